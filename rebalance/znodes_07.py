@@ -47,7 +47,8 @@ MAX_PARTITIONS: Final = 100_000
 
 # Java's `\p{Digit}` are these ten, and its `.` ends at a line end.
 _WILDCARD = re.compile(r"([*!])([0-9]+)\1([^\n\r\u0085\u2028\u2029]*)")
-_PARTITION = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+# Ids of brokers go up to 2^31-1; some are made of an address.
+_PARTITION = re.compile(r"([0-9]{1,10})-([0-9]{1,9})")
 _COUNT = re.compile(rb"[0-9]{1,9}")
 # The creator is the host and a time. That the host stands there twice tells the colons of an IPv6 address apart.
 _BROKER_IPV6 = re.compile(r"(.+)-[0-9]+:\1:([0-9]{1,5})")

@@ -59,15 +59,19 @@ def test_a_bad_line_is_named_by_its_number(bad: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("99999999999:1", "the partition '99999999999' is no number from 0 to 999999999 without leading zeros"),
-        ("00:1", "the partition '00' is no number from 0 to 999999999 without leading zeros"),
-        ("x:1", "the partition 'x' is no number from 0 to 999999999 without leading zeros"),
+        *[(f"{name}:1", f"the partition {name!r} is no number from 0 to 999999999 without leading zeros, and no name "
+                        "of Kafka 0.7 such as 0-3")
+          for name in ("99999999999", "00", "x", "01-1", "1-", "12345678901-0")],
         ("0:-1", "the offset '-1' is no number from 0 to 9223372036854775807"),
         ("0", "it does not have the form of an offset"),
     ],
 )
 def test_the_fault_of_a_bad_line_is_named(bad: str, reason: str) -> None:
     assert fault_of(f"/consumers/g/offsets/t/{bad}") == reason
+
+
+def test_an_id_of_a_broker_of_07_may_have_ten_digits() -> None:
+    assert fault_of("/consumers/g/offsets/t/2147483647-0:1") is None
 
 
 def test_the_byte_order_mark_of_an_editor_is_skipped() -> None:

@@ -152,10 +152,44 @@ def test_consume_in_a_group_commits_what_it_printed(
     assert {row["partition_node"]: row["offset"] for row in rows} == {"0-0": 0, "0-1": 46, "1-0": 19, "1-1": len(data)}
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("3:5", "there is no such partition; the topic has 0-0, 0-1, 1-0, 1-1"),
+        ("9-1:0", "there is no such partition; the topic has 0-0, 0-1, 1-0, 1-1"),
+        ("x-1:0", "the partition 'x-1' is no number from 0 to 999999999 without leading zeros, and no name of Kafka"),
+        ("0-1:-5", "the offset '-5' is no number from 0 to"),
+    ],
+)  # fmt: skip
+def test_lines_that_cannot_be_imported_are_named_with_what_can(
+    command: Run, topic: str, fresh_group: str, line: str, reason: str
+) -> None:
+    text = f"/consumers/{fresh_group}/offsets/{topic}/{line}\n".encode()
+    status, _, err = command("offsets", "import", "--input-file", "-", stdin=text)
+    assert (status, err.count("\n")) == (1, 1)
+    assert reason in err
+
+
+def test_stored_positions_within_entries_are_named_with_the_remedy(
+    command: Run, topic: str, fresh_group: str
+) -> None:
+    place = ["offsets", "set", fresh_group, "--topic", topic, "--partition", "0-1"]
+    assert command(*place, "--to", "20", "--force")[0] == 0
+    for arguments in (["describe", fresh_group], ["offsets", "get", fresh_group]):
+        assert "! " + f"{topic}-0-1: no entry seems to start at the stored offset 20 (" in command(*arguments)[1]
+    status, out, _ = command("verify", fresh_group, "--members", "0", "--patience", "0")
+    assert (status, f"{topic}-0-1: its stored offset 20 is within the entry from 15 to 31" in out) == (1, True)
+    mend = next(line for line in out.splitlines() if "mend:" in line).split("mend: zkconsumer ")[1].split(", or")[0]
+    assert command(*mend.split())[0] == 0
+    assert command("verify", fresh_group, "--members", "0", "--patience", "0")[0] == 0
+
+
 def test_produce_says_what_is_known_and_makes_topics(command: Run, topic: str) -> None:
     new = f"{topic}-new"
     status, _, err = command("produce", "--topic", new, "--no-create", stdin=b"a\n")
     assert (status, "does not exist" in err) == (1, True)
+    status, _, err = command("produce", "--topic", new, "--partition", "0-1", stdin=b"a\n")
+    assert (status, "leave --partition out, or choose one that it will have: 0-0, 1-0" in err) == (1, True)
     status, _, err = command("produce", "--topic", new, stdin=b"a\nb\n")
     assert status == 0
     made, sent = err.splitlines()

@@ -202,6 +202,7 @@ def test_a_file_in_utf_16_is_recognised(tmp_path: Path, encoding: str) -> None:
     ("auto_commit_enable", "False", "(write 'false': case matters)"),
     ("client_id", "a ", "white space at its end is part of the value"),
     ("auto_offset_reset", "small ", "it must be smallest or largest"),
+    ("auto_offset_reset", "raise", "without a valid offset with kafka.generation=0.7 alone)"),
 ])
 def test_the_hint_names_what_is_wrong(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -152,6 +152,7 @@ def test_partitions_are_sorted_as_text() -> None:
 
 def test_the_name_of_a_partition_says_its_broker_and_its_number() -> None:
     assert broker_and_number("10-3") == (10, 3)
+    assert broker_and_number("2147483647-0") == (2147483647, 0)
     for name in ("3", "1-", "-1", "1-2-3", "a-1", " 1-2", 3):
         with pytest.raises(ValueError, match="broker-partition"):
             broker_and_number(name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from rebalance.assignment import sort_partitions
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
@@ -27,6 +28,7 @@ Imported = tuple[PartitionName, Mapping[str, int]]
 """Group, topic and name of the partition's node, and the new offset in each store."""
 
 _SHOWN: Final = 3
+_SHOWN_PARTITIONS: Final = 10
 
 
 def imported_offsets(
@@ -101,7 +103,7 @@ def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]
         for group, offset in each:
             try:
                 if name not in known:
-                    raise ValueError("there is no such partition")
+                    raise ValueError(_why_unknown(name, known))
                 OffsetTarget(str(offset), offset, None).resolve(logs[name], force=False)
             except ValueError as error:
                 refused.append(f"{name.topic}-{name.partition} of group {group!r} to {offset}: {error}")
@@ -117,6 +119,15 @@ def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]
         (place, {store: moved.get((_name(*place[1:]), offset), offset) for store, offset in new.items()})
         for place, new in wanted
     ], notes
+
+
+def _why_unknown(name: TopicPartition, known: Collection[TopicPartition]) -> str:
+    """Return why there is no such partition among those that are known, a clause."""
+    others = sort_partitions([each.partition for each in known if each.topic == name.topic])
+    if not others:
+        return "there is no such partition, as there is no such topic, or no broker that has it is registered"
+    more = ", ..." if len(others) > _SHOWN_PARTITIONS else ""
+    return f"there is no such partition; the topic has {', '.join(map(str, others[:_SHOWN_PARTITIONS]))}{more}"
 
 
 def _name(topic: str, text: str) -> TopicPartition:

@@ -25,8 +25,11 @@ __all__ = ["OffsetLine", "fault_of", "format_line", "format_lines", "parse_lines
 _NAME = re.compile(r"(?!\.\.?$)[^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 """A part of a path as ZooKeeper accepts it; Kafka 0.7 had no rule of its own for the names of groups."""
 _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([^/:]*):(.*)")
-_PARTITION = re.compile(r"(0|[1-9][0-9]{0,8})(-(0|[1-9][0-9]{0,8}))?")
-"""A number without leading zeros: another name would be a second node beside that of the partition."""
+_PARTITION = re.compile(r"(0|[1-9][0-9]{0,8})|(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,8})")
+"""Without leading zeros: another name would be a second node beside that of the partition.
+
+Ids of brokers of Kafka 0.7 have up to ten digits.
+"""
 _FORM = "it does not have the form of an offset"
 _EXCERPT_CHARS = 80
 _OFFSET_DIGITS = 19
@@ -112,7 +115,7 @@ def fault_of(content: str) -> str | None:
     """Return why a line cannot be used, a clause; None if it can.
 
     >>> fault_of("/consumers/g/offsets/t/00:42")
-    "the partition '00' is no number from 0 to 999999999 without leading zeros"
+    "the partition '00' is no number from 0 to 999999999 without leading zeros, and no name of Kafka 0.7 such as 0-3"
     """
     found = _LINE.fullmatch(content)
     if found is None:
@@ -122,7 +125,8 @@ def fault_of(content: str) -> str | None:
         if _NAME.fullmatch(name) is None:
             return f"the {what} {name!r} has characters that no name may have"
     if _PARTITION.fullmatch(partition) is None:
-        return f"the partition {partition!r} is no number from 0 to 999999999 without leading zeros"
+        return (f"the partition {partition!r} is no number from 0 to 999999999 without leading zeros, and no name of "
+                "Kafka 0.7 such as 0-3")  # fmt: skip
     if not (offset.isascii() and offset.isdigit()) or len(offset) > _OFFSET_DIGITS or int(offset) > znodes.MAX_OFFSET:
         return f"the offset {offset[:_EXCERPT_CHARS]!r} is no number from 0 to {znodes.MAX_OFFSET}"
     return None

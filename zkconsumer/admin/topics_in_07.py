@@ -17,8 +17,8 @@ __all__ = ["refuse_07"]
 
 _SETTINGS: Final = "num.partitions, or topic.partition.count.map for one topic, in the settings of the brokers"
 _REMEDIES: Final = {
-    "created": "send a message to it, as `zkconsumer produce --topic {topic}` does; it gets as many partitions as "
-               f"{_SETTINGS}, say",
+    "created": "send a message to it, as `zkconsumer produce --topic {topic}` does; how many partitions it gets is "
+               f"said by {_SETTINGS}",
     "grown": f"change {_SETTINGS}, and restart them",
     "deleted": "stop the brokers, delete the folders {topic}-* below the log.dir of each and the node "
                "/brokers/topics/{topic}, and start them again",

@@ -60,6 +60,8 @@ earliest, latest, an offset, -N (N offsets before the end of each partition), or
 @milliseconds. A time is exact to the message with brokers of 0.10.1 and later and messages with timestamps; otherwise
 it is exact to a segment of the log, and reading starts earlier, never later. A partition whose leader is missing for
 --stall-timeout seconds, or whose position is deleted from the log, is reported on stderr and read no further.
+In Kafka 0.7 partitions are named broker-partition, such as 0-3, offsets are byte positions, and -N is N bytes before
+the end. The messages of a compressed set share a position, and entry_index of --json numbers them.
 
 \b
 --format prints what it says and nothing else:

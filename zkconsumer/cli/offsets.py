@@ -26,7 +26,8 @@ _GET_EPILOG = """\
 An offset is the next one to be read. When a group has offsets in Kafka, two columns show the offset in each store;
 OFFSET is that of the store in which the owner seems to work. If that is not known, it is the larger one, and a note
 says so. While the offsets in Kafka cannot be read, it is known only where the owner has written one in ZooKeeper.
-Status 1: something could not be read, and a - may stand for an offset that is stored.
+Status 1: something could not be read, and a - may stand for an offset that is stored. In Kafka 0.7 offsets are byte
+positions, and the lag is in bytes; a position at which no entry starts is named below the table.
 
 \b
 Example:

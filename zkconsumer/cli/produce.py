@@ -84,7 +84,7 @@ def produce(
             sender.open()
             if (creation := sender.about_creation()) is not None:
                 click.echo(creation, err=True)
-            batches = Batches(sender, partition, batch_size, topic)
+            batches = Batches(sender, partition, batch_size)
             try:
                 _send_input(batches, lines)
             finally:
@@ -109,10 +109,9 @@ class Batches:
         size: Most messages in a batch.
     """
 
-    def __init__(self, sender: Sender, fixed: int | str | None, size: int, topic: str) -> None:
+    def __init__(self, sender: Sender, fixed: int | str | None, size: int) -> None:
         if fixed is not None and fixed not in sender.partitions:
-            known = ", ".join(map(str, sort_partitions(sender.partitions)))
-            raise CliError(f"topic {topic!r} has no partition {fixed}", f"it has {known}")
+            raise sender.no_partition(fixed)
         self._sender = sender
         self._fixed = fixed
         self._size = size

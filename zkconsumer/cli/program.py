@@ -100,7 +100,7 @@ def _fault(error: Exception) -> str:
 @click.option("--debug", is_flag=True, help="Log everything, and show tracebacks.")
 @click.version_option(package_name="zkconsumer", prog_name="zkconsumer")
 def program(debug: bool) -> None:
-    """Consumer groups of ZooKeeper-coordinated Kafka (0.8 and later brokers).
+    """Consumer groups of ZooKeeper-coordinated Kafka (0.7 to 3.9).
 
     \b
     To start, without any server of your own:

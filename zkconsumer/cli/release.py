@@ -17,7 +17,8 @@ process. When you know that the process does not read the partition, give --clai
 docs/OPERATIONS.md says what each proof is worth.
 
 \b
-The members of the group rebalance then, and one of them claims the partition.
+The members of the group rebalance then, and one of them claims the partition. In Kafka 0.7 partitions are named
+broker-partition, such as 0-3.
 
 \b
 Examples:

@@ -74,7 +74,7 @@ _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "consumer.group": "other clients have it; here it is called 'group.id'",
     "shallow.iterator.enable": "the name of the setting of Kafka 0.7 is 'shallowiterator.enable'",
     "backoff.increment.ms": "the documentation of Kafka 0.7 lists it; the wait after empty fetches is "
-                            "'fetch.wait.max.ms'",
+                            "'fetcher.backoff.ms' with brokers of 0.7, and 'fetch.wait.max.ms' with later ones",
     "mirror.topics.whitelist": "Kafka 0.7 lists it and does not read it; give a Whitelist to "
                                "create_message_streams_by_filter",
     "mirror.topics.blacklist": "Kafka 0.7 lists it and does not read it; give a Blacklist to "
@@ -210,6 +210,8 @@ def hint_for_value(name: str, value: object) -> str:
     word = value.strip()
     if name == "auto.offset.reset" and word.lower() in _RESETS:
         return f"{word!r} of other consumers is {_RESETS[word.lower()]!r} here"
+    if name == "auto.offset.reset" and word.lower() in ("raise", "fail", "disable"):
+        return f"{word!r} stops a partition without a valid offset with kafka.generation=0.7 alone"
     if name == "auto.offset.reset" and word.lower() in ("none", "error"):
         return f"{word!r} of newer consumers does not exist here: one of the two offsets is always chosen"
     if name == "partition.assignment.strategy" and "assignor" in word.lower():

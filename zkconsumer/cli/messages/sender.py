@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rebalance.assignment import sort_partitions
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
@@ -124,6 +125,11 @@ class Sender:
             return None
         partitions = count_of(len(self.partitions), "partition")
         return f"topic {self._topic!r} did not exist{self._hint()}; the brokers created it with {partitions}"
+
+    def no_partition(self, partition: int | str) -> CliError:
+        """Return the error for a partition that the topic does not have."""
+        known = ", ".join(map(str, sort_partitions(self.partitions)))
+        return CliError(f"topic {self._topic!r} has no partition {partition}", f"it has {known}")
 
     def _hint(self) -> str:
         near = self.near()

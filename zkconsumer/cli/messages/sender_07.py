@@ -17,6 +17,7 @@ from typing import Final
 
 import click
 
+from rebalance.assignment import sort_partitions
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
@@ -72,6 +73,16 @@ class Sender07(Sender):
 
     def _no_topic(self, reason: str) -> CliError:
         return CliError(f"topic {self._topic!r} does not exist{self._hint()}, {reason}", f"leave that out: {_MADE}")
+
+    def no_partition(self, partition: int | str) -> CliError:
+        """Return the error for a partition that the topic does not have, or perhaps will not have."""
+        if not self._is_missing:
+            return super().no_partition(partition)
+        known = ", ".join(map(str, sort_partitions(self.partitions)))
+        return CliError(
+            f"whether topic {self._topic!r} will have a partition {partition} is not known before its first message",
+            f"leave --partition out, or choose one that it will have: {known}",
+        )
 
     def about_sent(self) -> str:
         """Return what is said at the end."""
