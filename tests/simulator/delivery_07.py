@@ -170,8 +170,7 @@ class SteppedDelivery07(SteppedDelivery):
 
     def _end_checked(self, task: FetchTask, answer: Ends) -> None:
         super()._end_checked(task, answer)
-        if answer.latest >= task.state.offset:
-            self._checks.compare_later(task)
+        self._checks.compare_later(task)
 
     def _failed(self, task: FetchTask, reason: str) -> None:
         now = self._process.clock()

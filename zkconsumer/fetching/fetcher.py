@@ -125,6 +125,7 @@ class Fetcher:
         self._is_refused = False
         self._empty_pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S), 2.0)
         self._empty_rounds = 0
+        self._connects = 0
         self._fault: str | None = None
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -271,6 +272,9 @@ class Fetcher:
                 version=self.broker.fetch_version,
             )
             self._fault = None
+            if self._dialect.has_byte_positions and self._consumer.connects != self._connects:
+                self._connects = self._consumer.connects
+                self._compare_logs()
             found = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
             for one in asked:
                 answer = found.get(one.task.state.partition)
@@ -281,6 +285,15 @@ class Fetcher:
             return any(len(answer.message_set) for answer in answers)
         finally:
             self._budget.answered(self)
+
+    def _compare_logs(self) -> None:
+        """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.
+
+        A request over a connection that was idle is sent again over a new one, without an error.
+        """
+        for task in self.tasks():
+            if task.state.need is Need.FETCH:
+                self._checks.compare_later(task)
 
     def _take(self, one: _Asked, answer: FetchedPartition) -> None:
         """Handle the answer about one partition."""

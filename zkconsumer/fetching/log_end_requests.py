@@ -38,7 +38,8 @@ class LogEndRequests:
         not_led: Called with a task that this broker does not lead, and the reason.
         out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
             behind its end that were read (`FetchState.behind_end`).
-        still_long_enough: Called with a task whose log, on another leader or after a failure, has its position.
+        found_again: Called with a task whose log, on another leader or after a failure, has its position; in Kafka 0.7
+            whether it has it or not, as a shorter log is another one.
         counters: Counts requests and errors.
 
     Threads: That of the fetcher.
@@ -53,10 +54,10 @@ class LogEndRequests:
         failed: Callable[[FetchTask, str], None],
         not_led: Callable[[FetchTask, str], None],
         out_of_range: OutOfRange,
-        still_long_enough: Callable[[FetchTask], None],
+        found_again: Callable[[FetchTask], None],
     ) -> None:
         self._broker = broker
-        self._still_long_enough = still_long_enough
+        self._found_again = found_again
         self._consumer = consumer
         self._clock = clock
         self._counters = counters
@@ -176,8 +177,8 @@ class LogEndRequests:
                 task.resolved(*ends)
         elif state.need is Need.END_CHECK:
             state.need = Need.FETCH
-            if ends[0] >= state.offset:
-                self._still_long_enough(task)
+            if ends[0] >= state.offset or self._consumer.dialect.has_byte_positions:
+                self._found_again(task)
             else:
                 log.warning(
                     "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "

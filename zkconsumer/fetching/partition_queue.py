@@ -147,7 +147,6 @@ class PartitionQueue:
         position: Offset behind the last done message, up to date whenever nothing is in hand.
         index: How many messages of the entry at `position` are done; 0 but in Kafka 0.7.
         is_settled: True once the final position was reported; from then on the queue does not count.
-        last_entry: The entry that ends at the final position, in Kafka 0.7, as far as it is known; else None.
         failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
         chunks: What is queued, with the chunk that is being read.
 
@@ -158,6 +157,7 @@ class PartitionQueue:
     __slots__ = (
         "_budget",
         "_committed",
+        "_marks",
         "_on_room",
         "_position_left",
         "_waiting",
@@ -167,7 +167,6 @@ class PartitionQueue:
         "index",
         "is_live",
         "is_settled",
-        "last_entry",
         "partition",
         "position",
         "stream",
@@ -177,7 +176,7 @@ class PartitionQueue:
         self.partition = partition
         self.position = position
         self.index = 0
-        self.last_entry: EntryMark | None = None
+        self._marks: tuple[EntryMark, ...] = ()
         self.stream = stream
         self.is_live = True
         self.is_settled = False
@@ -210,7 +209,7 @@ class PartitionQueue:
         """Remove a chunk that was read, unless another thread dropped it meanwhile."""
         self._budget.release(chunk.charge)
         if chunk.last_entry is not None:
-            self.last_entry = chunk.last_entry
+            self._marks = (chunk.last_entry,)
         try:
             self.chunks.remove(chunk)
         except ValueError:
@@ -253,6 +252,7 @@ class PartitionQueue:
         self._position_left = self.position
         self.position, self.index = position, 0
         self._committed = -1
+        self._marks = ()
 
     def halt(self, reason: str) -> None:
         """Deliver nothing more in this ownership; the partition stays owned, and its position does not move."""
@@ -333,7 +333,7 @@ class PartitionQueue:
             try:
                 chunk = self.chunks[-1]
                 if chunk.last_entry is not None:
-                    self._mark_last_entry(chunk)
+                    self._mark_entries(chunk)
                 self._budget.release(chunk.charge)
                 self.chunks.remove(chunk)
             except IndexError:
@@ -346,11 +346,26 @@ class PartitionQueue:
             except ValueError:
                 return
 
-    def _mark_last_entry(self, chunk: Chunk) -> None:
-        """Keep the entry that ends at the position, of a chunk of Kafka 0.7 that was read in part."""
-        position, start = self.position, None
-        if chunk.dialect is not None and chunk.data_offset is not None and chunk.data_offset < position:
-            start = chunk.dialect.last_entry_before(chunk.data, chunk.data_offset, position)
-        if start is not None and chunk.data_offset is not None:
-            data = chunk.data[start - chunk.data_offset : position - chunk.data_offset]
-            self.last_entry = EntryMark(start, position, zlib.crc32(data))
+    def entry_before(self, position: int) -> EntryMark | None:
+        """Return the entry of Kafka 0.7 that ends at the final position, as far as it is known."""
+        return next((mark for mark in self._marks if mark.end == position), None)
+
+    def _mark_entries(self, chunk: Chunk) -> None:
+        """Keep the entries that end before and with what is in hand: one of both ends is the final position.
+
+        The chunk is of Kafka 0.7, and was read in part.
+        """
+        hand = self.in_hand
+        ends = {self.position} if hand is None else {hand.offset, hand.next_offset}
+        found = tuple(mark for end in ends if (mark := _entry_that_ends(chunk, end)) is not None)
+        if found:
+            self._marks = found
+
+
+def _entry_that_ends(chunk: Chunk, end: int) -> EntryMark | None:
+    """Return the entry of a chunk of Kafka 0.7 that ends at a position; None if none does."""
+    base = chunk.data_offset
+    if chunk.dialect is None or base is None or not base < end <= chunk.next_offset:
+        return None
+    start = chunk.dialect.last_entry_before(chunk.data, base, end)
+    return None if start is None else EntryMark(start, end, zlib.crc32(chunk.data[start - base : end - base]))

@@ -238,8 +238,9 @@ class Delivery:
         if task.queue is None:
             return None
         position = self._give_up_entry(task.queue)
-        if task.queue.last_entry is not None:
-            self._last_entries[task.state.partition] = task.queue.last_entry
+        mark = task.queue.entry_before(position)
+        if mark is not None:
+            self._last_entries[task.state.partition] = mark
         return position
 
     def _queue(self, partition: Partition) -> PartitionQueue:

@@ -1,0 +1,195 @@
+"""Positions of Kafka 0.7 against an embedded broker: logs that change, and positions at which no entry starts."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from kafka_07 import entry
+
+from rebalance.lease import lease_clock
+from simpleconsumer.dialect import KAFKA07
+from simpleconsumer.types import Broker, TopicPartition
+from tests.fetching.feeding import Drained, HeldLease, config_of, offsets, take
+from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.errors import PartitionStopped
+from zkconsumer.fetching import entry_checks
+from zkconsumer.member.delivery import Delivery
+from zkconsumer.streams.stream import KafkaStream, StreamParts
+from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.waiting import wait_until
+
+DEADLINE_S = 15.0
+PARTITION = TopicPartition("t", "0-0")
+OLD = [b"old %02d" % number for number in range(10)]
+NEW = [b"new %02d" % number for number in range(15)]
+SIZE = len(entry(OLD[0]))
+
+
+class Rig07:
+    """What a connector wires, without ZooKeeper and without a group, on one broker."""
+
+    def __init__(self, cluster: EmbeddedCluster, settings: dict[str, object]) -> None:
+        config = config_of(**{"consumer_timeout_ms": int(DEADLINE_S * 1000), "refresh_leader_backoff_ms": 20,
+                              "fetcher_backoff_ms": 20, **settings})
+        self.cluster = cluster
+        broker = Broker(0, "127.0.0.1", cluster.port(0), generation="kafka07")
+        parts = StreamParts("thread-0", config, HeldLease(), lease_clock)
+        self.stream: KafkaStream = KafkaStream(parts)
+        directory = BrokerDirectory(config.client_id, 5.0, lambda: [broker], set, lambda names: {})
+        self.delivery = Delivery(config, {("t", "thread-0"): self.stream}, directory, lease_clock)
+
+    def replace_log(self, data: bytes) -> None:
+        """Have the broker come back with another log."""
+        self.cluster.stop(0)
+        folder = self.cluster.brokers[0].folder / "t-0"
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / f"{0:020}.kafka").write_bytes(data)
+        self.cluster.start(0)
+
+    def errors(self) -> dict[str, int]:
+        return self.delivery._counters.counts("errors")
+
+    def drained(self) -> int:
+        """The final position of the partition."""
+        done = Drained()
+        self.delivery.drain(PARTITION, done)
+        wait_until(lambda: bool(done.positions), DEADLINE_S, "the drain")
+        self.delivery.abandon(PARTITION)
+        return done.positions[0]
+
+
+@contextmanager
+def rigged_07(values: list[bytes], data: bytes | None = None, **settings: object) -> Iterator[Rig07]:
+    """A delivery on one broker, with a log of these values, or of this message set."""
+    with EmbeddedCluster(generation="0.7", zookeeper=False, settings={"num.partitions": 1}) as cluster:
+        cluster.create_topic("t")
+        cluster.log("t", "0-0").append(data if data is not None else b"".join(map(entry, values)))
+        rig = Rig07(cluster, settings)
+        try:
+            yield rig
+        finally:
+            rig.delivery.stop(None, lease_clock())
+            rig.delivery.close(lease_clock() + DEADLINE_S)
+
+
+# -- a broker that comes back with another log -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new", [0, 3, 10, 15])
+@pytest.mark.parametrize("read", [1, 4, 10])
+def test_a_log_that_changed_while_a_message_was_in_hand_is_read_from_its_start(
+    read: int, new: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The partition is released with its broker while the application works; the entries have the same sizes."""
+    with rigged_07(OLD, auto_offset_reset="largest") as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, read)
+        done = Drained()
+        rig.delivery.drain(PARTITION, done)  # the last message is in hand
+        rig.stream._finish_hand(None)  # it is done now
+        assert done.positions == [SIZE * read]
+        rig.delivery.abandon(PARTITION)
+        rig.replace_log(b"".join(map(entry, NEW[:new])))
+        rig.delivery.start(PARTITION, "thread-0", SIZE * read)
+        rig.cluster.produce("t", [b"more"], partition="0-0")
+        assert [message.value for message in take(rig.stream, new + 1)] == [*NEW[:new], b"more"]
+    assert f"the entry from {SIZE * (read - 1)} to {SIZE * read}, which was delivered" in caplog.text
+
+
+def test_a_message_in_hand_that_is_not_waited_for_leaves_the_entry_before_it() -> None:
+    with rigged_07(OLD) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 4)
+        rig.delivery.drain(PARTITION, Drained())
+        assert rig.delivery.expire_drain(PARTITION) == 3 * SIZE
+        rig.delivery.abandon(PARTITION)
+        rig.replace_log(b"".join(map(entry, NEW)))
+        rig.delivery.start(PARTITION, "thread-0", 3 * SIZE)
+        assert [message.value for message in take(rig.stream, 15)] == NEW
+        assert rig.errors()["log_changed"] == 1
+
+
+@pytest.mark.parametrize("policy", ["smallest", "largest"])
+@pytest.mark.parametrize("new", [0, 3, 10, 15])
+def test_a_log_that_changed_behind_a_broken_connection_is_read_from_its_start(policy: str, new: int) -> None:
+    """The partition stays owned: nothing in ZooKeeper has shown that its broker was away."""
+    with rigged_07(OLD, auto_offset_reset=policy) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 10)
+        rig.replace_log(b"".join(map(entry, NEW[:new])))
+        wait_until(lambda: rig.errors().get("log_changed") == 1, DEADLINE_S, "the other log", state=rig.errors)
+        rig.cluster.produce("t", [b"more"], partition="0-0")
+        assert [message.value for message in take(rig.stream, new + 1)] == [*NEW[:new], b"more"]
+        assert "out_of_range" not in rig.errors()
+
+
+def test_a_log_that_changed_behind_a_connection_that_was_made_anew_without_an_error_is_noticed() -> None:
+    """The broker was away between two requests: the second one is sent again over a new connection."""
+    with rigged_07(OLD, fetcher_backoff_ms=60_000) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 10)
+        time.sleep(1.0)  # the pauses behind empty answers have grown to half a second
+        rig.replace_log(b"".join(map(entry, NEW)))
+        assert [message.value for message in take(rig.stream, 15)] == NEW
+        assert rig.errors() == {"log_changed": 1}, "the connection was made anew without an error"
+
+
+def test_the_same_log_is_read_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), rigged_07(OLD) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 4)
+        rig.cluster.stop(0)
+        rig.cluster.start(0)
+        rig.cluster.produce("t", [b"more"], partition="0-0")
+        assert [message.value for message in take(rig.stream, 7)] == [*OLD[4:], b"more"]
+        assert "log_changed" not in rig.errors()
+
+
+# -- positions at which no entry starts --------------------------------------------------------------------------------
+
+
+def test_the_search_for_an_entry_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_checks, "MOST_WALKED_BYTES", 5 * SIZE)
+    with rigged_07(NEW, fetch_message_max_bytes=2 * SIZE) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 12 * SIZE + 1)
+        with pytest.raises(PartitionStopped, match=rf"{5 * SIZE} bytes from 0 on were read in vain"):
+            next(rig.stream)
+        assert rig.delivery.positions() == {PARTITION: 12 * SIZE + 1}, "the position stays"
+
+
+def test_a_log_that_is_damaged_before_the_position_stops_the_partition() -> None:
+    data = b"".join(map(entry, NEW[:5])) + b"\xff" * 40 + b"".join(map(entry, NEW[5:]))
+    with rigged_07([]) as rig:
+        rig.replace_log(data)
+        assert rig.cluster.log("t", "0-0").end == len(data), "behind a clean stop nothing is cut off"
+        rig.delivery.start(PARTITION, "thread-0", 9 * SIZE + 5)
+        with pytest.raises(PartitionStopped, match="is not the start of an entry"):
+            next(rig.stream)
+
+
+@pytest.mark.parametrize("fetch_bytes", [1, SIZE, 1024])
+def test_a_position_within_an_entry_is_found_with_requests_of_any_size(fetch_bytes: int) -> None:
+    compressed = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    data = b"".join(map(entry, OLD)) + compressed
+    with rigged_07([], data, fetch_message_max_bytes=fetch_bytes) as rig:
+        rig.delivery.start(PARTITION, "thread-0", len(data) - 3)
+        assert offsets(take(rig.stream, len(NEW))) == [len(data) - len(compressed)] * len(NEW)
+        assert rig.errors()["within_entry"] == 1
+
+
+def test_entries_of_which_a_part_is_done_are_counted_when_nobody_waits_for_the_rest() -> None:
+    data = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    with rigged_07([], data) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 5)
+        done = Drained()
+        rig.delivery.drain(PARTITION, done)
+        assert rig.delivery.expire_drain(PARTITION) == 0
+        assert rig.errors()["unfinished_entry"] == 1
+        assert done.positions == []
