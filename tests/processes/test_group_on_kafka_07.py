@@ -15,7 +15,6 @@ from zkconsumer.testing import (
     figures_of,
     wait_until,
 )
-from zkconsumer.testing.history.message_numbers import by_message_number
 
 pytestmark = pytest.mark.real
 
@@ -46,7 +45,7 @@ def test_a_killed_member_and_a_killed_broker_lose_nothing(kind: str) -> None:
             load.stop()
 
             def history() -> list[Event]:
-                return by_message_number([*load.acked, *watch.events, *ann.events(), *bob.events()])
+                return [*load.acked, *watch.events, *ann.events(), *bob.events()]
 
             wait_until(lambda: figures_of(history()).lost == 0, 30, "everything to be delivered")
             assert check_history(history(), Limits(repeat_before_end_s=5.0)) == []

@@ -7,6 +7,7 @@ from histories import GroupStory, history_findings
 
 from zkconsumer.testing.history.checks import count_allowed_repeats
 from zkconsumer.testing.history.entries import Entries, Entry
+from zkconsumer.testing.history.figures import figures_of
 from zkconsumer.testing.history.limits import Limits
 
 PLACE = ("t", 0)
@@ -48,6 +49,12 @@ def test_positions_within_an_entry_are_known_with_the_start_of_the_entry() -> No
 def test_an_entry_has_a_message_and_no_more_of_them_than_bytes(messages: int) -> None:
     with pytest.raises(ValueError, match="entry of"):
         Entries().add(PLACE, 0, messages, 40)
+
+
+def test_entries_are_added_in_their_order() -> None:
+    entries = three_entries()
+    with pytest.raises(ValueError, match="from 80 to 120, behind 90"):
+        entries.add(PLACE, 80, 1, 120)
 
 
 def test_whole_entries_that_are_done_and_committed_are_clean() -> None:
@@ -101,3 +108,70 @@ def test_a_position_that_an_operator_sets_within_an_entry_is_read_from_the_start
     assert history_findings(told, LIMITS) == []
     skipped.add("reset", "b", 90).store("b", 90)
     assert history_findings(skipped, LIMITS) == ["lost"]
+
+
+# -- entries that a history shows -----------------------------------------------------------------------------------
+
+NAME = ("t", "0-1")
+
+
+def seen() -> GroupStory:
+    """The same entries, of a partition of Kafka 0.7; another producer has appended one from 60 to 70, which is not."""
+    return GroupStory().acked(0, 1, 2, 40, 70, 71, place=NAME)
+
+
+def test_messages_whose_offsets_follow_each_other_are_of_one_entry() -> None:
+    told = seen().acked(0, 1, place=PLACE).add("commit", "a", 500, place=NAME)
+    entries = Entries.of_history(told.events)
+    assert [entries.of(NAME, offset)[:2] for offset in (1, 2, 40, 70)] == [(0, 2), (0, 2), (40, 40), (70, 71)]
+    assert [entries.behind(NAME, offset) for offset in (0, 2, 40, 70)] == [1, 40, 70, 71]
+    assert entries.behind(NAME, 71) > 500, "where the last entry ends is not known"
+    assert entries.behind(PLACE, 1) == 2, "partitions with numbers are of later generations"
+    assert Entries.of_history([]).is_empty
+
+
+def test_messages_that_were_delivered_alone_count_as_well() -> None:
+    entries = Entries.of_history(seen().deliver("a", 60, place=NAME).events)
+    assert entries.behind(NAME, 40) == 60
+
+
+def test_a_position_counts_as_within_an_entry_only_if_that_is_sure() -> None:
+    entries = Entries.of_history(seen().acked(*range(200, 230), 300, place=NAME).events)
+    inside = [position for position in range(-1, 350) if entries.is_inside(NAME, position)]
+    heads = [*range(1, 9), *range(41, 49), *range(71, 79)]
+    assert inside == [*heads, *range(201, 230), *range(301, 309)], "the smallest entry takes nine bytes"
+    assert [entries.start_of(NAME, position) for position in (3, 9, 60, 215, 230)] == [0, 9, 60, 200, 230]
+
+
+def test_messages_are_counted_up_to_a_position() -> None:
+    entries = Entries.of_history(seen().events)
+    counts = {-1: 0, 0: 0, 1: 1, 2: 2, 3: 3, 39: 3, 40: 3, 41: 4, 70: 4, 71: 5, 72: 6, 500: 6}
+    assert {position: entries.number_of(NAME, position) for position in counts} == counts
+    assert entries.number_of(PLACE, 17) == 17
+
+
+def by_name(told: GroupStory) -> list[str]:
+    """The kinds of what the checks find without the entries of the simulation."""
+    return history_findings(told, Limits(drain_s=1.0, reset_to_end=False))
+
+
+def test_the_checks_know_the_entries_that_a_history_shows() -> None:
+    def told(*, stored: int, again: int) -> GroupStory:
+        story = seen().own("a", 0, NAME).deliver("a", 0, place=NAME).wait(0.6).deliver("a", 1, place=NAME).wait(0.6)
+        story.hand_over("a", stored, NAME).own("b", stored, NAME)
+        return story.deliver("b", *range(again, 3), 40, 70, 71, place=NAME).store("b", 99, NAME)
+
+    assert by_name(told(stored=0, again=0)) == []
+    assert count_allowed_repeats(told(stored=0, again=0).events, Limits(drain_s=1.0)) == 2
+    assert by_name(told(stored=2, again=2)) == ["commit within an entry"]
+    early = seen().own("a", 0, NAME).deliver("a", 0, 1, place=NAME).store("a", 40, NAME)
+    assert by_name(early.deliver("a", 2, 40, 70, 71, place=NAME)) == ["early commit"]
+    whole = seen().own("a", 0, NAME).deliver("a", 0, 1, 2, place=NAME).wait(2.0).hand_over("a", 40, NAME)
+    whole.own("b", 0, NAME).deliver("b", 0, 1, 2, 40, 70, 71, place=NAME)
+    assert by_name(whole) == ["repeated"]
+
+
+def test_figures_count_messages_and_no_bytes() -> None:
+    told = seen().store("a", 70, NAME).store("b", 40, NAME).store("b", 70, NAME).store("a", 0, NAME)
+    figures = figures_of(told.events)
+    assert (figures.acked, figures.lost, figures.put_back) == (6, 6, 1 + 4)

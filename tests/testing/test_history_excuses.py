@@ -160,6 +160,17 @@ def test_after_a_reset_an_offset_falls_to_where_that_went_and_no_lower() -> None
     assert "offset went back" in history_findings(falling(900, 20).add("reset", "a", 900).add("offset_node", "a", 19))
 
 
+def test_a_commit_from_before_a_reset_may_be_written_after_it_and_before_the_next_one() -> None:
+    def story(*stored: int) -> list[str]:
+        told = GroupStory().acked(*range(4)).own("a", 921).add("reset", "a", 0)
+        for offset in stored:
+            told.add("commit", "a", offset)
+        return history_findings(told.deliver("a", 0, 1, 2, 3))
+
+    assert story(921) == story(921, 0) == []
+    assert story(920) == story(0, 921) == ["early commit"]
+
+
 def test_a_commit_from_before_a_reset_may_be_lowered_by_who_wrote_it_if_the_log_is_shorter() -> None:
     def story(late: int, lower_by: str = "a") -> GroupStory:
         story = falling(500).add("reset", "a", 0).add("acked", offset=20)

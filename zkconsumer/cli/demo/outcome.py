@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.history.checks import Finding, Limits, check_history, count_allowed_repeats
-from zkconsumer.testing.history.message_numbers import by_message_number
 
 __all__ = ["Outcome", "outcome_of"]
 
@@ -58,7 +57,7 @@ def outcome_of(events: Iterable[Event], auto_commit_s: float) -> Outcome:
         auto_commit_s: How often members commit, in seconds. A death may repeat what was delivered since the last
             commit, and what was delivered in one more second, for the commit that was under way.
     """
-    history = by_message_number(events)
+    history = list(events)
     limits = Limits(repeat_before_end_s=auto_commit_s + 1.0)
     produced = {(event.place, event.offset) for event in history if event.kind == "acked"}
     deliveries = [(event.place, event.offset) for event in history if event.kind == "deliver"]

@@ -29,7 +29,7 @@ Check = Callable[[Sequence[Event], Limits], list[Finding]]
 def check_history(events: Iterable[Event], limits: Limits | None = None) -> list[Finding]:
     """The findings of all checks."""
     ordered = in_order(events)
-    chosen = limits or Limits()
+    chosen = (limits or Limits()).for_history(ordered)
     return [finding for check in CHECKS for finding in check(ordered, chosen)]
 
 
@@ -139,7 +139,8 @@ def _taken_turns(all_of_place: Sequence[Ownership]) -> list[Finding]:
 def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]:
     """Commits beyond what the application was done with: a crash would lose those messages.
 
-    Only ownerships that were announced with their start position are checked.
+    Only ownerships that were announced with their start position are checked. A commit that was decided before a reset
+    may be written after it, until the next one.
     """
     findings = []
     done_before: dict[tuple[str, Place], int] = defaultdict(int)
@@ -150,8 +151,10 @@ def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]
         # A commit of an earlier ownership may land in this one.
         done_to = done_before[owned.member, owned.place]
         end = max(owned.start_offset, done_to)
+        before_reset: set[int] = set()
         for event in in_order([*owned.deliveries, *owned.done, *owned.resets, *owned.commits]):
             if event.kind == "reset":
+                before_reset.add(max(owned.start_offset, done_to))
                 end = event.offset
             elif event.kind == "deliver":
                 in_hand[event.offset] = event
@@ -159,7 +162,8 @@ def find_early_commits(events: Sequence[Event], limits: Limits) -> list[Finding]
             elif event.kind == "done":
                 in_hand.pop(event.offset, None)
                 done_to = max(done_to, limits.entries.behind(event.place, event.offset))
-            else:
+            elif event.offset not in before_reset:
+                before_reset.clear()
                 early = [each for offset, each in in_hand.items() if done_to <= offset < event.offset]
                 if early or event.offset > end:
                     sentence = f"{event.member} committed {event.offset} of {name_of(event.place)} before it was done"

@@ -7,10 +7,11 @@ Java's, with groups that may not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zkconsumer.testing.history.checks import find_orphans
+from zkconsumer.testing.history.entries import Entries
 from zkconsumer.testing.history.events import Event, Place, in_order
 from zkconsumer.testing.history.limits import NS, Limits
 
@@ -71,13 +72,15 @@ def _repeated_by_same(deliveries: Iterable[Event]) -> int:
     return count
 
 
-def _put_back(events: Iterable[Event]) -> int:
+def _put_back(events: Sequence[Event]) -> int:
+    entries = Entries.of_history(events)
     last: dict[Place, int] = {}
     total = 0
     for event in events:
         if event.kind == "offset_node" and event.offset >= 0:
-            total += max(0, last.get(event.place, 0) - event.offset)
-            last[event.place] = event.offset
+            number = entries.number_of(event.place, event.offset)
+            total += max(0, last.get(event.place, 0) - number)
+            last[event.place] = number
     return total
 
 

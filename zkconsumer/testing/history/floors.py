@@ -109,8 +109,8 @@ class Floors:
         elif event.kind == "assigned" and event.offset in self._stored.by_operator(place):
             self._raised[place].add(self._limits.entries.start_of(place, event.offset))
         elif self._java.starts(event):
-            self._raised[place].update(value.offset for value in self._stored.read_by_java(event)
-                                       if value.writer == OPERATOR)
+            self._raised[place].update(self._limits.entries.start_of(place, value.offset)
+                                       for value in self._stored.read_by_java(event) if value.writer == OPERATOR)
         elif event.kind == "reset":
             # A member that started behind the log's end has skipped nothing.
             end = self._log_ends.get(place, 0)

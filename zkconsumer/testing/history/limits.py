@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from zkconsumer.testing.history.entries import Entries
 from zkconsumer.testing.history.events import Event, Place
@@ -61,7 +61,8 @@ class Limits:
     settle_s: how long after a change of its share a member claims nothing new; 0: not checked.
     unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
     settle_max_s: how long claims are put off at most while changes keep coming.
-    entries: which messages share an entry: what was done of an entry that was cut off may be delivered again.
+    entries: which messages share an entry: what was done of an entry that was cut off may be delivered again. Empty: as
+        the history shows it.
     """
 
     repeat_before_end_s: float = 2.0
@@ -89,6 +90,10 @@ class Limits:
     unclaimed_s: float | None = None
     settle_max_s: float = 1.0
     entries: Entries = field(default_factory=Entries)
+
+    def for_history(self, events: Iterable[Event]) -> Limits:
+        """Return them with the entries of a history, unless they have some."""
+        return replace(self, entries=Entries.of_history(events)) if self.entries.is_empty else self
 
 
 @dataclass(frozen=True)

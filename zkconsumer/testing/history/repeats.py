@@ -26,7 +26,8 @@ def find_repeated(events: Sequence[Event], limits: Limits) -> list[Finding]:
 
 def count_allowed_repeats(events: Iterable[Event], limits: Limits | None = None) -> int:
     """How many repeated deliveries an ungraceful end explains."""
-    return sum(allowed for _, allowed in _repeats(in_order(events), limits or Limits()))
+    ordered = in_order(events)
+    return sum(allowed for _, allowed in _repeats(ordered, (limits or Limits()).for_history(ordered)))
 
 
 def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, bool]]:

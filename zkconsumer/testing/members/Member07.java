@@ -1,8 +1,9 @@
 // A member of a consumer group: Java's high-level consumer of Kafka 0.7, whose jar is on the class path.
 //
-// Arguments, input and output are those of Member.java. Kafka 0.7 tells its application a topic and a message, and no
-// more, so that partition and offset are read from private fields of its iterator: `partition` is `broker-partition`,
-// and `offset` the position that Java would commit now. There are no keys.
+// Arguments, input and output are those of Member.java. Kafka 0.7 gives its application a topic and a message, and no
+// more, so partition and offset are read from private fields of its iterator: `partition` is `broker-partition`, and
+// `offset` the position that Java would commit now. There are no keys. One more column of a message is its offset in a
+// history: the position at which its entry starts plus its number in the entry.
 import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.FileDescriptor;
@@ -57,12 +58,22 @@ public class Member07 {
     static void read(KafkaStream<Message> stream, int number, long pauseMs) {
         try {
             ConsumerIterator<Message> messages = stream.iterator();
+            PartitionTopicInfo last = null;
+            long entry = -1;
+            long reported = -1;
+            int inEntry = 0;
             while (messages.hasNext()) {
+                PartitionTopicInfo info = (PartitionTopicInfo) field(messages, "currentTopicInfo");
+                long start = info.getConsumeOffset();
                 MessageAndMetadata<Message> m = messages.next();
                 long now = System.nanoTime();
-                PartitionTopicInfo info = (PartitionTopicInfo) field(messages, "currentTopicInfo");
-                String place = m.topic() + "\t" + info.partition().name() + "\t" + info.getConsumeOffset();
-                say("D\t" + now + "\t" + place + "\t" + number + "\t" + payload(m.message()) + "\t-");
+                // All messages of an entry but the last one report its start. A rebalance makes a new object.
+                inEntry = info == last && start == entry && reported == entry ? inEntry + 1 : 0;
+                last = info;
+                entry = start;
+                reported = info.getConsumeOffset();
+                String place = m.topic() + "\t" + info.partition().name() + "\t" + reported;
+                say("D\t" + now + "\t" + place + "\t" + number + "\t" + payload(m.message()) + "\t-\t" + (start + inEntry));
                 if (pauseMs > 0) {
                     Thread.sleep(pauseMs);
                 }

@@ -43,7 +43,7 @@ class JavaMember(RecordedMember):
     Kafka 0.7.2 to 1.1.1. `with JavaMember(cluster, "group", topics={"t": 2}) as member: member.wait_messages(100)`.
 
     In Kafka 0.7 settings may have the names of 0.8 or of 0.7, and the offset of a message is the position that the
-    member would commit now.
+    member would commit now. In `events()` it is the position of its entry plus its number in it, as in all histories.
 
     Its history has the kinds `deliver` and `killed`, as it announces nothing else. `member` of its events is its `id`,
     not its `consumer_id`. So `check_history` concludes nothing from its owner nodes, which a `GroupWatch` records by
@@ -158,12 +158,13 @@ class JavaMember(RecordedMember):
     def _take(self, line: str) -> None:
         kind, time_ns, *fields = line.split("\t")
         if kind == "D":
-            topic, partition, offset, stream, value, key = fields
+            topic, partition, offset, stream, value, key, *in_history = fields
             place = (topic, partition_of(partition))
             got = Delivered(int(time_ns), *place, int(offset), int(stream), decoded(value), decoded(key))
             self._messages.append(got)
+            recorded = int(in_history[0]) if in_history else got.offset
             self._events.append(
-                Event(got.time_ns, "deliver", self._recorded_as, topic, got.partition, got.offset, id_of(got.value))
+                Event(got.time_ns, "deliver", self._recorded_as, topic, got.partition, recorded, id_of(got.value))
             )
         elif kind == "E":
             self._stream_errors.append(fields[0])
