@@ -224,6 +224,46 @@ def test_a_java_member_takes_over_from_a_dead_one_of_ours_and_ours_from_a_dead_j
 
 
 @needs_jar_07
+def test_a_java_member_ends_at_a_position_within_an_entry_and_commits_it_again(
+    cluster: Both, topic: str, fresh_group: str
+) -> None:
+    """What the model of the simulator does (`tests/simulator/java_delivery_07.py`), and then a member of ours."""
+    values = fill(cluster, topic, 5)
+    offsets = f"/consumers/{fresh_group}/offsets/{topic}"
+    cluster.client.create(f"{offsets}/0-0", b"5", makepath=True)
+    settings = {"auto.commit.interval.ms": 200}
+    with JavaMember(cluster, fresh_group, topics={topic: 1}, consumer_id="java", settings=settings) as java:
+        wait_until(lambda: java.stream_errors, 20, "the exception of its stream")
+        assert "InvalidMessageSizeException" in java.stream_errors[0]
+        assert {each.partition for each in java.messages} <= {"0-1", "1-0", "1-1"}
+        cluster.client.set(f"{offsets}/0-0", b"0")
+        wait_until(lambda: offset_of(cluster, fresh_group, topic, "0-0") == 5, 20, "its commit")
+        assert java.wait_owned(4) == [(topic, name) for name in PARTITIONS]
+        java.kill()
+        with member(cluster, fresh_group, {topic: 1}) as (stream,):
+            missing = {value for value in values if value.startswith(b"0-0")}
+            while missing:
+                missing -= {take(stream, 1)[0].value}
+
+
+@needs_jar_07
+def test_the_history_of_a_java_member_numbers_messages_within_entries(
+    cluster: Both, topic: str, fresh_group: str
+) -> None:
+    data = compressed([b"a", b"b", b"c"])
+    for one in (data, data, compressed([b"d"])):
+        send_set(cluster, topic, "0-0", one)
+    produce_07(cluster.port(0), topic, 0, [b"e"])
+    with JavaMember(cluster, fresh_group, topics={topic: 1}) as java:
+        java.wait_messages(8)
+        starts = [0, len(data), 2 * len(data), 2 * len(data) + len(compressed([b"d"]))]
+        got = [event.offset for event in java.events() if event.kind == "deliver"]
+        assert got == [0, 1, 2, starts[1], starts[1] + 1, starts[1] + 2, *starts[2:]]
+        reported = [each.offset for each in java.messages]
+        assert reported[:6] == [0, 0, starts[1], starts[1], starts[1], starts[2]]
+
+
+@needs_jar_07
 @pytest.mark.parametrize("filters", [("clicks.*", "whitelist"), ("other.*", "blacklist")])
 def test_filters_are_shared_with_java_members(
     cluster: Both, fresh_group: str, fresh_topic: Callable[[], str], filters: tuple[str, str]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from seeded_bugs import Bug
 
 from rebalance import assignment, znodes
 from rebalance.generation import GENERATION_07
+from rebalance.known_topics import KnownTopics
 from rebalance.requests import GetChildren
+from rebalance.snapshot import GroupSnapshot
 from rebalance.topic_brokers import BrokersReading
 from rebalance.znodes import Registration
 from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.fetching.entry_checks import EntryChecks
+from zkconsumer.fetching.fetch_state import FetchState
 from zkconsumer.fetching.partition_queue import PartitionQueue
+from zkconsumer.member.delivery import Delivery
 
 # -- the registry ------------------------------------------------------------------------------------------------------
 
@@ -108,6 +113,58 @@ def a_log_that_is_back_counts_as_another(right: Any) -> Any:
     return wrong
 
 
+def another_log_counts_as_the_same(right: Any) -> Any:
+    """The last entry is read again, and not compared."""
+
+    def wrong(self: EntryChecks, task: Any, answer: Any) -> None:
+        self._go_on(task)
+
+    return wrong
+
+
+def last_entry_forgotten(right: Any) -> Any:
+    """Only within an ownership is the last entry read again."""
+    return lambda self, state: None
+
+
+def larger_entry_not_asked_for(right: Any) -> Any:
+    """An answer that ends within its first entry is asked for again with the same size."""
+
+    def wrong(self: FetchState, size_bytes: int) -> None:
+        right(self, self.configured_bytes)
+
+    return wrong
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+def other_brokers_are_another_incarnation(right: Any) -> Any:
+    """A topic that a broker has left, or come back to, counts as created anew."""
+    behind_all = 2**40
+
+    def wrong(self: KnownTopics, snapshot: GroupSnapshot) -> list[str]:
+        seen: dict[str, list[object]] = vars(self).setdefault("brokers_seen", {})
+        topics = {}
+        for topic, node in snapshot.topics.items():
+            lists = seen.setdefault(topic, [node.partitions])
+            if lists[-1] != node.partitions:
+                lists.append(node.partitions)
+            topics[topic] = replace(node, czxid=behind_all + len(lists) if len(lists) > 1 else 0)
+        return list(right(self, replace(snapshot, topics=topics)))
+
+    return wrong
+
+
+def one_partition_a_broker(right: Any) -> Any:
+    """The number of a broker's partitions is not read."""
+
+    def wrong(self: BrokersReading, path: str, broker: int, data: bytes | None) -> None:
+        right(self, path, broker, b"1")
+
+    return wrong
+
+
 def _bug(owner: Any, name: str, make: Any, profile: str = "everything", members: str = "ours") -> Bug:
     return Bug(owner, name, make, profile, members, "0.7")
 
@@ -126,4 +183,11 @@ BUGS_07: Mapping[str, Bug] = {
     "0.7 a log that is back counts as another": _bug(
         EntryChecks, "_compare", a_log_that_is_back_counts_as_another, "topics"
     ),
+    "0.7 another log counts as the same": _bug(EntryChecks, "_compare", another_log_counts_as_the_same, "topics"),
+    "0.7 last entry forgotten": _bug(Delivery, "_compare_with_before", last_entry_forgotten, "topics"),
+    "0.7 larger entry not asked for": _bug(FetchState, "grow", larger_entry_not_asked_for),
+    "0.7 other brokers are another incarnation": _bug(
+        KnownTopics, "update", other_brokers_are_another_incarnation, "topics"
+    ),
+    "0.7 one partition a broker": _bug(BrokersReading, "_take", one_partition_a_broker),
 }

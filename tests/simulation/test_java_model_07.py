@@ -26,7 +26,8 @@ LAYOUT = Kafka072()
 
 def world_of(*members: MemberSpec, partitions: int = 3, message_every_s: float = 0.2) -> World:
     """A world of Java members that have not joined."""
-    world = World(Plan(members, (("t", partitions),), (), message_every_s=message_every_s, generation="0.7"), 1)
+    plan = Plan(members, (("t", partitions),), (), message_every_s=message_every_s, faults_s=1e3, generation="0.7")
+    world = World(plan, 1)
     world.start()
     return world
 
@@ -48,8 +49,14 @@ def stored(world: World, partition: str) -> int | None:
 def member(world: World, name: str) -> JavaMember:
     found = world.living(name)
     assert found is not None
-    assert isinstance(found.actor, JavaMember)
-    return found.actor
+    return member_of(world, found.name)
+
+
+def member_of(world: World, label: str) -> JavaMember:
+    """The member of a process, also of one that is gone."""
+    actor = world.participants[label].actor
+    assert isinstance(actor, JavaMember)
+    return actor
 
 
 # -- what it writes and reads ----------------------------------------------------------------------------------------
@@ -160,6 +167,60 @@ def test_messages_of_an_entry_commit_its_start_and_the_last_one_its_end() -> Non
         assert values <= {expected}
         inner += bool(values) and event.offset != entry.last
     assert inner > 0
+
+
+def test_from_a_position_within_an_entry_its_stream_throws_and_its_process_ends() -> None:
+    world = world_of(java(auto_commit_s=0.25), java("b"), message_every_s=1e9)
+    for name in ("0-0", "0-0", "2-0"):
+        world.brokers.produce("t", name)
+    assert world.zookeeper.create(znodes.offset_path("g", "t", "0-0"), b"5", parents=True) is None
+    run(world, 1.0)
+    world.join("a")
+    run(world, 1.5)
+    assert world.participants["a"].process.is_gone
+    assert member_of(world, "a").thread_failures == ["next: JavaFailure('InvalidMessageSizeException')"]
+    assert not [event for event in world.history if event.kind == "deliver" and event.partition == "0-0"]
+    run(world, 20.0)
+    assert len(world.participants) > 2, "it is started again, and ends again"
+    assert stored(world, "0-0") == 5
+    assert world.zookeeper.set_data(znodes.offset_path("g", "t", "0-0"), b"0") is None
+    run(world, 30.0)
+    again = {event.member for event in world.history if event.kind == "deliver" and event.partition == "0-0"}
+    assert len(again) == 1
+    assert stored(world, "0-0") == (world.brokers.ends("t", "0-0") or (0, 0))[1]
+
+
+def test_a_stream_that_has_failed_throws_at_each_call() -> None:
+    world = world_of(java(), message_every_s=1e9)
+    world.brokers.produce("t", "0-0")
+    assert world.zookeeper.create(znodes.offset_path("g", "t", "0-0"), b"5", parents=True) is None
+    run(world, 1.0)
+    world.join("a")
+    actor = member(world, "a")
+    actor.when_failed = lambda: None  # an application that catches it
+    run(world, 4.0)
+    [stream] = actor._connector.streams
+    with pytest.raises(JavaFailure, match="failed state"):
+        next(stream.next())
+    world.brokers.produce("t", "0-0")
+    run(world, 4.0)
+    assert [event for event in world.history if event.kind == "deliver" and event.partition == "0-0"] == []
+    assert set(owner_nodes(world.zookeeper, world.brokers).values()) == {"g_a-0"}, "it goes on to own them"
+
+
+def test_less_than_a_size_is_waited_for() -> None:
+    world = world_of(java(), message_every_s=1e9)
+    world.brokers.produce("t", "0-0")
+    end = (world.brokers.ends("t", "0-0") or (0, 0))[1]
+    run(world, 1.0)
+    assert world.zookeeper.create(znodes.offset_path("g", "t", "0-0"), b"%d" % (end - 3), parents=True) is None
+    world.join("a")
+    run(world, 5.0)
+    actor = member(world, "a")
+    assert actor.thread_failures == []
+    world.brokers.produce("t", "0-0")
+    run(world, 3.0)
+    assert world.participants["a"].process.is_gone
 
 
 # -- rebalances ------------------------------------------------------------------------------------------------------

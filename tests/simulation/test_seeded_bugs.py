@@ -15,7 +15,6 @@ SEEDS = 1000
 SLOW = {
     "kafka commit after release", "order from one look", "order from nodes before the last join",
     "late create dropped", "release by path", "cache not guarded", "change while reading is lost",
-    "0.7 position within an entry believed", "0.7 entry around a position skipped",
 }  # fmt: skip
 
 

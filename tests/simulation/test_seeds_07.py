@@ -6,8 +6,10 @@ More of them: `python -m tests.simulator --generation 0.7 --members mixed --seed
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
+from seeded_bugs_07 import BUGS_07
 from test_seeds_of_batches import TakesBatches
 
 from simpleconsumer.types import Message
@@ -17,6 +19,9 @@ from tests.simulator.campaign import Outcome, run_seeds
 from tests.simulator.drawing import draw_plan
 from tests.simulator.faults import KINDS
 from tests.simulator.profiles import PROFILES
+from tests.simulator.run import simulate
+from zkconsumer.testing.history.checks import check_history, count_allowed_repeats
+from zkconsumer.testing.history.entries import Entries
 
 JOBS = min(2, os.cpu_count() or 1)
 SEEDS = {"all": 100, "membership": 30, "handovers": 30, "topics": 30, "hands": 30}
@@ -52,10 +57,37 @@ def test_plans_of_07_have_what_happens_there_and_nothing_else() -> None:
     assert drawn == set(KINDS) - NOT_IN_07
     assert {plan.generation for plan in plans} == {"0.7"}
     assert {member.strategy for plan in plans for member in plan.members} == {"range"}
-    words = {step.word for plan in plans for step in plan.steps if step.kind == "offset set"}
-    assert "inside" in words
     mixed = [draw_plan(seed, "mixed", PROFILES["hands"], "0.7") for seed in range(300)]
-    assert "inside" not in {step.word for plan in mixed for step in plan.steps}, "Java reads garbage from there"
+    for drawn_for in (plans, mixed):
+        assert "inside" in {step.word for plan in drawn_for for step in plan.steps if step.kind == "offset set"}
+
+
+@pytest.mark.parametrize("members", ["ours", "mixed"])
+def test_a_history_shows_the_entries_that_the_simulation_has_written(members: str) -> None:
+    """So the checks of the test kit, which are told of no entries, find what those of the simulation find."""
+    for seed in range(10):
+        run = simulate(draw_plan(seed, members, PROFILES["hands"], "0.7"), seed)
+        known, shown = run.limits.entries, Entries.of_history(run.history)
+        ends = {event.place: event.offset for event in run.history if event.kind == "acked"}
+        for event in run.history:
+            if event.kind in ("acked", "deliver"):
+                assert shown.of(event.place, event.offset)[:2] == known.of(event.place, event.offset)[:2]
+                if event.offset != ends[event.place]:
+                    assert shown.behind(event.place, event.offset) == known.behind(event.place, event.offset)
+            elif event.kind == "commit" and shown.is_inside(event.place, event.offset):
+                assert known.is_inside(event.place, event.offset)
+        untold = replace(run.limits, entries=Entries())
+        assert check_history(run.history, untold) == []
+        assert count_allowed_repeats(run.history, untold) == count_allowed_repeats(run.history, run.limits)
+
+
+@pytest.mark.parametrize("name", ["0.7 next message committed", "0.7 begun entry counts as done"])
+def test_without_the_entries_of_the_simulation_a_planted_bug_is_found_as_well(name: str) -> None:
+    bug = BUGS_07[name]
+    with bug.planted():
+        run = simulate(draw_plan(0, bug.members, PROFILES[bug.profile], "0.7"), 0)
+    untold = [finding.check for finding in check_history(run.history, replace(run.limits, entries=Entries()))]
+    assert set(untold) & {"commit within an entry", "early commit"}
 
 
 class TakesBatches07(TakesBatches):

@@ -169,6 +169,20 @@ def test_from_a_position_within_an_entry_reading_goes_on_at_its_start() -> None:
     assert came_back == len(SEEDS), "no entry takes five bytes"
 
 
+def test_a_position_within_an_entry_is_healed_by_a_member_of_ours_after_java_members_have_failed_at_it() -> None:
+    """Java starts there three times, and delivers nothing from there."""
+    java = MemberSpec("b", "java", topics=T, work_s=0.01)
+    steps = (Step(0.1, "join", "a"), Step(4.0, "crash", "a"), Step(5.0, "offset set", "t", amount=5, word="inside"),
+             Step(12.0, "join", "b"), Step(18.0, "crash", "b"), Step(26.0, "join", "a"))  # fmt: skip
+    for seed in SEEDS:
+        run = clean(replace(PLAN, members=(A, java), topics=(("t", 1),), steps=steps, faults_s=34.0), seed)
+        starts = [event for event in run.history if event.kind == "claimed" and event.member.startswith("b")]
+        assert starts
+        by_java = [event for event in run.history if event.kind == "deliver" and event.member.startswith("b")]
+        ours = next(event for event in run.history if event.kind == "deliver" and event.member == "a.2")
+        assert not [event for event in by_java if event.time_ns < ours.time_ns]
+
+
 def test_segments_that_retention_drops_are_passed_over() -> None:
     steps = (Step(0.1, "join", "b"), Step(2.0, "crash", "b"), Step(7.0, "retention", "t", amount=80),
              Step(8.0, "join", "a"))  # fmt: skip
@@ -176,6 +190,38 @@ def test_segments_that_retention_drops_are_passed_over() -> None:
     [start] = [event for event in run.history if event.kind == "log_start"]
     [reset] = [event for event in run.history if event.kind == "reset"]
     assert (reset.member, reset.offset) == ("a", start.offset)
+
+
+def test_another_log_that_is_longer_by_the_time_it_is_read_is_read_from_its_start() -> None:
+    """The old position is one of the new log, and an entry starts there: only the entry before it tells."""
+    world = at_rest(replace(PLAN, members=(A,), steps=JOINS[:1], message_every_s=0.1, faults_s=60.0), 4.0)
+    brokers, port, place = world.brokers, world.participants["a"].port, ("t", "2-0")
+    assert isinstance(brokers, Brokers07)
+    world._produces = False
+    world.schedule.run(world.schedule.now + 1.0)
+    end = brokers._logs[place].end
+    world.zookeeper.cut(port)
+    brokers.stop(1)
+    brokers.start(1, anew=True)
+    log, of_new = brokers._logs[place], ("t~1", "2-0")
+    while log.end < end:
+        left = end - log.end
+        value = b"%s/%s/%d" % (of_new[0].encode(), of_new[1].encode(), log.end)
+        entry = encode_message_set([value])
+        padding = left - len(entry) if left < 2 * len(entry) else 0
+        start = log.end
+        log.append(encode_message_set([b" " * padding + value]), 1)
+        brokers.entries.add(of_new, start, 1, log.end)
+    assert log.end == end, "an entry starts at the old position"
+    log.flush()
+    for _ in range(3):
+        brokers.produce(*place)
+    world.schedule.run(world.schedule.now + 2.0)
+    world.zookeeper.heal(port)
+    world.schedule.run(world.schedule.now + 3.0)
+    delivered = [event.offset for event in world.history if event.place == of_new and event.kind == "deliver"]
+    assert delivered[0] == 0
+    assert [event.offset for event in world.history if event.place == of_new and event.kind == "reset"] == [0]
 
 
 def test_without_an_entry_to_compare_the_position_is_checked_anew_when_its_broker_is_back() -> None:

@@ -49,15 +49,12 @@ def _draw_plan_07(seed: int | str, kinds: str, profile: Profile) -> Plan:
     if kinds == "mixed" and random.Random(f"{seed}/java").random() >= profile.java:
         kinds = "ours"
     plan = _Drawing(random.Random(f"{seed}/plan 0.7"), kinds, profile, "0.8", ("",)).plan()
-    return replace(plan, generation="0.7", steps=tuple(_step_07(step, kinds) for step in plan.steps))
+    return replace(plan, generation="0.7", steps=tuple(_step_07(step) for step in plan.steps))
 
 
-def _step_07(step: Step, kinds: str) -> Step:
-    """Return a step of Kafka 0.7, in which positions may be set within an entry.
-
-    Java members take what comes from there for messages, or end; so this happens to groups of ours alone.
-    """
-    if step.kind == "offset set" and kinds == "ours" and int(step.at_s * 1000) % 2:
+def _step_07(step: Step) -> Step:
+    """Return a step of Kafka 0.7, in which positions may be set within an entry."""
+    if step.kind == "offset set" and int(step.at_s * 1000) % 2:
         return replace(step, word="inside", amount=1 + abs(step.amount) % 10)
     return step
 
@@ -186,9 +183,12 @@ class _Drawing:
         return values
 
     def _scene(self) -> list[Step]:
-        if not self._profile.scenes:
+        scenes = self._profile.scenes
+        if self._kinds != "ours":  # see `_broker`
+            scenes = tuple(scene for scene in scenes if not any(step.word == "replaced" for step in scene))
+        if not scenes:
             return []
-        scene = self._rng.choice(self._profile.scenes)
+        scene = self._rng.choice(scenes)
         begin_s = self._rng.uniform(2.5, 6.0)
         return [replace(step, at_s=self._round(begin_s + step.at_s)) for step in scene]
 

@@ -60,6 +60,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         behind: the offset that a message reports, in Kafka 0.7; else empty.
+        failure: the exception that Kafka 0.7 throws instead of messages; empty for none.
     """
 
     info: PartitionInfo
@@ -67,6 +68,7 @@ class Chunk(NamedTuple):
     place: Place
     messages: list[StoredMessage]
     behind: list[int] = []  # noqa: RUF012 - never changed
+    failure: str = ""
 
 
 Queue: TypeAlias = BoundedQueue[Chunk | None]

@@ -6,9 +6,12 @@ What matters to a group:
   compressed entry where the entry starts, for the last one where it ends.
 - One thread fetches from each broker, all partitions in one request. An answer without messages is followed by a pause
   of a second. A broken connection, or bytes that are no message, ends the thread until the next rebalance.
+- Bytes that are no message, as those from a position within an entry, are an exception of the stream as well, which
+  throws at each call from then on.
 - An offset out of range is reset, and written into ZooKeeper at once.
 
-Source: kafka.consumer.Fetcher, FetcherRunnable, ConsumerIterator, PartitionTopicInfo (0.7.2).
+Source: kafka.consumer.Fetcher, FetcherRunnable, ConsumerIterator, PartitionTopicInfo,
+kafka.message.ByteBufferMessageSet, kafka.utils.IteratorTemplate (0.7.2).
 """
 
 from __future__ import annotations
@@ -29,19 +32,31 @@ __all__ = ["Fetchers07", "Stream07"]
 
 _BACKOFF_S: Final = 1.0
 _FETCH_SIZE: Final = 1000
+_SIZE_BYTES: Final = 4
 
 
 class Stream07(Stream):
     """ConsumerIterator over one queue."""
 
+    _failure = ""
+
     def next(self) -> Body[Delivered | None]:
-        """The next message, which counts as consumed by that; None at the end."""
+        """The next message, which counts as consumed by that; None at the end.
+
+        Raises:
+            JavaFailure: what was fetched is no message, now or earlier.
+        """
+        if self._failure:
+            raise JavaFailure("IllegalStateException: Iterator is in failed state")
         chunk = self._chunk
         if chunk is None or self._at >= len(chunk.messages):
             chunk = yield from self.queue.take()
             if chunk is None:
                 return None
             chunk.info.consumed = chunk.fetch_offset
+            if chunk.failure:
+                self._failure = chunk.failure
+                raise JavaFailure(chunk.failure)
             self._chunk, self._at = chunk, 0
         message = chunk.messages[self._at]
         chunk.info.consumed = chunk.behind[self._at]
@@ -121,6 +136,8 @@ class Fetchers07(Fetchers):
     def _enqueue(self, info: PartitionInfo, answer: Fetched) -> Body[int | None]:
         """Queue what is whole; returns how many bytes that takes, None where the thread ends by what came."""
         start = info.fetched
+        if len(answer.data) < _SIZE_BYTES:
+            return 0
         messages: list[StoredMessage] = []
         behind: list[int] = []
         try:
@@ -129,11 +146,13 @@ class Fetchers07(Fetchers):
                 messages.append(StoredMessage(each.offset + each.index, bytes(each.value).decode(), b""))
                 behind.append(each.next_offset)
         except (BrokenFraming, MessageError):
-            return None
-        if not messages:
-            return None if answer.data else 0
+            messages.clear()
         if info.queue is None:
             return None  # NullPointerException, until the rebalance that follows
+        if not messages:
+            # Another size, or another sum, than that of a message.
+            yield from info.queue.put(Chunk(info, start, answer.place, [], failure="InvalidMessageSizeException"))
+            return None
         yield from info.queue.put(Chunk(info, start, answer.place, messages, behind))
         info.fetched = behind[-1]
         return behind[-1] - start

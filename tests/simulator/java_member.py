@@ -48,6 +48,7 @@ class JavaMember:
         has_left: whether `shutdown()` has returned.
         start_failure: what `createMessageStreams` threw, empty if it did not. The application has no streams then, but
             the consumer lives on until its process ends: registered, and claiming partitions that nobody reads.
+        when_failed: called when a stream has thrown an exception. The application ends its process then.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class JavaMember:
         # with its old id takes the registration of its old session for its own, and is without one when that ends.
         self.consumer_id = f"{surroundings.group}_{surroundings.process.name if is_07 else spec.name}"
         self.start_failure = ""
+        self.when_failed: Callable[[], object] = lambda: None
         self._surroundings = surroundings
         self._threads = threads = Threads(surroundings.process, surroundings.rng, pace)
         self._pace = Pace(surroundings.rng, spec.work_s)
@@ -209,7 +211,12 @@ class JavaMember:
         record, spec, process = self._surroundings.record, self.spec, self._surroundings.process
         taken = 0
         while not self.has_left:
-            delivered = yield from stream.next()
+            try:
+                delivered = yield from stream.next()
+            except JavaFailure as failure:
+                self._threads.failures.append(f"next: {failure!r}")
+                self.when_failed()
+                return
             if delivered is None:
                 return
             place, message = delivered

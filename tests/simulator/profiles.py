@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.simulator.operator_faults import POISONS
 from tests.simulator.plan import Step
-from tests.simulator.scenes import LATE_PROOFS, LONG_DRAINS, SCENES
+from tests.simulator.scenes import LATE_PROOFS, LONG_DRAINS, OTHER_LOGS, SCENES, WITHIN_ENTRIES
 from tests.simulator.waiting_steps import PASSING_STATES
 
 __all__ = ["ALL", "PROFILES", "Profile", "profile_07", "profile_of"]
@@ -46,6 +46,7 @@ class Profile:
         partitions: fewest and most of a topic.
         poisons: the invalid registrations that operators create.
         scenes: one of them is part of each plan.
+        scenes_07: the same of plans of Kafka 0.7, where they are others.
         roundrobin: how likely the group assigns by roundrobin.
         topics: numbers of topics, all alike likely.
         java: how likely a mixed group has Java members; without them it is one of ours.
@@ -68,6 +69,7 @@ class Profile:
     partitions: tuple[int, int] = (1, 4)
     poisons: tuple[str, ...] = tuple(POISONS)
     scenes: tuple[tuple[Step, ...], ...] = ()
+    scenes_07: tuple[tuple[Step, ...], ...] = ()
     roundrobin: float = 0.2
     topics: tuple[int, ...] = (1, 1, 2)
     java: float = 1.0
@@ -112,7 +114,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
                  "unknown"),
     ),
     "servers": Profile(_some("join", "leave", "outage", "stop server", "freeze", "isolate", "lag"), servers=(3,)),
-    "topics": Profile(_some("join", "leave", "cut", "grow", "create topic", "delete topic", "leader", "retention")),
+    "topics": Profile(
+        _some("join", "leave", "cut", "grow", "create topic", "delete topic", "leader", "retention"),
+        scenes_07=OTHER_LOGS,
+    ),
     "moments": Profile(
         {**_some("join", "leave", "crash", "pause", "stall", "cut", "lost request", "late watch", "poison",
                  "name taken"),
@@ -135,7 +140,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         steps=(6, 16), members=(1, 3), waits=0.6, states=("free", "claiming", "claiming", "blocked"),
         partitions=(1, 2), poisons=("foreign filter",),
     ),
-    "hands": Profile(_some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison")),
+    "hands": Profile(
+        _some("join", "owner deleted", "owner replaced", "offset set", "unregistered", "poison"),
+        scenes_07=WITHIN_ENTRIES,
+    ),
     "orders": Profile(
         {**_some("crash", "cut", "end session", "lost reply", "pause", "slow", "stall", "late watch"),
          "join": 4.0, "leave": 3.0, "grow": 3.0},
@@ -178,7 +186,7 @@ def profile_07(profile: Profile) -> Profile:
     weights = {kind: weight for kind, weight in profile.weights.items() if kind not in _NOT_IN_07}
     weights["broker"] = max(1.0, profile.weights.get("leader", 0.0) + profile.weights.get("delete topic", 0.0))
     scenes = tuple(tuple(step for step in scene if step.kind not in _NOT_IN_07) for scene in profile.scenes)
-    return replace(profile, weights=weights, roundrobin=0.0, storages=(("",),), scenes=scenes)
+    return replace(profile, weights=weights, roundrobin=0.0, storages=(("",),), scenes=profile.scenes_07 or scenes)
 
 
 def profile_of(name: str, seed: int) -> Profile:

@@ -310,15 +310,24 @@ class _Runner:
     def _starts_in_other_logs(self) -> dict[Place, int]:
         """Where members started in the log that a broker of Kafka 0.7 has come back with.
 
-        Only one that had delivered the last entry of the old log can know that it is another one; it starts anew.
+        Only one that had delivered the last entry of the old log can know that it is another one; it starts anew. One
+        that had read nothing since its start, or since a reset, goes on at the entry that is at its position now.
         """
         found: dict[Place, int] = {}
         if self.world.plan.generation != "0.7":
             return found
         waiting: set[tuple[str, Place]] = set()
         known: dict[tuple[str, Place], tuple[Place, int]] = {}
+        unread: dict[tuple[str, Place], tuple[Place, int]] = {}
+        entries = self.world.brokers.entries
         for event in self.world.history:
             key, node = (event.member, event.place), (event.member, node_of(event.place))
+            if event.kind in ("reset", "deliver"):
+                place, position = unread.pop(node, (event.place, 0))
+                if place != event.place and event.offset == entries.start_of(event.place, position):
+                    found[event.place] = max(found.get(event.place, 0), event.offset)
+            if event.kind in ("assigned", "reset"):
+                unread[node] = (event.place, event.offset)
             if event.kind == "assigned" and event.topic in self.world.brokers.reborn:
                 before = known.get(node)
                 if before is None or before[0] == event.place or before[1] != event.offset:
@@ -327,7 +336,7 @@ class _Runner:
                 if key in waiting:
                     waiting.discard(key)
                     found[event.place] = max(found.get(event.place, 0), event.offset)
-                known[node] = (event.place, self.world.brokers.entries.of(event.place, event.offset).end)
+                known[node] = (event.place, entries.of(event.place, event.offset).end)
         return found
 
     def _java_positions(self) -> dict[Place, int]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.simulator.plan import Step
 
-__all__ = ["LATE_PROOFS", "LONG_DRAINS", "SCENES"]
+__all__ = ["LATE_PROOFS", "LONG_DRAINS", "OTHER_LOGS", "SCENES", "WITHIN_ENTRIES"]
 
 _STUCK: Final = Step(0.0, "stuck", "a", for_s=9.0)
 
@@ -54,3 +54,22 @@ LONG_DRAINS: Final[tuple[tuple[Step, ...], ...]] = (
     ),
 )  # fmt: skip
 """A member comes back while all others work on a message for long, so that their drains take long; or nothing."""
+
+WITHIN_ENTRIES: Final[tuple[tuple[Step, ...], ...]] = (
+    (),
+    *(
+        (Step(0.0, "crash", name, for_s=9.0), *(Step(0.5, "offset set", "t", number, amount=amount, word="inside")
+                                                for number in range(3)))
+        for name in "ab"
+        for amount in (1, 5, 12)
+    ),
+)
+"""Of Kafka 0.7: after the crash of a member its positions are set within entries, where others start; or nothing."""
+
+OTHER_LOGS: Final[tuple[tuple[Step, ...], ...]] = (
+    (),
+    *((Step(0.0, "pause", "a", for_s=9.0), Step(0.1, "broker", number=number, for_s=0.3, word="replaced"))
+      for number in (0, 0, 1, 2)),
+)
+"""Of Kafka 0.7: while a member is paused, a broker comes back with other logs, which are soon as long as those before;
+or nothing."""

@@ -234,6 +234,8 @@ class Stage:
         participant = self.participants[label] = Participant(label, spec, process, port, watched, actor, wall_clock)
         if isinstance(actor, OurMember):
             actor.when_failed = lambda: self.coordinator_failed(participant)
+        elif isinstance(actor, JavaMember):
+            actor.when_failed = lambda: self._application_failed(participant)
         self.when_joined(participant)
         actor.start()
 
@@ -283,6 +285,11 @@ class Stage:
         self._failing.add(participant.name)
         can_close = participant.port.is_connected and not _is_hindered(participant)
         self.schedule.after(_CLOSED_S, self._look_at_session, participant, participant.port.session_id, can_close)
+
+    def _application_failed(self, participant: Participant) -> None:
+        """End the process of a Java member, as an exception ends its application; it is started again."""
+        self.schedule.after(0.0, self.kill, participant)
+        self.schedule.after(_RESTART_S, self.join, participant.spec.name)
 
     def _look_at_session(self, participant: Participant, session_id: int, could_close: bool) -> None:
         self._failing.discard(participant.name)

@@ -12,6 +12,7 @@ from typing import Final
 from tests.simulator import faults
 from tests.simulator.java_member import JavaMember
 from tests.simulator.plan import Plan, Step
+from tests.simulator.position_repairs import PositionRepairs
 from tests.simulator.stage import ActorBuilder, Stage
 from tests.simulator.store_repairs import StoreRepairs
 from tests.simulator.waiting_steps import WaitingSteps
@@ -49,6 +50,8 @@ class World(Stage):
         self._watch_over()
         if any(each.intent == "refuse" for each in self.plan.members):
             self._store_repairs.start()
+        if self.plan.generation == "0.7" and any(each.kind == "java" for each in self.plan.members):
+            PositionRepairs(self).start()
 
     def do(self, step: Step) -> None:
         """Do a step of the plan, at once or when a member is in the state that it waits for."""
