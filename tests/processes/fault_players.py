@@ -6,6 +6,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -14,7 +15,6 @@ from kazoo.exceptions import NoNodeError
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.members.group_member import Delivered
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.processes import ChildProcess
@@ -36,8 +36,6 @@ JAVA_SETTINGS: dict[str, object] = {
     "rebalance.backoff.ms": 2000,
     "rebalance.max.retries": 4,
 }
-ENTRY_BYTES_07 = 10
-"""Of a message of Kafka 0.7 that is not compressed, beside its value."""
 START_S = 30.0
 STOP_S = 30.0
 
@@ -221,24 +219,13 @@ class JavaPlayer(Player):
         return self.member.gave_up if self.member else 0
 
     def events(self) -> list[Event]:
-        delivered = [
-            Event(each.time_ns, "deliver", self.name, each.topic, each.partition, _offset_of(each),
-                  (each.value or b"").decode())
-            for each in (self.member.messages if self.member else [])
-        ]  # fmt: skip
-        return [*delivered, *self._ends]
+        recorded = self.member.events() if self.member else []
+        return [*(replace(each, member=self.name) for each in recorded if each.kind == "deliver"), *self._ends]
 
     def close(self) -> None:
         if self.member is not None:
             self.member.close()
         super().close()
-
-
-def _offset_of(message: Delivered) -> int:
-    """The offset of a message; Java 0.7.2 gives the position behind it. The load of the stage does not compress."""
-    if isinstance(message.partition, int):
-        return message.offset
-    return message.offset - ENTRY_BYTES_07 - len(message.value or b"")
 
 
 KINDS: dict[str, type[Player]] = {"ours": OurPlayer, "java": JavaPlayer}

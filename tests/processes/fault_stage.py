@@ -23,7 +23,6 @@ from zkconsumer.testing.history.events import partition_of
 from zkconsumer.testing.history.figures import Figures, figures_of
 from zkconsumer.testing.history.groups import rightful_owners
 from zkconsumer.testing.history.limits import NS
-from zkconsumer.testing.history.message_numbers import by_message_number
 from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.load import LastingLoad
 from zkconsumer.testing.proxy.zookeeper_requests import ZooKeeperRequest
@@ -327,13 +326,10 @@ class Stage:
     # ---- the end
 
     def history(self) -> list[Event]:
-        """What members, load and watcher wrote down; in Kafka 0.7 with the numbers of messages for positions.
+        """What members, load and watcher wrote down.
 
         A Java member gives up everything in each rebalance, so of its owner nodes nothing is concluded.
         """
-        return by_message_number(self._recorded())
-
-    def _recorded(self) -> list[Event]:
         java = {player.name for player in self.java}
         seen = [event for event in self._seen() if event.member not in java]
         played = [event for player in self.players for event in player.events()]

@@ -113,7 +113,7 @@ def blame(
             was stopped with a message in hand, which cannot be taken back.
     """
     ordered = with_writers(with_watch_in_time(in_order(events)), writes, java)
-    chosen = replace(limits, unfenced=frozenset(java))
+    chosen = replace(limits, unfenced=frozenset(java)).for_history(ordered)
     zombies = [finding.events[1] for finding in find_zombies(ordered, chosen)]
     tolerated = zombies if len(zombies) <= in_hand else []
     left_out = java_zombies(ordered, java) | under_way(ordered, chosen) | {id(event) for event in tolerated}
