@@ -63,7 +63,7 @@ class BrokersReading:
         if reply.fault is not None:
             self._done(None, (question, reply))
             return
-        brokers = [int(name) for name in reply.value[0] if name.isdigit()]
+        brokers = znodes.broker_ids(reply.value[0])
         if not brokers:
             self._done((), None)
         self._open = len(brokers)

@@ -14,6 +14,7 @@ Source: kafka/utils/ZkUtils.scala, kafka/consumer/TopicCount.scala, kafka/cluste
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, TypeGuard
 
@@ -28,13 +29,15 @@ TOPIC_CONFIGS = "/config/topics"
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 
 MAX_OFFSET = 2**63 - 1
+MAX_BROKER_ID = 2**31 - 1
 MAX_STREAMS = 100_000
 """Most streams a registration may ask for; a foreign 2^31-1 would become as many thread ids in memory."""
 
 _OFFSET = re.compile(rb"[0-9]{1,19}")
 _PARTITION = re.compile(r"[0-9]{1,9}")
+_BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _REGISTRATION_07 = re.compile(rb'([*!])[0-9]+\1|\{ *(?:"[^"]*" *: *[0-9]+ *(?:, *)?)*\}')
-_BROKER_07 = re.compile(rb"[^{:]+:.*:[0-9]+")
+_BROKER_07 = re.compile(rb"[^{].*:.*:[0-9]+")
 _ENDPOINT = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^\[\]:/]*):(-?[0-9]{1,5})")
 
 
@@ -79,6 +82,11 @@ def offset_path(group: str, topic: str, partition: int | str) -> str:
 def broker_path(broker_id: int) -> str:
     """Return the path of one broker's ephemeral registration."""
     return _join(BROKERS, broker_id)
+
+
+def broker_ids(names: Iterable[str]) -> list[int]:
+    """Return the broker ids among the names of nodes, in order; nodes with other names are no brokers'."""
+    return sorted(int(name) for name in names if _BROKER_ID.fullmatch(name) and int(name) <= MAX_BROKER_ID)
 
 
 def topic_path(topic: str) -> str:

@@ -112,6 +112,16 @@ def test_stored_offsets_come_in_the_order_of_text_and_numbers_as_numbers() -> No
     assert StoredOffsets("g", True, dict.fromkeys(reversed(numbers), b"0")).names() == numbers
 
 
+@pytest.mark.parametrize("name", ["\u00b2", "9" * 5000])
+def test_a_node_with_a_name_that_python_takes_for_digits_hides_no_other(name: str) -> None:
+    foreign = {("clicks", name): (b"g_x-0", 7), ("clicks", "0-0"): (b"g_ann-0", 7)}
+    found = report(group(owners=foreign, offsets={("clicks", name): b"1"}))
+    assert {row.partition for row in found.partitions} == {name, *CLICKS.partitions}
+    names = [("clicks", "0-0"), ("clicks", name)]
+    assert set(StoredOffsets("g", True, dict.fromkeys(names, b"0")).names()) == set(names)
+    assert verify_group(group(owners=foreign)).faults
+
+
 # -- verify ----------------------------------------------------------------------------------------------------------
 
 

@@ -131,9 +131,11 @@ def test_a_registration_that_nobody_can_read_refuses_nothing(world: World) -> No
 
 def test_partitions_and_brokers_of_both_generations_are_read(world: World) -> None:
     world.put("/brokers/ids/0", BROKER_07)
+    world.put("/brokers/ids/\u00b2", BROKER_07)  # `isdigit` is true of it
     world.put("/brokers/topics/old")
     world.put("/brokers/topics/old/0", b"2")
     world.put("/brokers/topics/old/10", b"1")
+    world.put("/brokers/topics/old/\u00b2", b"1")
     world.put("/brokers/topics/gone")
     world.put("/brokers/topics/new", b'{"version":1,"partitions":{"1":[0],"0":[0]}}')
     assert world.cluster.partitions(["old", "gone", "new", "none"]) == {

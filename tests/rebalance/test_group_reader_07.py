@@ -104,6 +104,15 @@ def test_a_number_that_is_none_counts_as_no_partitions_of_that_broker(
     assert reading.read().topics[topic].partitions == ("1-0",)
 
 
+@pytest.mark.parametrize("name", ["\u00b2", "x", "-1", "007", "9" * 20, "9" * 5000])
+def test_a_child_that_is_no_broker_has_no_partitions(
+    client: KazooClient, reading: Reading, topic: str, name: str
+) -> None:
+    register(client, topic, 0, b"2")
+    client.create(f"{znodes.topic_path(topic)}/{name}", b"1")
+    assert reading.read().topics[topic].partitions == ("0-0", "0-1")
+
+
 def test_a_broker_node_that_may_not_be_read_makes_the_topic_unknown(
     client: KazooClient, reading: Reading, topic: str
 ) -> None:

@@ -507,8 +507,14 @@ def test_the_version_of_a_registration_tells_the_age_of_the_broker(version: byte
     assert znodes.parse_broker(4, data) == BrokerNode(4, "h", 9092, told)
 
 
+def test_only_numbers_as_brokers_write_them_are_broker_ids() -> None:
+    names = ["2", "10", "0", "2147483647", "2147483648", "007", "-1", "\u00b2", "\u0663", "x", "", "9" * 5000]
+    assert znodes.broker_ids(names) == [0, 2, 10, 2147483647]
+
+
 def test_a_broker_of_07_is_called_so() -> None:
-    for data in (b"127.0.0.1-1795247393689:127.0.0.1:35097", b"fe80::1-1795247393689:fe80::1:35097"):
+    for data in (b"127.0.0.1-1795247393689:127.0.0.1:35097", b"fe80::1-1795247393689:fe80::1:35097",
+                 b"::1-1795247393689:::1:35097"):
         with pytest.raises(Kafka07Node) as unreadable:
             znodes.parse_broker(0, data)
         assert_told(unreadable.value, "/brokers/ids/0", data)

@@ -45,7 +45,7 @@ def keeps_offsets_of_deleted_topics(port: ZooKeeperPort, in_kafka: OffsetsInKafk
     """
     if not in_kafka.exists():
         return False
-    ids = [int(name) for name in children(port, znodes.BROKERS) or [] if name.isdigit()]
+    ids = znodes.broker_ids(children(port, znodes.BROKERS) or [])
     values = read_each(port, [GetData(znodes.broker_path(each)) for each in ids]) if ids else []
     versions = [json_fields(value[0]).get("version", 1) for value in values if isinstance(value, tuple)]
     return any(isinstance(version, int) and version < _DELETES_THEM for version in versions)

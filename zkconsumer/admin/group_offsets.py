@@ -83,7 +83,7 @@ class StoredOffsets:
 
 def _place(name: Name) -> tuple[str, bool, str]:
     topic, partition = name
-    is_number = partition.isdigit()
+    is_number = partition.isascii() and partition.isdigit()
     return topic, not is_number, partition.zfill(19) if is_number else partition
 
 

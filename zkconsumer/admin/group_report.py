@@ -10,7 +10,7 @@ Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -313,8 +313,11 @@ def _listed(topic: str, data: bytes | None) -> frozenset[int | str]:
     return frozenset(znodes.parse_topic(topic, data))
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (0, int(name), name) if name.isdigit() else (1, 0, name))
+def _in_order(names: Set[str]) -> list[str]:
+    """Return names of nodes, numbers first and by their values, whatever foreign clients have written."""
+    numbers = {name: name.lstrip("0") for name in names if name.isascii() and name.isdigit()}
+    in_order = sorted(numbers, key=lambda name: (len(numbers[name]), numbers[name], name))
+    return in_order + sorted(names - numbers.keys())
 
 
 def _row(

@@ -69,7 +69,7 @@ def read_brokers(port: ZooKeeperPort) -> TopicBrokers:
     listing, controller, changes, deletions = read_all(
         port, [GetChildren(znodes.BROKERS), GetData(CONTROLLER), Exists(CONFIG_CHANGES), Exists(DELETIONS)]
     )
-    ids = sorted(int(name) for name in (listing[0] if listing is not None else ()) if name.isdigit())
+    ids = znodes.broker_ids(listing[0] if listing is not None else ())
     values = read_all(port, [GetData(znodes.broker_path(each)) for each in ids])
     fields = {each: json_fields(value[0]) for each, value in zip(ids, values, strict=True) if value is not None}
     return TopicBrokers(

@@ -88,7 +88,7 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
     values = (read_all if names else _read_some)(port, [GetData(znodes.topic_path(topic)) for topic in chosen])
     # A topic that was deleted between the two reads does not exist any more.
     data = {topic: value[0] for topic, value in zip(chosen, values, strict=True) if isinstance(value, tuple)}
-    brokers = {int(name) for name in children(port, znodes.BROKERS) or [] if name.isdigit()}
+    brokers = set(znodes.broker_ids(children(port, znodes.BROKERS) or []))
     of_07: dict[str, Topic07] = {}
     if not all(data.values()):
         of_07 = read_topics_07(port, data, cluster.generation())

@@ -111,7 +111,7 @@ def generation_of_cluster(port: ZooKeeperPort, registrations: Mapping[str, bytes
     """
     [listing] = read_each(port, [GetChildren(znodes.BROKERS)], timeout_s)
     names = listing[0] if isinstance(listing, tuple) else []
-    paths = [znodes.broker_path(int(name)) for name in names if name.isdigit()]
+    paths = [znodes.broker_path(each) for each in znodes.broker_ids(names)]
     values = read_each(port, [GetData(path) for path in paths], timeout_s)
     found = {_of_broker(value[0]) for value in values if isinstance(value, tuple) and value[0]}
     of_brokers = found.pop() if len(found) == 1 else None

@@ -94,7 +94,7 @@ class ClusterReader:
             self.refused = {listing.path: str(listing)}
             raise error_of(listing)
         names = listing[0] if listing is not None else []
-        ids = sorted(int(name) for name in names if name.isdigit())
+        ids = znodes.broker_ids(names)
         brokers: list[Broker] = []
         unreadable: list[UnreadableNode | RefusedNode] = []
         left_out: dict[int, str] = {}

@@ -40,7 +40,7 @@ def _brokers_of(port: ZooKeeperPort, topics: Sequence[str], timeout_s: float) ->
     """Return topic -> ids of its brokers; without a topic whose children are those of Kafka 0.8."""
     values = read_all(port, [GetChildren(znodes.topic_path(topic)) for topic in topics], timeout_s)
     children = {topic: [] if value is None else value[0] for topic, value in zip(topics, values, strict=True)}
-    return {topic: [int(name) for name in names if name.isdigit()]
+    return {topic: znodes.broker_ids(names)
             for topic, names in children.items() if "partitions" not in names}
 
 
@@ -83,7 +83,7 @@ def read_topics_07(
         if listing is None:
             continue  # there is no such topic
         names = listing[0] if isinstance(listing, tuple) else []
-        ids = [int(name) for name in names if name.isdigit()]
+        ids = znodes.broker_ids(names)
         if ids or (generation.has_broker_nodes and "partitions" not in names):
             brokers[topic] = ids
             problems[topic] = [str(listing)] if isinstance(listing, RefusedNode) else []
