@@ -54,12 +54,12 @@ class Servers:
 
 
 KAFKA_08 = Servers("0.8.2.2", GENERATION_08, None, "real", tuple(CASTS))
-KAFKA_07_REAL = Servers("0.7, ZK 3.3", GENERATION_07, "zk-3.3.6", "real", tuple(CASTS))
+KAFKA_07_REAL = Servers("0.7 ZK 3.3", GENERATION_07, "zk-3.3.6", "real", tuple(CASTS))
 """The combination that was usual: ZooKeeper 3.3 has no transactions."""
 
 SERVERS = (
     KAFKA_08,
     Servers("0.7 emb.", GENERATION_07, None, "embedded", ("ours",)),
-    Servers("0.7 emb., ZK 3.3", GENERATION_07, "zk-3.3.6", "embedded", ("ours",)),
+    Servers("0.7 emb. ZK 3.3", GENERATION_07, "zk-3.3.6", "embedded", ("ours",)),
     KAFKA_07_REAL,
 )
