@@ -56,6 +56,8 @@ class Log:
 
     def multifetch(self, requests: Sequence[FetchRequest], **more: object) -> list[FetchedPartition]:
         [one] = requests
+        if one.offset < self.start:
+            return [FetchedPartition(one.topic, one.partition, 1, -1, memoryview(b""))]
         behind = min(each for each in [*self.segments, 2**62] if each > one.offset or each == 2**62)
         found = self.data[one.offset - self.start : min(one.offset + one.max_bytes, behind) - self.start]
         self.read_bytes += len(found)
@@ -209,6 +211,55 @@ def test_a_position_is_looked_at_once_until_its_broker_was_away(patched: pytest.
     assert [str(each) for each in step.losses] == [
         "t-0-0 from offset 23 on: its log is another one: position 23 is within its entry from 22 to 33"
     ]
+
+
+def test_the_bytes_before_the_end_of_a_batch_tell_another_log(patched: pytest.MonkeyPatch) -> None:
+    log = Log([entry(b"x" * 100)] * 30, 0, [3, 9])
+    entries = StreamEntries(connected(patched, log))
+    at = log.starts[10]
+    logs = Logs(frozenset([P0]), {P0: log.end}, {}, may_return=True)
+    entries.remember({P0: 0}, {P0: at}, {P0: BROKER})
+    assert log.read_bytes == 1024  # over the end of a segment
+    for _ in range(2):
+        assert entries.replaced({P0: at}, logs, {P0: BROKER}) == logs
+    assert log.read_bytes == 3 * 1024  # compared before each batch, and not looked at
+    log.data = log.data[: at - 1] + b"y" + log.data[at:]
+    found = entries.replaced({P0: at}, logs, {P0: BROKER})
+    assert found.replaced == {P0: f"its log is another one: the 1024 bytes before position {at} are not those that the "
+                                  "last batch ended with"}
+
+
+def test_bytes_that_retention_has_deleted_or_that_nobody_sends_are_not_compared(
+    patched: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log([entry(b"x" * 100)] * 30)
+    entries = StreamEntries(connected(patched, log))
+    at = log.starts[10]
+    logs = Logs(frozenset([P0]), {P0: log.end}, {}, may_return=True)
+    entries.remember({P0: 0}, {P0: at}, {P0: BROKER})
+
+    def fail(*arguments: object, **more: object) -> list[FetchedPartition]:
+        raise ConnectionFailed("broker", 9092, "no answer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "multifetch", fail)
+        entries.remember({P0: 0}, {P0: log.end}, {P0: BROKER})  # what was known stays
+        assert entries.replaced({P0: at}, logs, {P0: BROKER}).ends == {}
+    assert [each.message for each in caplog.records] == ["t-0-0 waits: broker 0 at broker:9092: broker:9092: no answer"]
+    log.start, log.data = log.starts[9], log.data[log.starts[9] :]
+    before = log.read_bytes
+    assert entries.replaced({P0: at}, logs, {P0: BROKER}) == logs
+    assert log.read_bytes > before  # the position is looked at instead
+
+
+def test_only_the_bytes_of_a_batch_are_kept_and_of_one_that_reads_nothing_none(patched: pytest.MonkeyPatch) -> None:
+    log = Log([entry(b"x" * 100)] * 30)
+    entries = StreamEntries(connected(patched, log))
+    entries.remember({P0: log.starts[5]}, {P0: log.starts[6]}, {P0: BROKER})
+    assert log.read_bytes == 110
+    entries.remember({P0: log.starts[6]}, {P0: log.starts[6]}, {P0: BROKER})
+    entries.remember({P0: log.starts[6]}, {P0: log.starts[9]}, {})
+    assert log.read_bytes == 110
 
 
 def test_partitions_go_and_return_with_their_broker() -> None:

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect_types import Boundary, Outcome, PositionIs
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
+from zkconsumer.cluster.log_ends import in_requests
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark import connections
 from zkconsumer.spark.errors import NoEntryFound, PlanningFailed
 
-__all__ = ["MOST_WALKED_BYTES", "EntryPositions"]
+__all__ = ["MOST_WALKED_BYTES", "EntryPositions", "Tail"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,20 @@ _FIRST_BYTES: Final = 64 * 1024
 _EMPTY_TRIES: Final = 5
 _PAUSE_S: Final = 0.2
 T = TypeVar("T")
+
+
+class Tail(NamedTuple):
+    """The last bytes of a log before a position, by which the log is recognized.
+
+    Attributes:
+        start: Where they start.
+        position: Where they end.
+        crc: Their CRC-32.
+    """
+
+    start: int
+    position: int
+    crc: int
 
 
 class EntryPositions:
@@ -82,6 +98,26 @@ class EntryPositions:
             PlanningFailed: As for `around`.
         """
         return self._asked(name, broker, lambda consumer: self._cuts(consumer, name, start, end, wanted))
+
+    def tails(self, broker: Broker, wanted: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Tail]:
+        """Return the bytes of logs of one broker between two positions, without those that a log does not have.
+
+        Args:
+            wanted: Partition -> where they start and end.
+
+        Raises:
+            PlanningFailed: The broker does not answer.
+        """
+        consumer = connections.take(broker, self._config)
+        found: dict[TopicPartition, Tail] = {}
+        try:
+            for names in in_requests(list(wanted)):
+                found.update(_tails(consumer, {name: wanted[name] for name in names}))
+        except SimpleConsumerError as error:
+            consumer.close()
+            raise PlanningFailed(f"{shown_broker(broker)}: {error}") from error
+        connections.give_back(consumer, self._config)
+        return found
 
     # -- on one connection ---------------------------------------------------------------------------------------------
 
@@ -168,6 +204,24 @@ class EntryPositions:
             if start < cut < end and cut not in found:
                 found.append(cut)
         return sorted(found)
+
+
+def _tails(
+    consumer: SimpleConsumer, wanted: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, Tail]:
+    data = dict.fromkeys(wanted, b"")
+    missing = dict(wanted)
+    while missing:
+        requests = [FetchRequest(*name, start, end - start) for name, (start, end) in missing.items()]
+        answers = consumer.multifetch(requests, max_wait_ms=0, min_bytes=0)
+        for name, answer in zip(list(missing), answers, strict=True):
+            start, end = missing.pop(name)
+            got = bytes(answer.message_set)[: end - start]
+            data[name] += got
+            if not answer.error_code and 0 < len(got) < end - start:
+                missing[name] = (start + len(got), end)  # the next segment has the rest
+    return {name: Tail(*wanted[name], zlib.crc32(held)) for name, held in data.items()
+            if len(held) == wanted[name][1] - wanted[name][0]}  # fmt: skip
 
 
 def _fetch(consumer: SimpleConsumer, name: TopicPartition, position: int, size_bytes: int) -> FetchedPartition:

@@ -202,9 +202,11 @@ class StreamDriver:
         ends = admit(step.positions, step.ends, max_offsets)
         if self._entries is None:
             return ends
-        return self._entries.batch_ends(
+        found = self._entries.batch_ends(
             step.positions, ends, step.ends, self._logs.leaders, may_stay=self._target is None
         )
+        self._entries.remember(step.positions, found, self._logs.leaders)
+        return found
 
     def _resolve_start(self, cluster: ClusterOffsets) -> StreamOffsets:
         options = self._options

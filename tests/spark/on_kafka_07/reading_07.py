@@ -1,16 +1,17 @@
-"""What tests of Spark on a real Kafka 0.7 share: entries, and what a table holds without a session."""
+"""What tests of Spark on Kafka 0.7 share: entries, and what a table holds without a session."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from kafka_07 import Both
+
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.options import SourceOptions, batch_options
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.record_batches import read_range
-from zkconsumer.testing.kafka import KafkaCluster
 
 COLUMNS = ("value", "topic", "partition", "offset", "broker", "entry_index")
 
@@ -20,18 +21,18 @@ def compressed(values: Sequence[bytes], codec: str = "gzip") -> bytes:
     return bytes(KAFKA07.encode_messages(values, codec, None, None))
 
 
-def options_of(cluster: KafkaCluster, topic: str, **given: object) -> SourceOptions:
+def options_of(cluster: Both, topic: str, **given: object) -> SourceOptions:
     named = {name.replace("_", "."): str(value) for name, value in given.items()}
     return batch_options({
         "zookeeper.connect": cluster.zookeeper_connect, "kafka.generation": "0.7", "subscribe": topic, **named
     })  # fmt: skip
 
 
-def planned(cluster: KafkaCluster, topic: str, **given: object) -> list[PlannedRange]:
+def planned(cluster: Both, topic: str, **given: object) -> list[PlannedRange]:
     return plan_batch(options_of(cluster, topic, **given))
 
 
-def rows_of(cluster: KafkaCluster, topic: str, **given: object) -> list[dict[str, Any]]:
+def rows_of(cluster: Both, topic: str, **given: object) -> list[dict[str, Any]]:
     """The rows of a table, as its tasks yield them."""
     options = options_of(cluster, topic, **given)
     columns = (*COLUMNS, "error") if options.on_message_error == "row" else COLUMNS

@@ -1,4 +1,4 @@
-"""`zkconsumer load` from a real Kafka 0.7: each message once. Skipped without its jar."""
+"""`zkconsumer load` from Kafka 0.7: each message once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from kafka_07 import Both, entry, log_files, produce_07, send_set
 from loading import counts, settings_of
 from reading_07 import compressed
 
@@ -17,12 +17,11 @@ from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import AuditFailed, OffsetsLost
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.lake import read_published
-from zkconsumer.testing.kafka import KafkaCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
 
 
 def values_of(rows: Any) -> list[tuple[Any, ...]]:
@@ -32,7 +31,7 @@ def values_of(rows: Any) -> list[tuple[Any, ...]]:
 
 
 def test_each_run_brings_whole_entries_and_nothing_twice(
-    spark: SparkSession, cluster: KafkaCluster, topic: str, fresh_group: str, tmp_path: Path
+    spark: SparkSession, cluster: Both, topic: str, fresh_group: str, tmp_path: Path
 ) -> None:
     packed = compressed([b"a", b"b", b"c"])
     end = send_set(cluster, topic, "1-0", entry(b"plain") + packed + packed)
@@ -64,7 +63,7 @@ def test_each_run_brings_whole_entries_and_nothing_twice(
 
 
 def test_a_run_that_did_not_write_every_message_publishes_nothing(
-    spark: SparkSession, cluster: KafkaCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, cluster: Both, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_set(cluster, topic, "0-0", compressed([b"a", b"b", b"c"]) + entry(b"d"))
     settings = settings_of(cluster, tmp_path, topic, **{"kafka.generation": "0.7"})
@@ -84,13 +83,13 @@ def test_a_run_that_did_not_write_every_message_publishes_nothing(
 
 
 def test_another_log_under_the_same_name_is_named_and_loaded_from_its_start(
-    spark: SparkSession, cluster: KafkaCluster, topic: str, tmp_path: Path
+    spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:
     produce_07(cluster.port(1), topic, 0, [b"one", b"two"])
     settings = settings_of(cluster, tmp_path, topic, **{"kafka.generation": "0.7"})
     run_load(spark, settings)
     cluster.stop(1)
-    [log] = (cluster.brokers[1].folder / "data" / f"{topic}-0").glob("*.kafka")
+    [log] = log_files(cluster, 1, f"{topic}-0")
     log.write_bytes(entry(b"six") + entry(b"ten") + entry(b"new"))  # an entry starts where the last run ended
     cluster.start(1)
     with pytest.raises(OffsetsLost, match="its log is another one: the message at position 13 is not the one"):
@@ -101,7 +100,7 @@ def test_another_log_under_the_same_name_is_named_and_loaded_from_its_start(
 
 
 def test_a_broker_that_is_away_is_left_to_a_later_run(
-    spark: SparkSession, cluster: KafkaCluster, topic: str, tmp_path: Path
+    spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:
     produce_07(cluster.port(1), topic, 0, [b"one"])
     settings = settings_of(cluster, tmp_path, topic, **{"kafka.generation": "0.7"})
@@ -115,13 +114,13 @@ def test_a_broker_that_is_away_is_left_to_a_later_run(
 
 
 def test_messages_that_cannot_be_read_are_put_aside_with_their_place(
-    spark: SparkSession, cluster: KafkaCluster, topic: str, tmp_path: Path
+    spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:
     send_set(cluster, topic, "0-0", entry(b"before"))
     send_set(cluster, topic, "0-0", entry(b"damaged"))
     send_set(cluster, topic, "0-0", entry(b"behind"))
     cluster.stop(0)
-    [log] = (cluster.brokers[0].folder / "data" / f"{topic}-0").glob("*.kafka")
+    [log] = log_files(cluster, 0, f"{topic}-0")
     data = bytearray(log.read_bytes())
     data[16 + 10] ^= 1
     log.write_bytes(bytes(data))

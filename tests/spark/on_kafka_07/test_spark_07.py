@@ -1,4 +1,4 @@
-"""`format("zkconsumer")` on a real Kafka 0.7, as a table and as a stream. Skipped without its jar."""
+"""`format("zkconsumer")` on Kafka 0.7, as a table and as a stream."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from kafka_07 import Both, entry, produce_07, send_set
 from reading_07 import compressed
 
 from zkconsumer.spark import commit_offsets, source_metrics
-from zkconsumer.testing.kafka import KafkaCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
 
 
-def table(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: object) -> DataFrame:
+def table(spark: SparkSession, cluster: Both, topic: str, **options: object) -> DataFrame:
     place = {"zookeeper.connect": cluster.zookeeper_connect, "kafka.generation": "0.7", "subscribe": topic}
     return spark.read.format("zkconsumer").options(**place, **options).load()
 
 
 def test_a_table_has_brokers_and_places_within_entries(
-    spark: SparkSession, cluster: KafkaCluster, topic: str
+    spark: SparkSession, cluster: Both, topic: str
 ) -> None:
     produce_07(cluster.port(0), topic, 1, [b"one", b"two"])
     packed = compressed([b"a", b"b", b"c"])
@@ -50,7 +49,7 @@ def test_a_table_has_brokers_and_places_within_entries(
 
 
 def test_a_stream_takes_whole_entries_and_goes_on_at_its_checkpoint(
-    spark: SparkSession, cluster: KafkaCluster, topic: str, fresh_group: str, tmp_path: Path
+    spark: SparkSession, cluster: Both, topic: str, fresh_group: str, tmp_path: Path
 ) -> None:
     packed = [compressed([b"%d-%d" % (entry, n) for n in range(3)]) for entry in range(4)]
     send_set(cluster, topic, "1-1", b"".join(packed))

@@ -1,4 +1,4 @@
-"""Micro-batches of a stream on a real Kafka 0.7, planned and read without a Spark session. Skipped without its jar."""
+"""Micro-batches of a stream on Kafka 0.7, planned and read without a Spark session."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from kafka_07 import Both, entry, log_files, produce_07, send_set
 from reading_07 import compressed
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import MessagesLost, NoEntryFound, PlanningFailed
 from zkconsumer.spark.options import SourceOptions, stream_options
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.spark.stream_driver import StreamDriver
 from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def impatience(cluster: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embedded brokers need no seconds to report the end of a log, or to be back."""
+    if isinstance(cluster, EmbeddedCluster):
+        monkeypatch.setattr(stream_logs, "SHRUNK_S", 1.0)
+        monkeypatch.setattr(stream_logs, "TOPICS_S", 0.5)
 
 
 @pytest.fixture
@@ -30,7 +39,7 @@ def runs() -> Iterator[list[Run]]:
         run.driver.close()
 
 
-def options_of(cluster: KafkaCluster, topic: str, **given: object) -> SourceOptions:
+def options_of(cluster: Both, topic: str, **given: object) -> SourceOptions:
     named = {name.replace("_", "."): str(value) for name, value in given.items()}
     return stream_options({
         "zookeeper.connect": cluster.zookeeper_connect, "kafka.generation": "0.7", "subscribe": topic,
@@ -70,17 +79,25 @@ class Run:
         return found
 
 
-def replace_log(cluster: KafkaCluster, topic: str, data: bytes) -> None:
+    def until(self, count: int) -> list[Any]:
+        """The values of so many messages, or of more that come with them."""
+        found: list[Any] = []
+        wait_until(lambda: len(found.extend(self.next()) or found) >= count, 20, f"{count} messages",
+                   state=lambda: found)  # fmt: skip
+        return found
+
+
+def replace_log(cluster: Both, topic: str, data: bytes) -> None:
     """Give broker 1 another log of partition 1-0 while it is down."""
     cluster.stop(1)
-    [log] = (cluster.brokers[1].folder / "data" / f"{topic}-0").glob("*.kafka")
+    [log] = log_files(cluster, 1, f"{topic}-0")
     log.write_bytes(data)
     cluster.start(1)
 
 
 @pytest.mark.parametrize("most", [1, 20, 60, 10_000])
 def test_a_trigger_takes_whole_entries_and_at_least_one(
-    cluster: KafkaCluster, topic: str, runs: list[Run], most: int
+    cluster: Both, topic: str, runs: list[Run], most: int
 ) -> None:
     data = [compressed([b"a", b"b"]), entry(b"c"), compressed([b"d"] * 3), entry(b"e"), entry(b"f")]
     send_set(cluster, topic, "0-1", b"".join(data))
@@ -96,7 +113,7 @@ def test_a_trigger_takes_whole_entries_and_at_least_one(
         assert sorted(starts) == positions
 
 
-def test_the_checkpoint_names_partitions_and_the_cluster(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+def test_the_checkpoint_names_partitions_and_the_cluster(cluster: Both, topic: str, runs: list[Run]) -> None:
     run = Run(runs, options_of(cluster, topic))
     text = run.at.to_json()
     assert text[topic] == {"0-0": 0, "0-1": 0, "1-0": 0, "1-1": 0}
@@ -104,7 +121,7 @@ def test_the_checkpoint_names_partitions_and_the_cluster(cluster: KafkaCluster, 
     assert parse_stream_offsets(text) == run.at
 
 
-def test_a_broker_that_is_away_is_waited_for_and_read_on(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+def test_a_broker_that_is_away_is_waited_for_and_read_on(cluster: Both, topic: str, runs: list[Run]) -> None:
     produce_07(cluster.port(1), topic, 0, [b"before"])
     run = Run(runs, options_of(cluster, topic))
     assert run.all() == [[b"before"]]
@@ -120,7 +137,7 @@ def test_a_broker_that_is_away_is_waited_for_and_read_on(cluster: KafkaCluster, 
     assert found == [b"after"]
 
 
-def test_a_log_that_was_cut_is_a_loss(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+def test_a_log_that_was_cut_is_a_loss(cluster: Both, topic: str, runs: list[Run]) -> None:
     produce_07(cluster.port(1), topic, 0, [b"one", b"two"])
     run = Run(runs, options_of(cluster, topic))
     assert run.all() == [[b"one", b"two"]]
@@ -136,7 +153,7 @@ def test_a_log_that_was_cut_is_a_loss(cluster: KafkaCluster, topic: str, runs: l
 
 
 def test_another_log_is_named_and_read_from_its_start(
-    cluster: KafkaCluster, topic: str, runs: list[Run], caplog: pytest.LogCaptureFixture
+    cluster: Both, topic: str, runs: list[Run], caplog: pytest.LogCaptureFixture
 ) -> None:
     produce_07(cluster.port(1), topic, 0, [b"one", b"two"])
     run = Run(runs, options_of(cluster, topic))
@@ -152,8 +169,30 @@ def test_another_log_is_named_and_read_from_its_start(
     assert "its log is another one" in caplog.text
 
 
+def test_another_log_with_an_entry_at_the_same_position_is_named_by_a_run_that_has_read_the_old_one(
+    cluster: Both, topic: str, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    produce_07(cluster.port(1), topic, 0, [b"one", b"two"])
+    strict = Run(runs, options_of(cluster, topic))
+    lenient = Run(runs, options_of(cluster, topic, failOnDataLoss="false"))
+    assert strict.all() == lenient.all() == [[b"one", b"two"]]
+    ended_at = strict.at
+    produce_07(cluster.port(1), topic, 0, [b"same"])  # nothing is said of a log that is the same
+    assert strict.until(1) == lenient.until(1) == [b"same"]
+    values = [b"six", b"ten", b"more", b"new"]
+    replace_log(cluster, topic, b"".join(map(entry, values)))  # entries start at 13, 26 and 40, as in the old log
+    with pytest.raises(MessagesLost, match=r"the 14 bytes before position 40 are not those that the last batch ended"):
+        strict.until(1)
+    with caplog.at_level(logging.WARNING):
+        assert lenient.until(len(values)) == values
+    assert caplog.text.count("its log is another one") == 1
+    # A run that starts at a checkpoint has not read the old log. It goes on at the position, and nothing worse happens.
+    restarted = Run(runs, options_of(cluster, topic), ended_at)
+    assert restarted.until(2) == values[2:]
+
+
 def test_a_damaged_size_on_the_way_ends_the_stream_with_its_place(
-    cluster: KafkaCluster, topic: str, runs: list[Run]
+    cluster: Both, topic: str, runs: list[Run]
 ) -> None:
     send_set(cluster, topic, "1-0", entry(b"one") + entry(b"two") + entry(b"three"))
     replace_log(cluster, topic, entry(b"one") + b"\xff\xff\xff\xff" + entry(b"two")[4:] + entry(b"three"))
@@ -164,7 +203,7 @@ def test_a_damaged_size_on_the_way_ends_the_stream_with_its_place(
 
 
 def test_group_offsets_are_where_the_stream_starts_and_where_it_ended(
-    cluster: KafkaCluster, topic: str, fresh_group: str, runs: list[Run]
+    cluster: Both, topic: str, fresh_group: str, runs: list[Run]
 ) -> None:
     send_set(cluster, topic, "0-0", compressed([b"a", b"b"]) + entry(b"c"))
     path = f"/consumers/{fresh_group}/offsets/{topic}/0-0"
@@ -176,7 +215,7 @@ def test_group_offsets_are_where_the_stream_starts_and_where_it_ended(
     assert cluster.client.get(path)[0] == b"%d" % (behind + len(entry(b"c")))
 
 
-def test_a_checkpoint_of_another_generation_is_refused(cluster: KafkaCluster, topic: str, runs: list[Run]) -> None:
+def test_a_checkpoint_of_another_generation_is_refused(cluster: Both, topic: str, runs: list[Run]) -> None:
     there = StreamOffsets({TopicPartition(topic, 0): 5})
     with pytest.raises(PlanningFailed, match=r"the checkpoint has partition 0 of .* of another generation of Kafka"):
         Run(runs, options_of(cluster, topic), there).next()

@@ -1,21 +1,22 @@
-"""Tables of a real Kafka 0.7, planned and read without a Spark session. Skipped without its jar."""
+"""Tables of Kafka 0.7, planned and read without a Spark session."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from kafka_07 import entry, needs_jar_07, produce_07, send_set
+from kafka_07 import BOTH_07, Both, cluster_07, entry, log_files, produce_07, send_set
 from reading_07 import compressed, options_of, planned, rows_of
 
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, OptionRefused, PartitionUnreadable, PlanningFailed, TopicMissing
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.real, needs_jar_07]
+pytestmark = pytest.mark.real
 
 
 def at(topic: str, **positions: int) -> str:
@@ -23,7 +24,7 @@ def at(topic: str, **positions: int) -> str:
     return json.dumps({topic: {name[1:].replace("_", "-"): position for name, position in positions.items()}})
 
 
-def test_a_table_has_every_message_at_its_place(cluster: KafkaCluster, topic: str) -> None:
+def test_a_table_has_every_message_at_its_place(cluster: Both, topic: str) -> None:
     wanted = []
     for broker, number in ((0, 0), (0, 1), (1, 0), (1, 1)):
         values = [f"{broker}-{number}:{n}".encode() for n in range(3)]
@@ -35,7 +36,7 @@ def test_a_table_has_every_message_at_its_place(cluster: KafkaCluster, topic: st
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])
 def test_messages_of_a_compressed_entry_share_a_position_and_are_told_apart(
-    cluster: KafkaCluster, topic: str, codec: str
+    cluster: Both, topic: str, codec: str
 ) -> None:
     plain, packed = entry(b"plain"), compressed([b"a", b"b", b"c"], codec)
     send_set(cluster, topic, "1-0", plain + packed + packed)
@@ -49,7 +50,7 @@ def test_messages_of_a_compressed_entry_share_a_position_and_are_told_apart(
 
 
 @pytest.mark.parametrize("parts", [2, 7, 50, 5000])
-def test_tasks_start_and_end_at_entries_and_lose_nothing(cluster: KafkaCluster, topic: str, parts: int) -> None:
+def test_tasks_start_and_end_at_entries_and_lose_nothing(cluster: Both, topic: str, parts: int) -> None:
     values = [b"%d:" % n + b"x" * (n % 97) for n in range(1000)]
     data = b"".join(
         compressed(values[n : n + 10]) if n % 3 else b"".join(map(entry, values[n : n + 10]))
@@ -64,7 +65,7 @@ def test_tasks_start_and_end_at_entries_and_lose_nothing(cluster: KafkaCluster, 
     assert [row["value"] for row in rows] == values
 
 
-def test_a_cut_within_an_entry_larger_than_a_fetch_is_moved_to_its_end(cluster: KafkaCluster, topic: str) -> None:
+def test_a_cut_within_an_entry_larger_than_a_fetch_is_moved_to_its_end(cluster: Both, topic: str) -> None:
     large = bytes(900_000)
     produce_07(cluster.port(0), topic, 0, [large, large, large])
     ranges = planned(cluster, topic, maxBytesPerPartition="2m", fetch_message_max_bytes=300_000)
@@ -73,7 +74,7 @@ def test_a_cut_within_an_entry_larger_than_a_fetch_is_moved_to_its_end(cluster: 
     assert [(each.start, each.end) for each in ranges] == [(0, 2 * size), (2 * size, 3 * size)]
 
 
-def test_positions_of_options_are_those_of_entries(cluster: KafkaCluster, topic: str) -> None:
+def test_positions_of_options_are_those_of_entries(cluster: Both, topic: str) -> None:
     send_set(cluster, topic, "0-0", b"".join(entry(b"%d" % n) for n in range(5)))
     some = {"startingOffsets": at(topic, p0_0=11, p0_1=-2, p1_0=-2, p1_1=-2),
             "endingOffsets": at(topic, p0_0=33, p0_1=-1, p1_0=-1, p1_1=-1)}
@@ -82,7 +83,7 @@ def test_positions_of_options_are_those_of_entries(cluster: KafkaCluster, topic:
 
 @pytest.mark.parametrize("position", [12, 15, 21])
 def test_a_position_within_an_entry_is_refused_with_both_ends_of_it(
-    cluster: KafkaCluster, topic: str, position: int
+    cluster: Both, topic: str, position: int
 ) -> None:
     send_set(cluster, topic, "0-0", b"".join(entry(b"%d" % n) for n in range(5)))
     start = at(topic, p0_0=position, p0_1=-2, p1_0=-2, p1_1=-2)
@@ -95,7 +96,7 @@ def test_a_position_within_an_entry_is_refused_with_both_ends_of_it(
 
 
 def test_offsets_of_a_group_are_used_and_lead_to_the_start_of_an_entry(
-    cluster: KafkaCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
+    cluster: Both, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     send_set(cluster, topic, "0-0", b"".join(entry(b"%d" % n) for n in range(5)))
     path = f"/consumers/{fresh_group}/offsets/{topic}/0-0"
@@ -108,26 +109,47 @@ def test_offsets_of_a_group_are_used_and_lead_to_the_start_of_an_entry(
     assert "position 40 is within the entry from 33 to 44; the group's offset is taken for 33" in caplog.text
 
 
-def test_a_time_starts_at_a_segment(cluster: KafkaCluster, topic: str) -> None:
+def test_a_time_starts_at_a_segment(cluster: Both, topic: str) -> None:
     send_set(cluster, topic, "0-0", entry(b"one") + entry(b"two"))
     assert len(rows_of(cluster, topic, startingTimestamp=1000)) == 2
     later = {"startingTimestamp": 4102444800000, "startingOffsetsByTimestampStrategy": "latest"}
     assert rows_of(cluster, topic, **later) == []
 
 
-def test_a_position_behind_the_log_is_lost(cluster: KafkaCluster, topic: str) -> None:
+@pytest.mark.parametrize("kind", BOTH_07)
+def test_a_time_starts_at_the_newest_segment_that_was_written_before(
+    kind: str, zookeeper: ZooKeeperServer, fresh_topic: Callable[[], str]
+) -> None:
+    name = fresh_topic()
+    with cluster_07(kind, 1, zookeeper=zookeeper, chroot=f"/{name}", settings={"log.file.size": 100}) as cluster:
+        cluster.create_topic(name)
+        values = [b"%d" % n * 60 for n in range(8)]  # a new segment starts when the last one is larger than 100 bytes
+        for value in values:
+            produce_07(cluster.port(0), name, 0, [value])
+        files = log_files(cluster, 0, f"{name}-0")
+        assert [int(file.stem) for file in files] == [0, 140, 280, 420]
+        for number, file in enumerate(files):
+            os.utime(file, (1000 * (number + 1),) * 2)
+        for time_s, first in ((900, 0), (1900, 0), (2100, 2), (3500, 4), (4100, 6)):
+            rows = rows_of(cluster, name, startingTimestamp=time_s * 1000)
+            assert [row["value"] for row in rows] == values[first:], time_s
+        again = rows_of(cluster, name, startingTimestamp=3_500_000, minPartitions=4)
+        assert [row["value"] for row in again] == values[4:]
+
+
+def test_a_position_behind_the_log_is_lost(cluster: Both, topic: str) -> None:
     send_set(cluster, topic, "0-0", entry(b"one"))
     start = at(topic, p0_0=1000, p0_1=-2, p1_0=-2, p1_1=-2)
     with pytest.raises(DataLoss, match=f"{topic}/0-0: 987 bytes from 13 to 999 are not there"):
         planned(cluster, topic, startingOffsets=start)
 
 
-def test_a_damaged_message_is_named_skipped_or_made_a_row(cluster: KafkaCluster, topic: str) -> None:
+def test_a_damaged_message_is_named_skipped_or_made_a_row(cluster: Both, topic: str) -> None:
     send_set(cluster, topic, "0-0", entry(b"before"))
     send_set(cluster, topic, "0-0", entry(b"damaged"))
     send_set(cluster, topic, "0-0", entry(b"behind"))
     cluster.stop(0)
-    [log] = (cluster.brokers[0].folder / "data" / f"{topic}-0").glob("*.kafka")
+    [log] = log_files(cluster, 0, f"{topic}-0")
     data = bytearray(log.read_bytes())
     data[16 + 10] ^= 1
     log.write_bytes(bytes(data))
@@ -142,7 +164,7 @@ def test_a_damaged_message_is_named_skipped_or_made_a_row(cluster: KafkaCluster,
     assert "CrcMismatch" in rows[1]["error"]
 
 
-def test_a_message_larger_than_the_largest_fetch_is_named(cluster: KafkaCluster, topic: str) -> None:
+def test_a_message_larger_than_the_largest_fetch_is_named(cluster: Both, topic: str) -> None:
     produce_07(cluster.port(0), topic, 0, [b"small", bytes(900_000), b"behind"])
     limits = {"maxMessageBytes": "500000", "fetch_message_max_bytes": 100_000}
     with pytest.raises(PartitionUnreadable, match=r"at 15 .* it takes 900010 bytes, and the limit is 500000"):
@@ -151,12 +173,12 @@ def test_a_message_larger_than_the_largest_fetch_is_named(cluster: KafkaCluster,
     assert [row["value"] for row in kept] == [b"small", b"behind"]
 
 
-def test_a_cluster_of_07_is_refused_unless_the_options_name_it(cluster: KafkaCluster, topic: str) -> None:
+def test_a_cluster_of_07_is_refused_unless_the_options_name_it(cluster: Both, topic: str) -> None:
     with pytest.raises(PlanningFailed, match=r"are of Kafka 0\.7.*set option kafka.generation to 0.7"):
         plan_batch(options_of(cluster, topic, kafka_generation="auto"))
 
 
-def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: KafkaCluster, topic: str) -> None:
+def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: Both, topic: str) -> None:
     options = options_of(cluster, topic)
     assign = json.dumps({topic: ["3-7"]})
     from zkconsumer.spark.options import batch_options
@@ -167,7 +189,7 @@ def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: Ka
 
 
 def test_a_topic_whose_brokers_are_all_away_is_no_empty_table(
-    cluster: KafkaCluster, fresh_topic: Callable[[], str]
+    cluster: Both, fresh_topic: Callable[[], str]
 ) -> None:
     name = fresh_topic()
     cluster.client.create(f"/brokers/topics/{name}", makepath=True)
