@@ -18,7 +18,7 @@ from kafka_07 import BOTH_07, cluster_07, log_files, needs_jar_07, produce_07, s
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Blacklist, Consumer, ConsumerConfig, ConsumerConnector, Whitelist
-from zkconsumer.errors import ConsumerTimeout, PartitionStopped
+from zkconsumer.errors import CommitFailed, ConsumerTimeout, PartitionStopped
 from zkconsumer.testing import EmbeddedCluster, JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -78,6 +78,25 @@ def test_compressed_entries_are_committed_as_a_whole(
     with member(cluster, fresh_group, {topic: 1}) as (stream,):
         assert [message.value for message in take(stream, 3)] == [b"a", b"b", b"c"]
     assert offset_of(cluster, fresh_group, topic, "0-0") == 2 * len(data)
+
+
+def test_a_position_within_an_entry_is_not_committed(cluster: Both, topic: str, fresh_group: str) -> None:
+    """As by `offset + 1`, the habit of later generations."""
+    data = compressed([b"a", b"b", b"c"])
+    send_set(cluster, topic, "0-0", data)
+    send_set(cluster, topic, "0-0", data)
+    place = TopicPartition(topic, "0-0")
+    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
+                            auto_commit_enable=False, consumer_timeout_ms=10_000)
+    with ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        message = take(stream, 5)[-1]
+        with pytest.raises(CommitFailed, match=f"position {len(data) + 1} is within the entry from {len(data)} to"):
+            connector.commit_offsets({place: message.offset + 1})
+        connector.commit_offsets()
+        assert offset_of(cluster, fresh_group, topic, "0-0") == len(data), "the entry is not done"
+        connector.commit_offsets({place: next(stream).next_offset})
+        assert offset_of(cluster, fresh_group, topic, "0-0") == 2 * len(data)
 
 
 def test_a_large_message_is_asked_for_with_its_own_size(cluster: Both, topic: str, fresh_group: str) -> None:

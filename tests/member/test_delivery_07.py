@@ -16,7 +16,7 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import Broker, TopicPartition
 from tests.fetching.feeding import Drained, HeldLease, config_of, offsets, take
 from zkconsumer.cluster.leaders import BrokerDirectory
-from zkconsumer.errors import PartitionStopped
+from zkconsumer.errors import ConsumerTimeout, PartitionStopped
 from zkconsumer.fetching import entry_checks
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.streams.stream import KafkaStream, StreamParts
@@ -193,3 +193,28 @@ def test_entries_of_which_a_part_is_done_are_counted_when_nobody_waits_for_the_r
         assert rig.delivery.expire_drain(PARTITION) == 0
         assert rig.errors()["unfinished_entry"] == 1
         assert done.positions == []
+
+
+# -- commits -----------------------------------------------------------------------------------------------------------
+
+
+def test_positions_within_entries_that_are_known_are_no_positions_to_commit() -> None:
+    compressed = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    data = b"".join(map(entry, OLD)) + compressed + b"".join(map(entry, OLD))
+    behind = 10 * SIZE + len(compressed)
+    starts = {*range(0, 11 * SIZE, SIZE), *range(behind, len(data) + 1, SIZE)}
+    with rigged_07([], data) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 12)  # the second message of the compressed entry is in hand
+        for position in range(len(data) + 1):
+            reason = rig.delivery.why_no_start(PARTITION, position)
+            assert (reason is None) == (position in starts), (position, reason)
+        reason = rig.delivery.why_no_start(PARTITION, 10 * SIZE + 1)
+        assert f"is within the entry from {10 * SIZE} to {behind}; commit" in str(reason)
+        take(rig.stream, len(NEW) - 2 + 10)
+        rig.stream._timeout_ms = 100
+        with pytest.raises(ConsumerTimeout):
+            next(rig.stream)
+        assert rig.delivery.why_no_start(PARTITION, len(data) - 1) is not None, "the last entry is known"
+        assert rig.delivery.why_no_start(PARTITION, len(data)) is None
+        assert rig.delivery.why_no_start(TopicPartition("t", "0-1"), 1) is None

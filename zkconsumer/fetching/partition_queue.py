@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from simpleconsumer.dialect import Dialect
+from simpleconsumer.dialect_types import PositionIs
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 from zkconsumer.fetching.fetch_state import EntryMark
@@ -349,6 +350,17 @@ class PartitionQueue:
     def entry_before(self, position: int) -> EntryMark | None:
         """Return the entry of Kafka 0.7 that ends at the final position, as far as it is known."""
         return next((mark for mark in self._marks if mark.end == position), None)
+
+    def entry_around(self, position: int) -> tuple[int, int] | None:
+        """Return start and end of the entry of Kafka 0.7 within which a position is, as far as it is known."""
+        for chunk in tuple(self.chunks):
+            base = chunk.data_offset
+            if chunk.dialect is None or base is None or chunk.error is not None:
+                continue  # without messages, or with sizes that lead nowhere
+            if base <= position < chunk.next_offset:
+                found = chunk.dialect.find_boundary(chunk.data, base, position)
+                return None if found.position_is is PositionIs.BOUNDARY else (found.start, found.end)
+        return next(((mark.start, mark.end) for mark in self._marks if mark.start < position < mark.end), None)
 
     def _mark_entries(self, chunk: Chunk) -> None:
         """Keep the entries that end before and with what is in hand: one of both ends is the final position.

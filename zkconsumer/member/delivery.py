@@ -264,6 +264,15 @@ class Delivery:
         """Return `positions()`, counting what `reader` has in hand as done."""
         return {name: _explicit_position(queue, reader) for name, queue in self._queues().items()}
 
+    def why_no_start(self, partition: Partition, position: int) -> str | None:
+        """Return why a position may not be committed, a clause: in Kafka 0.7 it is known to be within an entry."""
+        task = self._tasks.get(TopicPartition(*partition))
+        around = None if task is None or task.queue is None else task.queue.entry_around(position)
+        if around is None:
+            return None
+        start, end = around
+        return f"position {position} is within the entry from {start} to {end}; commit `next_offset` of a message"
+
     def mark_committed(self, positions: Mapping[TopicPartition, int]) -> None:
         """Take note of what the application has committed: it is done, also for a drain that waits."""
         queues = self._queues()

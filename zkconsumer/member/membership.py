@@ -308,8 +308,13 @@ class Membership:
 
         def run() -> None:
             chosen, refused = self.commits.choose(explicit, in_hand)
-            positions.update(chosen)
             outcome.update(refused)
+            for partition, at in chosen.items():
+                reason = None if explicit is None else self.delivery.why_no_start(partition, at)
+                if reason is None:
+                    positions[partition] = at
+                else:
+                    outcome[partition] = reason
             self.commits.commit(fence, positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
