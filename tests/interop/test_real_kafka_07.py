@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import gzip
 import logging
-import struct
-import zlib
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 from consuming_07 import PARTITIONS, fill, member, offset_of, take
-from kafka_07 import BOTH_07, cluster_07, log_files, needs_jar_07, produce_07, send_set
+from kafka_07 import BOTH_07, cluster_07, entry, log_files, needs_jar_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
@@ -180,23 +179,36 @@ def test_a_broker_that_comes_back_is_read_on(cluster: Both, topic: str, fresh_gr
         assert {message.value for message in take(stream, 2)} == more
 
 
-def test_a_broker_that_comes_back_with_another_log_is_named(
-    cluster: Both, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    produce_07(cluster.port(1), topic, 0, [b"old 1", b"old 2"])
-    with caplog.at_level(logging.WARNING), member(cluster, fresh_group, {topic: 1}) as (stream,):
+@pytest.mark.parametrize("policy", ["smallest", "largest"])
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [([b"new 1", b"new 2", b"new 3"], "has other bytes"), ([b"new 1"], "is not in the log any more"),
+     ([], "is not in the log any more")],
+    ids=["other", "shorter", "empty"],
+)  # fmt: skip
+def test_a_broker_that_comes_back_with_another_log_is_named_and_read_from_the_start_of_that(
+    cluster: Both, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture, values: list[bytes], said: str,
+    policy: str,
+) -> None:  # fmt: skip
+    with caplog.at_level(logging.WARNING), member(
+        cluster, fresh_group, {topic: 1}, auto_offset_reset=policy
+    ) as (stream,):
+        produce_07(cluster.port(1), topic, 0, [b"old 1", b"old 2"])
         take(stream, 2)
         with pytest.raises(ConsumerTimeout):
             next(stream)
         cluster.stop(1)
         [log] = log_files(cluster, 1, f"{topic}-0")
-        values = [b"new 1", b"new 2", b"new 3"]
-        log.write_bytes(b"".join(
-            struct.pack(">ibbI", 6 + len(value), 1, 0, zlib.crc32(value)) + value for value in values
-        ))
+        if values:
+            log.write_bytes(b"".join(map(entry, values)))
+        else:
+            shutil.rmtree(log.parent)
         cluster.start(1)
-        assert [message.value for message in take(stream, 3)] == values
-    assert "broker 1 has another log than before: the entry from 15 to 30" in caplog.text
+        if not values:
+            values = [b"first"]
+            produce_07(cluster.port(1), topic, 0, values)
+        assert [message.value for message in take(stream, len(values))] == values
+    assert "broker 1 has another log than before: the entry from 15 to 30, which was delivered, " + said in caplog.text
 
 
 # -- beside Java ------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+import pytest
 from fault_players import CASTS
-from kafka_07 import cluster_07
+from kafka_07 import cluster_07, needs_jar_07
 
 from rebalance.generation import GENERATION_07, GENERATION_08, Generation
 from zkconsumer.testing import EmbeddedCluster
@@ -38,6 +39,11 @@ class Servers:
     zookeeper: str | None
     kind: str
     casts: tuple[str, ...]
+
+    @property
+    def marks(self) -> Sequence[pytest.MarkDecorator]:
+        """Of tests on them: real brokers of Kafka 0.7 need a jar."""
+        return [needs_jar_07] if self.generation is GENERATION_07 and self.kind == "real" else []
 
     @contextmanager
     def running(self, settings: Mapping[str, object]) -> Iterator[AnyCluster]:

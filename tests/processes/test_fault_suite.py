@@ -17,7 +17,6 @@ from fault_scenarios_operators import HAND_FAULTS
 from fault_scenarios_servers import SERVER_FAULTS
 from fault_servers import KAFKA_08, AnyCluster, Servers
 from fault_stage import Row, Stage, open_stage
-from kafka_07 import needs_jar_07
 
 from rebalance.generation import GENERATION_07
 
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 ALL = [
     pytest.param(
         servers, scenario, cast, id=f"{scenario.name.replace(' ', '-')}-{cast}-{servers.name.replace(' ', '-')}",
-        marks=needs_jar_07 if servers.generation is GENERATION_07 and servers.kind == "real" else (),
+        marks=servers.marks,
     )
     for scenario in (*MEMBER_FAULTS, *SERVER_FAULTS, *HAND_FAULTS, *FAULTS_07)
     for servers, cast in scenario.servers()
