@@ -13,16 +13,18 @@ from typing import Final
 import pytest
 
 BENCHMARKS: Final = Path(__file__).parent / "benchmarks"
-NOT_COMMANDS: Final = {"rebalance_phases", "rebalance_real", "rebalance_simulated"}
-"""Modules that `rebalance.py` imports."""
+NOT_COMMANDS: Final = {"one_broker", "rebalance_phases", "rebalance_real", "rebalance_simulated"}
+"""Modules that others import."""
 SMALL: Final = {
     "async_next": ["--rounds", "1"],
     "blocked_stream": ["--embedded", "--kinds", "small", "--rounds", "1", "--large", "20", "--small", "2000"],
     "column_lanes": ["1"],
     "columns": ["1"],
-    "consume": ["--sizes", "100", "--codecs", "none", "--clients", "ours", "--rounds", "1", "--megabytes", "1"],
+    "consume": ["--sizes", "100", "--codecs", "none", "--clients", "ours", "--rounds", "1", "--megabytes", "1",
+                "--kafka", "0.8.2.2", "embedded-0.8", "embedded-0.7"],
     "embedded_broker": ["8"],
     "first_start": ["--topics", "1", "--partitions", "20"],
+    "idle_member": ["--partitions", "3", "--seconds", "1", "--messages", "1"],
     "lag_round": ["--groups", "3", "--partitions", "4", "--rounds", "1", "--runs", "1", "--offsets", "kafka"],
     "read_topic": ["--sizes", "100", "--rounds", "1", "--megabytes", "1"],
     "rebalance": ["--members", "3", "--partitions", "6", "--phases", "cold,leave"],

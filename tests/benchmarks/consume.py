@@ -2,6 +2,7 @@
 
     python tests/benchmarks/consume.py                     # everything: about 12 minutes
     python tests/benchmarks/consume.py --sizes 100 --codecs none --rounds 5
+    python tests/benchmarks/consume.py --clients ours ours-batches --kafka embedded-0.8 embedded-0.7 0.8.2.2 0.7.2
 
 One Kafka 0.8.2.2 broker holds one topic for each message size and codec. In each round every client reads each topic
 once, in a process of its own, with a fresh group, the clients taking turns; medians over the rounds are printed. All
@@ -10,6 +11,10 @@ message in stream`; ours-batches is the same with `for batch in stream.batches()
 mode (`consume(10000)`, `assign`), kafka-python iterates, Java is `kafka.tools.ConsumerPerformance` of the broker's own
 version. Every client reads the value of every message, batches their lengths alone.
 
+With `--kafka`, one broker of each version has the same messages, and ours reads from one after the other. A second
+table says how fast Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and
+`embedded-0.7` are brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
+
 The rate is taken from the first message to the last; the time to the first message and what the whole process took
 (CPU seconds, peak memory) stand beside it. Needs: confluent-kafka, kafka-python (2.3.3), Java, Maven.
 """
@@ -17,6 +22,8 @@ The rate is taken from the first message to the last; the time to the first mess
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
 import random
@@ -29,9 +36,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CLIENTS = ("ours", "ours-batches", "confluent", "kafka-python", "java")
+OURS = CLIENTS[:2]
+OTHERS_READ = "0.8.2.2"
+"""The brokers that the other clients are measured with."""
 FETCH_BYTES = 1024 * 1024
 
 
@@ -43,6 +53,10 @@ class Run(NamedTuple):
     first_s: float
     cpu_s: float
     peak_mib: float
+
+
+Results = dict[tuple[str, int, str, str], list[Run]]
+"""By version, size, codec and client."""
 
 
 # -- the clients, each in a process of its own ---------------------------------------------------------------------
@@ -158,16 +172,26 @@ def run_client(arguments: argparse.Namespace) -> None:
 # -- the bench -----------------------------------------------------------------------------------------------------
 
 
-def fill(port: int, topic: str, partitions: int, size: int, codec: str, count: int) -> None:
+def fill(cluster: Any, dialect: Any, topic: str, partitions: int, size: int, codec: str, count: int) -> None:
     """Fill a topic with `count` JSON-like values of `size` bytes, a tenth of which differs from value to value."""
-    from simpleconsumer import SimpleConsumer
+    from simpleconsumer import LATEST, SimpleConsumer
+    from zkconsumer.testing import wait_until
 
     chance = random.Random(size)
     batch = max(1, 200_000 // size)
-    with SimpleConsumer("127.0.0.1", port) as producer:
+    cluster.create_topic(topic, partitions, 1)
+    with SimpleConsumer("127.0.0.1", cluster.port(0), dialect=dialect) as producer:
+        sent = [0] * partitions
         for number, start in enumerate(range(0, count, batch)):
             values = list(_values(chance, size, start, min(batch, count - start)))
             producer.produce(topic, number % partitions, values, codec=codec)
+            sent[number % partitions] += len(dialect.encode_messages(values, codec, None, None))
+        if dialect.has_byte_positions:  # whose brokers acknowledge nothing
+            for partition, end in enumerate(sent):
+                wait_until(
+                    lambda: producer.get_offsets_before(topic, partition, LATEST) == [end],  # noqa: B023
+                    60, f"{topic}-{partition} to end at {end}",
+                )  # fmt: skip
 
 
 def _values(chance: random.Random, size: int, start: int, count: int) -> Iterator[bytes]:
@@ -209,53 +233,60 @@ def run_java(jars: list[Path], java: str, zookeeper: str, topic: str, count: int
 
 
 def bench(arguments: argparse.Namespace) -> None:
-    from zkconsumer.testing.java import find_java
-    from zkconsumer.testing.java.maven import jars
-    from zkconsumer.testing.kafka import KafkaCluster
+    from tests.benchmarks.one_broker import check_versions, cluster_of, dialect_of
 
+    check_versions(arguments.kafka)
     clients = [client for client in CLIENTS if client in arguments.clients]
-    results: dict[tuple[int, str, str], list[Run]] = {}
-    with KafkaCluster("0.8.2.2", brokers=1) as cluster:
-        port = cluster.port(0)
-        broker = f"127.0.0.1:{port}"
-        cases = [(size, codec) for size in arguments.sizes for codec in arguments.codecs]
-        counts: dict[int, int] = {}
-        for size, codec in cases:
-            counts[size] = arguments.megabytes * 1_000_000 // size
-            cluster.create_topic(f"bench-{size}-{codec}", arguments.partitions, 1)
-            fill(port, f"bench-{size}-{codec}", arguments.partitions, size, codec, counts[size])
+    cases = [(size, codec) for size in arguments.sizes for codec in arguments.codecs]
+    counts = {size: arguments.megabytes * 1_000_000 // size for size in arguments.sizes}
+    results: Results = {}
+    with contextlib.ExitStack() as stack:
+        clusters = {
+            version: stack.enter_context(cluster_of(version, arguments.partitions)) for version in arguments.kafka
+        }
+        for version, cluster in clusters.items():
+            for size, codec in cases:
+                topic = f"bench-{size}-{codec}"
+                fill(cluster, dialect_of(version), topic, arguments.partitions, size, codec, counts[size])
         for number in range(arguments.rounds):
             for size, codec in cases:
                 turn = clients[number % len(clients):] + clients[: number % len(clients)]
                 for client in turn:
-                    topic = f"bench-{size}-{codec}"
-                    if client == "java":
-                        java = str(find_java().program)
-                        run = run_java(jars("0.8.2.2"), java, cluster.zookeeper_connect, topic, counts[size])
-                    else:
-                        run = run_python_client(
-                            client, cluster.zookeeper_connect, broker, topic, arguments.partitions, counts[size]
-                        )
-                    results.setdefault((size, codec, client), []).append(run)
-                    print(f"round {number + 1} {size} B {codec} {client}: {run.messages / run.seconds:,.0f} messages/s",
-                          file=sys.stderr, flush=True)
-    report(arguments, cases, clients, results)
-
-
-def report(
-    arguments: argparse.Namespace,
-    cases: list[tuple[int, str]],
-    clients: list[str],
-    results: dict[tuple[int, str, str], list[Run]],
-) -> None:
+                    for version in list(clusters) if number % 2 == 0 else reversed(clusters):
+                        if client not in OURS and version != OTHERS_READ:
+                            continue
+                        topic = f"bench-{size}-{codec}"
+                        run = run_client_of(client, clusters[version], topic, arguments.partitions, counts[size])
+                        results.setdefault((version, size, codec, client), []).append(run)
+                        print(f"round {number + 1} {version} {size} B {codec} {client}: "
+                              f"{run.messages / run.seconds:,.0f} messages/s", file=sys.stderr, flush=True)
     print(f"medians of {arguments.rounds} rounds, {arguments.megabytes} MB of values a topic, "
-          f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores\n")
+          f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores")
+    for version in clusters:
+        report(version, cases, clients, results)
+    report_07(cases, clients, results)
+
+
+def run_client_of(client: str, cluster: Any, topic: str, partitions: int, count: int) -> Run:
+    from zkconsumer.testing.java import find_java
+    from zkconsumer.testing.java.maven import jars
+
+    if client == "java":
+        return run_java(jars(OTHERS_READ), str(find_java().program), cluster.zookeeper_connect, topic, count)
+    broker = f"127.0.0.1:{cluster.port(0)}"
+    return run_python_client(client, cluster.zookeeper_connect, broker, topic, partitions, count)
+
+
+def report(version: str, cases: list[tuple[int, str]], clients: list[str], results: Results) -> None:
+    print(f"\nKafka {version}\n")
     print("| size | codec | client | messages/s | MB/s | ours / it | first message s | CPU s | peak MiB |")
     print("|---|---|---|---|---|---|---|---|---|")
     for size, codec in cases:
-        ours = results.get((size, codec, "ours"))
+        ours = results.get((version, size, codec, "ours"))
         for client in clients:
-            runs = results[size, codec, client]
+            runs = results.get((version, size, codec, client))
+            if runs is None:
+                continue
             rate = statistics.median(run.messages / run.seconds for run in runs)
             ratio = "-"
             if ours and client != "ours":
@@ -267,12 +298,34 @@ def report(
                   + " | ".join(shown) + " |")
 
 
+def report_07(cases: list[tuple[int, str]], clients: list[str], results: Results) -> None:
+    """Print how fast Kafka 0.7 is read beside 0.8, where both were read."""
+    from tests.benchmarks.one_broker import BESIDE
+
+    versions = {version for version, *_ in results}
+    pairs = [(new, old) for new, old in BESIDE.items() if {new, old} <= versions]
+    if not pairs:
+        return
+    print("\nKafka 0.7 beside 0.8\n")
+    print("| brokers | size | codec | client | messages/s, 0.7 : 0.8 | CPU s, 0.7 : 0.8 |")
+    print("|---|---|---|---|---|---|")
+    for (new, old), (size, codec), client in itertools.product(pairs, cases, clients):
+        if client in OURS:
+            both = list(zip(results[new, size, codec, client], results[old, size, codec, client], strict=True))
+            rate = statistics.median(each.messages / each.seconds * (of_08.seconds / of_08.messages)
+                                     for each, of_08 in both)
+            cpu = statistics.median(each.cpu_s / of_08.cpu_s for each, of_08 in both)
+            print(f"| {new} : {old} | {size} B | {codec} | {client} | {rate:.2f} | {cpu:.2f} |")
+
+
 def main() -> None:
     sys.path[0] = str(Path(__file__).parents[2])  # in place of this folder, where `rebalance` is another benchmark
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--codecs", nargs="+", default=["none", "gzip", "snappy"])
     parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=CLIENTS)
+    parser.add_argument("--kafka", nargs="+", default=[OTHERS_READ], metavar="VERSION",
+                        help="embedded-0.8, embedded-0.7, 0.7.2, 0.8.2.2 (which alone is read by the other clients)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=100, help="bytes of values a topic")
     parser.add_argument("--partitions", type=int, default=4)

@@ -80,9 +80,13 @@ class Broker07(EmbeddedBroker):
         self.stopping.set()
         self._ready.set()
         super().end(clean=clean)
+        self.unregister(abruptly=not clean)
+
+    def unregister(self, *, abruptly: bool) -> None:
+        """End the session, if there is one; `abruptly`: only its connection."""
         registration, self._registration = self._registration, None
         if registration is not None:
-            registration.close(abruptly=not clean)
+            registration.close(abruptly=abruptly)
 
     def _leave_logs(self, *, clean: bool) -> None:
         if not clean and self._storage is not None:

@@ -67,7 +67,9 @@ class Coordination07:
         self._started = True
 
     def freeze(self) -> None:
-        """Nothing is moved here: there are no leaders."""
+        """End the sessions of the brokers in order, also of those whose data is thrown away."""
+        for broker in self.brokers.values():
+            broker.unregister(abruptly=False)
 
     def close(self) -> None:
         """End the cluster's own session."""

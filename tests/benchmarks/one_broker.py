@@ -1,0 +1,47 @@
+"""Clusters of one broker that benchmarks compare: embedded or real, of Kafka 0.8 or 0.7."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from simpleconsumer import KAFKA07, KAFKA08
+from simpleconsumer.dialect import Dialect
+from zkconsumer.testing import EmbeddedCluster, KafkaCluster
+from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
+
+__all__ = ["BESIDE", "OneBroker", "check_versions", "cluster_of", "dialect_of"]
+
+OneBroker = EmbeddedCluster | KafkaCluster
+BESIDE: Final = {"embedded-0.7": "embedded-0.8", "0.7.2": "0.8.2.2"}
+"""Brokers of Kafka 0.7 -> those of 0.8 that they are compared with."""
+
+
+def check_versions(versions: Sequence[str]) -> None:
+    """Check that there is a jar of Kafka 0.7 if one is needed.
+
+    Raises:
+        SystemExit: There is none; with what to set.
+    """
+    if "0.7.2" in versions and not os.environ.get(KAFKA_07_JAR):
+        raise SystemExit(f"Kafka 0.7 is in no public repository: set {KAFKA_07_JAR} to the path of a kafka-0.7.2.jar")
+
+
+def dialect_of(version: str) -> Dialect:
+    """Return what the brokers speak."""
+    return KAFKA07 if version in BESIDE else KAFKA08
+
+
+def cluster_of(version: str, partitions: int) -> OneBroker:
+    """Return a cluster that is not started yet.
+
+    Args:
+        version: `embedded-0.7`, `embedded-0.8`, or the version of a real broker.
+        partitions: How many a topic will have.
+    """
+    settings = {"num.partitions": partitions} if dialect_of(version) is KAFKA07 else {}
+    kind, _, generation = version.partition("-")
+    if kind == "embedded":
+        return EmbeddedCluster(1, generation=generation, settings=settings)
+    return KafkaCluster(version, 1, settings=settings)
