@@ -35,8 +35,14 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
     "simpleconsumer/kafka07/boundaries.py": [f"{_WIRE}kafka07_fetching.py"],
     "simpleconsumer/kafka07/classify.py": [f"{_WIRE}kafka07_fetching.py"],
+    "simpleconsumer/kafka07/column_batches.py": _SETS_07,
+    "simpleconsumer/kafka07/column_cuts.py": [f"{_WIRE}kafka07_cuts.py"],
     "simpleconsumer/kafka07/column_entries.py": _SETS_07,
     "simpleconsumer/kafka07/columns.py": _SETS_07,
+    "simpleconsumer/kafka07/dialect.py": [
+        f"{_WIRE}{name}.py" for name in ("kafka07_requests", "kafka07_fetching", "kafka07_message_set", "kafka07_cuts")
+    ],
+    "simpleconsumer/kafka07/message_encode.py": [f"{_WIRE}kafka07_requests.py", *_SETS_07],
     "simpleconsumer/kafka07/message_set.py": _SETS_07,
     "simpleconsumer/kafka07/message_shapes.py": _SETS_07,
     "simpleconsumer/kafka07/requests.py": [f"{_WIRE}kafka07_requests.py"],

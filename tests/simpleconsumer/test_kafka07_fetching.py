@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -25,7 +25,7 @@ from simpleconsumer.errors import (
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.kafka07.boundaries import find_boundary
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set
-from simpleconsumer.types import FetchedPartition, FetchRequest, Message, ProducedPartition, TopicPartition
+from simpleconsumer.types import Buffer, FetchedPartition, FetchRequest, Message, ProducedPartition, TopicPartition
 
 SET = encode_message_set([b"one", b"two"]) + encode_message_set([b"a", b"b"], "gzip")
 
@@ -213,6 +213,15 @@ def test_a_walk_that_meets_no_entry_is_broken() -> None:
         find_boundary(b"\xff" * 4, 100, 102)
     with pytest.raises(ValueError, match="position 99 is before 100, where the walk starts"):
         find_boundary(SET, 100, 99)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(data).cast("c")])
+def test_the_entry_that_ends_at_a_position_is_found(kind: Callable[[bytes], Buffer]) -> None:
+    starts = {end: start for start, end in entries(SET)}
+    for position in range(-3, len(SET) + 4):
+        expected = 100 + starts[position] if position in starts else None
+        assert KAFKA07.last_entry_before(kind(SET), 100, 100 + position) == expected
+    assert KAFKA07.last_entry_before(b"", 100, 100) is None
 
 
 def test_what_the_dialect_knows_of_positions() -> None:
