@@ -13,9 +13,10 @@ from kafka_07 import cluster_07, needs_jar_07
 from rebalance.generation import GENERATION_07, GENERATION_08, Generation
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka.jars import is_07
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-__all__ = ["KAFKA_07_REAL", "KAFKA_08", "PARTITIONS", "SERVERS", "AnyCluster", "Servers"]
+__all__ = ["KAFKA_07_REAL", "KAFKA_08", "PARTITIONS", "SERVERS", "AnyCluster", "Servers", "servers_of"]
 
 AnyCluster = KafkaCluster | EmbeddedCluster
 BROKERS = 2
@@ -69,3 +70,8 @@ SERVERS = (
     Servers("0.7 emb. ZK 3.3", GENERATION_07, "zk-3.3.6", "embedded", ("ours",)),
     KAFKA_07_REAL,
 )
+
+
+def servers_of(version: str) -> Servers:
+    """The real servers whose generation a version of Kafka has."""
+    return KAFKA_07_REAL if is_07(version) else KAFKA_08

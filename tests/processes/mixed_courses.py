@@ -11,7 +11,9 @@ from mixed_kafka_node import VERSION, beside_kafka_node
 from mixed_stage import MixedStage, open_mixed_stage
 
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka.jars import is_07
 from zkconsumer.testing.kafka.settings import version_tuple
+from zkconsumer.testing.zookeeper.group_watch import owners
 
 STREAMS = 2
 KAFKA_NODE = f"kafka-node {VERSION}"
@@ -52,9 +54,9 @@ def both_sides_change(cluster: KafkaCluster, cast: str, strategy: str) -> Iterat
 def filters_on_both_sides(cluster: KafkaCluster, cast: str) -> Iterator[MixedStage]:
     r"""White and black lists of both kinds; topics that match come later, those that do not stay alone.
 
-    Two things depend on the version of a Java member. Before 0.8.2 it writes `\b` raw, which every reader, itself
-    included, takes for a backspace: `other` is not for it. From 1.0 on it writes each backslash twice: its white list
-    matches nothing.
+    Two things depend on the version of a Java member. In 0.8.0 and 0.8.1 it writes `\b` raw into JSON, which every
+    reader, itself included, takes for a backspace: `other` is not for it. From 1.0 on it writes each backslash twice:
+    its white list matches nothing.
     """
     run = f"f{uuid.uuid4().hex[:8]}"
     white = {"whitelist": rf"{run}\.\w+,\b{run}-other", "streams": STREAMS}
@@ -62,7 +64,7 @@ def filters_on_both_sides(cluster: KafkaCluster, cast: str) -> Iterator[MixedSta
     topics = {f"{run}.one": 9, f"{run}-other": 4}
     later = {f"{run}.two": 8, f"{run}_black": 5}
     nobodys = f"{run}.none.of.all"
-    cluster.create_topic(nobodys, 1)
+    cluster.create_topic(nobodys, None if is_07(cluster.version) else 1)
     with open_mixed_stage(cluster, cast, "range", topics, later) as stage:
         stage.join("a", white)
         stage.join("j1", white)
@@ -77,7 +79,7 @@ def filters_on_both_sides(cluster: KafkaCluster, cast: str) -> Iterator[MixedSta
         for name in ("b", "j1"):
             stage.join(name, black if name == "b" else white)
         stage.leave("j2")
-        assert cluster.client.exists(f"/consumers/{stage.group}/owners/{nobodys}/0") is None
+        assert owners(cluster.client, stage.group, [(nobodys, name) for name in cluster.partitions(nobodys)]) == {}
         stage.settle()
         yield stage
 
@@ -86,7 +88,7 @@ def _meant(version: str, run: str) -> set[str]:
     """The topics that the white list of a Java member lets through."""
     if version_tuple(version) >= (1,):
         return set()
-    return {f"{run}.one"} if version_tuple(version) < (0, 8, 2) else {f"{run}.one", f"{run}-other"}
+    return {f"{run}.one"} if (0, 8) <= version_tuple(version) < (0, 8, 2) else {f"{run}.one", f"{run}-other"}
 
 
 def courses(version: str) -> list[Course]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from zkconsumer.testing.history.entries import Entries
 from zkconsumer.testing.history.events import Event, Place, in_order
 
 
@@ -25,6 +26,15 @@ class Handover:
 
     def __str__(self) -> str:
         return f"{self.giver} to {self.taker}: {self.last} -> {self.first}"
+
+
+def in_numbers(events: Sequence[Event]) -> list[Event]:
+    """The events with the numbers of messages for the positions of Kafka 0.7: the next message has the next number."""
+    entries = Entries.of_history(events)
+    return [
+        replace(event, offset=entries.number_of(event.place, event.offset)) if event.offset >= 0 else event
+        for event in events
+    ]
 
 
 def handovers(events: Sequence[Event], before_ns: int) -> list[Handover]:

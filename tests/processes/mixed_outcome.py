@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fault_verdict import java_zombies
 from mixed_courses import Course
-from mixed_handovers import Handover, between, handovers, wrong_handovers
+from mixed_handovers import Handover, between, handovers, in_numbers, wrong_handovers
 from mixed_stage import Change, MixedStage
 
 from zkconsumer.testing.history.figures import figures_of
@@ -94,13 +94,13 @@ def _inexact(wrong: Handover) -> str:
 
 def _orderly(stage: MixedStage) -> list[Handover]:
     """The handovers before the first death; what others go on delivering while one of ours is the owner is none."""
-    events = stage.history()
+    events = in_numbers(stage.history())
     late = java_zombies(events, stage.java_names)
     return handovers([event for event in events if id(event) not in late], stage.first_death_ns or 2**63)
 
 
 def _unkept(stage: MixedStage) -> list[Handover]:
-    return wrong_handovers(_orderly(stage), stage.history(), stage.java_names, stage.most_again)
+    return wrong_handovers(_orderly(stage), in_numbers(stage.history()), stage.java_names, stage.most_again)
 
 
 def run(cluster: KafkaCluster, course: Course, cast: str) -> Outcome:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fault_players import SESSION_S, Player
 from fault_scenario import SESSION_ENDED
+from fault_servers import AnyCluster, servers_of
 from fault_stage import FULL_S, UNGRACEFUL, Setup, Stage
 from fault_verdict import blame
 
@@ -18,9 +19,11 @@ from zkconsumer.testing.errors import StartFailed, WaitTimeout
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import Finding
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka.jars import is_07
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.load import LastingLoad
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch
 
 COMMON_TABLE_S = 12.0
@@ -28,6 +31,8 @@ COMMON_TABLE_S = 12.0
 RATE_PER_S = 10.0
 """Messages for each partition."""
 JOIN_S = 60.0
+BROKERS_07, EACH_BROKER_07 = (2, 10), 6
+"""Twelve partitions of each topic, which as text are in another order than as numbers."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class TopicLoads:
         self._loads: list[LastingLoad] = []
 
     def add(self, topic: str, partitions: int) -> None:
-        """Load one more topic."""
+        """Load one more topic, with so many partitions in all."""
         load = LastingLoad(self._cluster, [topic], partitions, RATE_PER_S * partitions)
         self._loads.append(self._stack.enter_context(load))
 
@@ -94,9 +99,10 @@ class MixedStage(Stage):
 
     def add_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and load it; it has been watched since the start."""
-        self.cluster.create_topic(topic, partitions)
-        self.places = [*self.places, *((topic, number) for number in range(partitions))]
-        self.load.add(topic, partitions)  # type: ignore[attr-defined]
+        names = partitions_of(self.cluster, partitions)
+        self.cluster.create_topic(topic, None if self.is_07 else partitions)
+        self.places = [*self.places, *((topic, name) for name in names)]
+        self.load.add(topic, len(names))  # type: ignore[attr-defined]
 
     def named(self, name: str) -> Player:
         """The member of a name that joined last."""
@@ -197,6 +203,25 @@ class MixedStage(Stage):
         return {player.name for player in self.java}
 
 
+def partitions_of(cluster: AnyCluster, count: int) -> list[int | str]:
+    """The partitions of a topic: so many, and in Kafka 0.7 those that its brokers are set to."""
+    if is_07(cluster.version):
+        return sorted(f"{broker}-{number}" for broker in cluster.brokers for number in range(EACH_BROKER_07))
+    return list(range(count))
+
+
+@contextmanager
+def mixed_cluster(version: str) -> Iterator[KafkaCluster]:
+    """Real brokers for Java members of a version."""
+    with ExitStack() as stack:
+        if not is_07(version):
+            yield stack.enter_context(KafkaCluster(version))
+            return
+        server = stack.enter_context(ZooKeeperServer(version=servers_of(version).zookeeper))
+        settings = {"num.partitions": EACH_BROKER_07}
+        yield stack.enter_context(KafkaCluster(version, BROKERS_07, zookeeper=server, settings=settings))
+
+
 def strategy_of(version: str, name: str) -> Strategy:
     """A strategy as the Java members of a version follow it."""
     return Strategy(name, "1.0" if version_tuple(version) >= (1,) else "0.8")
@@ -210,13 +235,14 @@ def open_mixed_stage(
     """New topics under load, without members yet. Those of `later` are watched, and not there yet."""
     group = f"group-{uuid.uuid4().hex[:12]}"
     watched: Sequence[Place] = [
-        (topic, number) for topic, count in {**topics, **later}.items() for number in range(count)
+        (topic, name) for topic, count in {**topics, **later}.items() for name in partitions_of(cluster, count)
     ]
     settings = {} if strategy == "range" else {"partition.assignment.strategy": strategy}  # 0.8.0 has no other
     with ExitStack() as stack:
         watch = stack.enter_context(GroupWatch(cluster.zookeeper_connect, group, watched))
         stage = kind(
-            cast, cluster, group, "", [], [watch], TopicLoads(cluster, stack), Setup(), stack,  # type: ignore[arg-type]
+            servers_of(cluster.version), cast, cluster, group, "", [], [watch],
+            TopicLoads(cluster, stack), Setup(), stack,  # type: ignore[arg-type]
             strategy=strategy_of(cluster.version, strategy), settings=settings,
         )  # fmt: skip
         for topic, partitions in topics.items():

@@ -1,4 +1,4 @@
-"""Groups of our members and Java's, of every version from 0.8.0 to 1.1.1, each on its own brokers, go through it all.
+"""Groups of our members and Java's, of every version from 0.7.2 to 1.1.1, each on its own brokers, go through it all.
 
 Slow; `tests/run -m slow tests/processes/test_mixed_versions.py`. The figures of the same courses, beside those of Java
 members alone, are written into docs/COMPATIBILITY.md by `python tests/processes/mixed_versions.py --write`.
@@ -14,17 +14,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from fault_servers import servers_of
 from mixed_courses import KAFKA_NODE, KAFKA_NODE_ON, Course, courses
 from mixed_kafka_node import NodeStage, missing_tools
 from mixed_outcome import given_up_for_us, run
-from mixed_stage import open_mixed_stage
+from mixed_stage import mixed_cluster, open_mixed_stage
 from mixed_versions import VERSIONS
 
 from zkconsumer.testing.kafka import KafkaCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
-CASES = [pytest.param(version, course, id=f"{version}-{course.name}") for version in VERSIONS
-         for course in courses(version)]  # fmt: skip
+CASES = [pytest.param(version, course, id=f"{version}-{course.name}", marks=servers_of(version).marks)
+         for version in VERSIONS for course in courses(version)]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def cluster_of() -> Iterator[Callable[[str], KafkaCluster]]:
             if version not in running:
                 stack.close()
                 running.clear()
-                running[version] = stack.enter_context(KafkaCluster(version))
+                running[version] = stack.enter_context(mixed_cluster(version))
             return running[version]
 
         yield of
