@@ -73,6 +73,7 @@ class FetchResult(NamedTuple):
         reason: A clause for the log and the status, for every outcome without progress.
         first_byte: CHUNK: where the whole entries start.
         last_byte: CHUNK: where the last whole entry starts; only in 0.7.
+        entries: CHUNK: how many whole entries there are; only in 0.7.
     """
 
     outcome: Outcome
@@ -83,6 +84,7 @@ class FetchResult(NamedTuple):
     reason: str = ""
     first_byte: int = 0
     last_byte: int = 0
+    entries: int = 0
 
 
 class PositionIs(enum.Enum):

@@ -21,6 +21,7 @@ from typing import Self
 
 from rebalance.lease import Lease, lease_clock
 from rebalance.subscription import Subscription, thread_ids
+from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import (
@@ -254,6 +255,7 @@ class ConsumerConnector:
             chosen = decoders.for_07()
             for stream in self._streams:
                 stream._set_decoders(chosen.key_decoder, chosen.value_decoder)
+                stream._use_dialect(KAFKA07)
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 

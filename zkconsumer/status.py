@@ -25,7 +25,8 @@ class OwnedPartition:
         error: what delays the partition, `None` when nothing does.
         paused: whether the application paused it; `log_end` and `lag` are as they were then.
         queued_bytes: fetched and not yet read.
-        fetched_messages, fetched_bytes: by this member so far; messages are counted by their offsets.
+        fetched_messages, fetched_bytes: by this member so far; messages are counted by their offsets, in
+            Kafka 0.7 by their entries, where a compressed one counts once.
         messages_per_s, bytes_per_s: fetched in the last ten to twenty seconds.
     """
 

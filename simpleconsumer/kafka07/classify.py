@@ -61,7 +61,7 @@ def classify(answer: FetchedPartition, position: int, asked_bytes: int, largest_
         return FetchResult(Outcome.BROKEN, reason=f"{error}: {_MISPLACED}")
     if not walk.entries:
         return _does_not_fit(data, position, asked_bytes, largest_bytes)
-    return FetchResult(Outcome.CHUNK, walk.end, position + walk.end, last_byte=walk.last)
+    return FetchResult(Outcome.CHUNK, walk.end, position + walk.end, last_byte=walk.last, entries=walk.entries)
 
 
 def _does_not_fit(data: Buffer, position: int, asked_bytes: int, largest_bytes: int) -> FetchResult:

@@ -218,3 +218,29 @@ def test_positions_within_entries_that_are_known_are_no_positions_to_commit() ->
         assert rig.delivery.why_no_start(PARTITION, len(data) - 1) is not None, "the last entry is known"
         assert rig.delivery.why_no_start(PARTITION, len(data)) is None
         assert rig.delivery.why_no_start(TopicPartition("t", "0-1"), 1) is None
+
+
+# -- what the status and batches say -----------------------------------------------------------------------------------
+
+
+def test_fetched_messages_are_counted_by_entries_and_not_by_bytes() -> None:
+    data = b"".join(map(entry, OLD)) + bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    with rigged_07([], data) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 25)
+        status = rig.delivery.partition_status()[PARTITION]
+        assert (status.fetched_messages, status.fetched_bytes) == (11, len(data))
+
+
+def test_batches_have_the_numbers_of_messages_in_their_entries() -> None:
+    data = b"".join(map(entry, OLD[:1])) + bytes(KAFKA07.encode_messages(NEW[:2], "gzip", None, None))
+    with rigged_07([], data) as rig:
+        rig.stream._use_dialect(KAFKA07)
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        found = next(rig.stream.batches()).record_batch
+        assert found.schema.names == list(KAFKA07.columns)
+        assert found.select(["offset", "entry_index", "next_offset"]).to_pydict() == {
+            "offset": [0, SIZE, SIZE], "entry_index": [0, 0, 1], "next_offset": [SIZE, SIZE, len(data)],
+        }  # fmt: skip
+        with pytest.raises(ValueError, match="partition"):
+            rig.stream.batches(columns=["value", "partition"])

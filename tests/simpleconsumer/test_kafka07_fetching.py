@@ -46,8 +46,8 @@ def recorded(name: str) -> FetchedPartition:
 def test_a_set_moves_the_position_by_its_whole_entries() -> None:
     for cut in range(4):
         data = SET + encode_entry(b"cut off")[:cut]
-        assert classify(data) == FetchResult(Outcome.CHUNK, len(SET), 1000 + len(SET), last_byte=26)
-    assert classify(SET[:-1], len(SET) - 1) == FetchResult(Outcome.CHUNK, 26, 1026, last_byte=13)
+        assert classify(data) == FetchResult(Outcome.CHUNK, len(SET), 1000 + len(SET), last_byte=26, entries=3)
+    assert classify(SET[:-1], len(SET) - 1) == FetchResult(Outcome.CHUNK, 26, 1026, last_byte=13, entries=2)
 
 
 def test_recorded_answers_are_classified() -> None:

@@ -27,7 +27,8 @@ class FetchMeter:
     """Totals and rates of one partition.
 
     Attributes:
-        messages: Counted by offsets, so the holes of a compacted log count, too.
+        messages: Counted by offsets, so the holes of a compacted log count, too. In Kafka 0.7, where offsets count
+            bytes, the entries: a compressed one counts once.
         size_bytes: Counted as fetched, that is compressed if the messages are.
 
     Threads: `add` by one thread at a time; the rest by any, as each state is one value that is replaced.

@@ -325,7 +325,7 @@ class Fetcher:
                 now = self._clock()
                 state.answered(now, log_end)
                 if task.meter is not None:
-                    task.meter.add(now, result.next_offset - one.offset, result.valid_bytes)
+                    task.meter.add(now, result.entries or result.next_offset - one.offset, result.valid_bytes)
             case Outcome.NOTHING:
                 if state.nothing_came(self._clock(), log_end):
                     log.warning("%s/%s on broker %d: %s", *state.partition, self.broker.id, state.error)

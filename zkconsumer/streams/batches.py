@@ -54,6 +54,7 @@ class StreamBatches:
     def __init__(
         self,
         next_batch: Callable[[StreamBatches], MessageBatch],
+        dialect: Dialect,
         max_messages: int | None,
         max_bytes: int | None,
         columns: Sequence[str] | None,
@@ -71,9 +72,9 @@ class StreamBatches:
         self._next_batch = next_batch
         self._max_messages = max_messages
         self._max_bytes = decoding.MAX_BATCH_BYTES if max_bytes is None else max_bytes
-        self._wanted = tuple(decoding.COLUMNS) if columns is None else columns
+        self._wanted = tuple(dialect.columns) if columns is None else columns
         # Wrong arguments are reported here, not by the first batch.
-        decoding.decode_columns(b"", "", 0, columns=self._wanted, max_batch_bytes=self._max_bytes)
+        dialect.decode_columns(b"", "", 0, 0, columns=self._wanted, max_batch_bytes=self._max_bytes)
 
     def __iter__(self) -> StreamBatches:
         return self

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident, main_thread
 from typing import Any, Generic, NamedTuple, Protocol, Self
 
+from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import EntryMessage, K, Message, TopicPartition, V
 from zkconsumer.config import ConsumerConfig
@@ -130,6 +131,7 @@ class KafkaStream(Generic[K, V]):
         self._timeout_ms = config.consumer_timeout_ms
         self._on_error = config.on_message_error
         self._set_decoders(key_decoder, value_decoder)
+        self._dialect: Dialect = KAFKA08
         self._wakeup = Wakeup() if wakeup is None else wakeup
         self._inside: dict[str, int] = {}
         self._is_ended = False
@@ -143,6 +145,10 @@ class KafkaStream(Generic[K, V]):
     def _set_decoders(self, key_decoder: Decoder | None, value_decoder: Decoder | None) -> None:
         """Set what decodes keys and values, before the first message is read."""
         self._decode = Decoders(key_decoder, value_decoder).apply if key_decoder or value_decoder else None
+
+    def _use_dialect(self, dialect: Dialect) -> None:
+        """Set of which generation the messages are, before the first one is read."""
+        self._dialect = dialect
 
     def __iter__(self) -> Self:
         """Return the stream itself."""
@@ -163,7 +169,8 @@ class KafkaStream(Generic[K, V]):
             max_messages: Most messages of a batch; None for no limit.
             max_bytes: Most bytes of message set, inflated, that a batch is made of (1 MiB by default); a message that
                 is larger is a batch of its own.
-            columns: Some of key, value, offset, timestamp_ms and timestamp_type; None for all of them.
+            columns: Some of key, value, offset, timestamp_ms and timestamp_type, in Kafka 0.7 also of entry_index (the
+                number of the message in its compressed entry) and next_offset; None for all of them.
 
         Raises:
             ValueError: A limit or a column that cannot be, or a stream with decoders, which work on single messages.
@@ -172,7 +179,7 @@ class KafkaStream(Generic[K, V]):
         """
         if self._decode is not None:
             raise ValueError("this stream has decoders, which work on single messages: a batch carries bytes")
-        return StreamBatches(self._next_batch, max_messages, max_bytes, columns)
+        return StreamBatches(self._next_batch, self._dialect, max_messages, max_bytes, columns)
 
     # -- called by others ----------------------------------------------------------------------------------------------
 
