@@ -12,8 +12,10 @@ from simpleconsumer.dialect import KAFKA07
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
 from zkconsumer.admin import Admin, NotFound
 from zkconsumer.admin.errors import ClaimNotReleased, OffsetsNotSet, TopicRefused
+from zkconsumer.errors import ReadFailed
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.topic_reader.topic_reader import read_topic
 
 pytestmark = pytest.mark.real
 
@@ -97,7 +99,7 @@ def test_a_claim_that_is_left_behind_is_found_and_released(
     assert "persistent-owner" in [each.kind for each in admin.verify(fresh_group, patience_s=0).faults]
     assert admin.release(fresh_group, topic, "0-1").is_released
     assert cluster.client.exists(path) is None
-    with pytest.raises(NotFound, match="has no partition 5-0; it has 0-0, 0-1, 1-0, 1-1"):
+    with pytest.raises(NotFound, match="5-0 now, as broker 5 is not registered with it; it has 0-0, 0-1, 1-0, 1-1"):
         admin.release(fresh_group, topic, "5-0")
 
 
@@ -198,12 +200,34 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
         assert [each.kind for each in admin.verify(fresh_group, patience_s=0, least_members=0).findings] == [
             "stale-offset", "stale-offset",
         ]  # fmt: skip
-        with pytest.raises(NotFound, match="has no partition 1-0; it has 0-0, 0-1"):
+        with pytest.raises(NotFound, match="no partition 1-0 now, as broker 1 is not registered with it; it has 0-0"):
             admin.set_offsets(fresh_group, topic, "earliest", ["1-0"])
+        with pytest.raises(OffsetsNotSet, match="partition, as broker 1 is not registered with it; the topic has"):
+            admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/1-0:0\n")
+        left_out = (f"left out, as no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets stay",)
+        for chosen in (topic, None):
+            changed = admin.set_offsets(fresh_group, chosen, "earliest", dry_run=True)
+            assert (len(changed.changes), changed.notes) == (2, left_out)
+        assert admin.shift_offsets(fresh_group, topic, -1, dry_run=True).notes[0] == left_out[0]
+        assert admin.set_offsets(fresh_group, topic, "earliest", ["0-0"], dry_run=True).notes == ()
     finally:
         cluster.start(1)
         wait_until(lambda: len(admin.topics(topic).partitions) == 4, 20, "the return of the broker")
     assert admin.describe(fresh_group).problems == ()
+
+
+def test_a_topic_whose_brokers_are_all_away_is_no_empty_one(
+    cluster: Both, admin: Admin, fresh_topic: Callable[[], str], fresh_group: str
+) -> None:
+    name = fresh_topic()
+    cluster.client.create(f"/brokers/topics/{name}")
+    cluster.client.create(f"/consumers/{fresh_group}/offsets/{name}/7-0", b"5", makepath=True)
+    with pytest.raises(NotFound, match=f"topic '{name}' has no partitions now: no broker that has it is registered"):
+        admin.set_offsets(fresh_group, name, "earliest")
+    with pytest.raises(OffsetsNotSet, match=f"no broker that has a topic of group '{fresh_group}' is registered"):
+        admin.set_offsets(fresh_group, None, "earliest")
+    with pytest.raises(ReadFailed, match="has no partitions now: no broker that has it is registered"):
+        read_topic(cluster.zookeeper_connect, name)
 
 
 # -- topics are made by messages ---------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_consume_in_a_group_commits_what_it_printed(
     ("line", "reason"),
     [
         ("3:5", "there is no such partition; the topic has 0-0, 0-1, 1-0, 1-1"),
-        ("9-1:0", "there is no such partition; the topic has 0-0, 0-1, 1-0, 1-1"),
+        ("9-1:0", "there is no such partition, as broker 9 is not registered with it; the topic has 0-0, 0-1, 1-0"),
         ("x-1:0", "the partition 'x-1' is no number from 0 to 999999999 without leading zeros, and no name of Kafka"),
         ("0-1:-5", "the offset '-5' is no number from 0 to"),
     ],

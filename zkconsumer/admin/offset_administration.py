@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -305,7 +305,8 @@ class OffsetAdministration:
             OffsetsNotSet: The group has no topic that exists.
         """
         if topic is not None:
-            return topic_partitions(self._cluster, topic, partitions), ()
+            names = topic_partitions(self._cluster, topic, partitions)
+            return names, () if partitions else _away_07(stored, names, [topic])
         group = stored.group
         nodes = read_group(self._port, self._cluster, self._zookeeper, group, must_exist=False)
         everywhere = self._stored(group, None) if store == ZOOKEEPER else stored
@@ -320,8 +321,13 @@ class OffsetAdministration:
                 f"no offset was set: group {group!r} reads no topic and has no offsets",
                 "name a topic that exists: --topic (topic=...)",
             )  # fmt: skip
-        names = [name for each in topics if each not in gone for name in topic_partitions(self._cluster, each, ())]
-        return names, (f"left out, as the topic does not exist: {left_out}",) if gone else ()
+        known = self._cluster.partitions([name for name in topics if name not in gone])
+        names = [name for each, there in known.items() if there for name in topic_partitions(self._cluster, each, ())]
+        if not names:
+            raise OffsetsNotSet(f"no offset was set: no broker that has a topic of group {group!r} is registered",
+                                "start its brokers first; partitions return with them")  # fmt: skip
+        notes = (f"left out, as the topic does not exist: {left_out}",) if gone else ()
+        return names, notes + _away_07(stored, names, known)
 
     def _stored(self, group: str, store: str | None) -> StoredOffsets:
         return read_stored_offsets(self._port, self._in_kafka, [group], store)[group]
@@ -351,3 +357,20 @@ class OffsetAdministration:
         if not dry_run:
             write_both(self._port, self._in_kafka, changes)
         return OffsetChanges(tuple(changes), not dry_run, new_groups, notes)
+
+
+def _away_07(
+    stored: StoredOffsets, names: Sequence[TopicPartition], topics: Collection[str]
+) -> tuple[str, ...]:
+    """Return a note about stored offsets of partitions of Kafka 0.7 whose brokers are away, as these are not changed.
+
+    Args:
+        names: All partitions that the topics have now.
+        topics: Those whose offsets are changed.
+    """
+    away = [f"{topic}-{name}" for topic, name in stored.names()
+            if topic in topics and "-" in name and TopicPartition(topic, name) not in names]  # fmt: skip
+    if not away:
+        return ()
+    more = f" and {len(away) - _SHOWN} more" if len(away) > _SHOWN else ""
+    return (f"left out, as no registered broker has them now: {', '.join(away[:_SHOWN])}{more}; their offsets stay",)

@@ -21,6 +21,7 @@ from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.topic_nodes import read_listed_partitions
 from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.topic_of_07 import why_away
 
 __all__ = ["Imported", "check_logs", "imported_offsets", "left_in_zookeeper"]
 
@@ -127,7 +128,8 @@ def _why_unknown(name: TopicPartition, known: Collection[TopicPartition]) -> str
     if not others:
         return "there is no such partition, as there is no such topic, or no broker that has it is registered"
     more = ", ..." if len(others) > _SHOWN_PARTITIONS else ""
-    return f"there is no such partition; the topic has {', '.join(map(str, others[:_SHOWN_PARTITIONS]))}{more}"
+    shown = ", ".join(map(str, others[:_SHOWN_PARTITIONS]))
+    return f"there is no such partition{why_away([name.partition], others)}; the topic has {shown}{more}"
 
 
 def _name(topic: str, text: str) -> TopicPartition:

@@ -22,6 +22,7 @@ from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.topic_of_07 import no_partition
 
 __all__ = ["Wanted", "changes_of", "check_stores_agree", "shift_offsets", "target_offsets", "topic_partitions"]
 
@@ -52,12 +53,12 @@ def topic_partitions(cluster: Cluster, topic: str, chosen: Sequence[int | str]) 
     known = cluster.partitions([topic]).get(topic)
     if known is None:
         raise NotFound(f"there is no topic {topic!r}", nearest(topic, cluster.topics(), "topic"))
+    if not known:
+        raise NotFound(f"topic {topic!r} has no partitions now: no broker that has it is registered",
+                       "start its brokers first; partitions return with them")  # fmt: skip
     missing = sort_partitions(set(chosen) - set(known))
     if missing:
-        raise NotFound(
-            f"topic {topic!r} has no partition {', '.join(map(str, missing))}",
-            f"it has {', '.join(map(str, known)) or 'none, as no broker that has it is registered'}",
-        )
+        raise NotFound(no_partition(topic, missing, known), f"it has {', '.join(map(str, known))}")
     return [TopicPartition(topic, number) for number in sort_partitions(set(chosen) or known)]
 
 

@@ -22,6 +22,7 @@ from zkconsumer.admin.rebalance_trigger import passing_registration
 from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
 from zkconsumer.admin.values import Released
 from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
+from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
@@ -82,7 +83,7 @@ def check_names(port: ZooKeeperPort, group: str, topic: str, partition: int | st
     # A topic of Kafka 0.7 whose brokers are all gone shows none of its partitions.
     if numbers and str(partition) not in map(str, numbers):
         known = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
-        raise NotFound(f"topic {topic!r} has no partition {partition}; it has {known}")
+        raise NotFound(f"{no_partition(topic, [partition], numbers)}; it has {known}")
 
 
 def read_claim(port: ZooKeeperPort, path: str) -> Claim | None:

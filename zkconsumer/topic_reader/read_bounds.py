@@ -27,6 +27,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.time_search import TimeSearch
+from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ReadFailed, shown_broker
 from zkconsumer.topic_reader.start_at import StartAt, is_exact, start_offset, time_of
@@ -117,11 +118,13 @@ class BoundsSearch:
             near = difflib.get_close_matches(topic, self._cluster.topics(), n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists those that exist"
             raise ReadFailed(f"there is no topic {topic!r} {where}", hint)
+        if not existing:
+            raise ReadFailed(f"topic {topic!r} {where} has no partitions now: no broker that has it is registered",
+                             "start its brokers first; partitions return with them")  # fmt: skip
         chosen = self._chosen()
         unknown = sort_partitions(set(chosen or ()) - set(existing))
         if unknown:
-            named = ", ".join(map(str, unknown[:_SHOWN]))
-            raise ReadFailed(f"topic {topic!r} has no partition {named}", f"it has {_ranges(existing)}")
+            raise ReadFailed(no_partition(topic, unknown[:_SHOWN], existing), f"it has {_ranges(existing)}")
         return [TopicPartition(topic, number) for number in sort_partitions(existing if chosen is None else chosen)]
 
     def _chosen(self) -> set[int | str] | None:

@@ -21,6 +21,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.backoff import Backoff
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.topic_of_07 import no_partition
 
 __all__ = ["CLIENT_ID", "KeyValue", "SendSettings", "Sender"]
 
@@ -129,7 +130,7 @@ class Sender:
     def no_partition(self, partition: int | str) -> CliError:
         """Return the error for a partition that the topic does not have."""
         known = ", ".join(map(str, sort_partitions(self.partitions)))
-        return CliError(f"topic {self._topic!r} has no partition {partition}", f"it has {known}")
+        return CliError(no_partition(self._topic, [partition], self.partitions), f"it has {known}")
 
     def _hint(self) -> str:
         near = self.near()
