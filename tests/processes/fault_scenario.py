@@ -15,15 +15,17 @@ SESSION_ENDED = replace(UNGRACEFUL, zombie_slack_s=0.5)
 
 @dataclass(frozen=True)
 class Scenario:
-    """One fault: its name, what it does, what it needs, which members it hits, and in which generations of Kafka."""
+    """One fault: its name, what it does, what it needs, which members it hits, and on which servers."""
 
     name: str
     act: Callable[[Stage], None]
     setup: Setup = field(default_factory=Setup)
     casts: Collection[str] = tuple(CASTS)
     generations: Collection[str] = ("0.8", "0.7")
+    kinds: Collection[str] = ("real", "embedded")
 
     def servers(self) -> list[tuple[Servers, str]]:
         """On which servers it runs, with which group on each."""
-        return [(each, cast) for each in SERVERS if each.generation.name in self.generations
+        return [(each, cast) for each in SERVERS
+                if each.generation.name in self.generations and each.kind in self.kinds
                 for cast in self.casts if cast in each.casts]  # fmt: skip

@@ -13,6 +13,10 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+if __name__ == "__main__":
+    ROOT = Path(__file__).parents[2]  # before the folders of its tests, which have the names of its packages
+    sys.path += [str(ROOT), str(ROOT / "tests")]
+
 from mixed_courses import KAFKA_NODE, courses
 from mixed_kafka_node import missing_tools
 from mixed_outcome import Outcome, given_up_for_us, run
