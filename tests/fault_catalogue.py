@@ -150,7 +150,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     "H2": Entry("a topic is created later"),
     "H3": Entry("a topic is deleted"),
     "H4": Entry("a topic is deleted and created again", bugs=("new life not noticed",)),
-    "H5": Entry("streams of a filter"),
+    "H5": Entry("streams of a filter", bugs=("0.7 one stream of a filter gets all",)),
     "H6": Entry("0.7: partitions disappear with their broker", simulation=("broker",),
                 bugs=("0.7 topic children not watched", "0.7 a log that is back counts as another",
                       "0.7 another log counts as the same", "0.7 last entry forgotten",

@@ -326,6 +326,18 @@ def test_filters_are_shared_with_java_members(
             java.stop()
 
 
+def test_each_stream_of_a_filter_gets_its_partitions(cluster: Both, topic: str, fresh_group: str) -> None:
+    """Kafka 0.7.2's own consumer gives everything to the last of them."""
+    fill(cluster, topic, 3)
+    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
+                            consumer_timeout_ms=200, fetcher_backoff_ms=50)
+    with ConsumerConnector(config) as connector:
+        streams = connector.create_message_streams_by_filter(Whitelist(topic), 3)
+        got = [{message.partition for message in take(stream, count)}
+               for stream, count in zip(streams, (6, 3, 3), strict=True)]  # fmt: skip
+    assert got == [{"0-0", "0-1"}, {"1-0"}, {"1-1"}]
+
+
 def test_the_quick_start_of_kafka_07_runs(cluster: Both, topic: str, fresh_group: str) -> None:
     fill(cluster, topic, 1, partitions=["0-0"])
     config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",

@@ -136,6 +136,19 @@ def larger_entry_not_asked_for(right: Any) -> Any:
     return wrong
 
 
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+
+def one_stream_of_a_filter_gets_all(right: Any) -> Any:
+    """Of the streams of a filter only the last one gets messages, as in Kafka 0.7.2."""
+
+    def wrong(self: Delivery, topic: str, thread_id: str) -> Any:
+        shared = [stream for (of_topic, _), stream in self._streams_by_thread.items() if not of_topic]
+        return shared[-1] if shared else right(self, topic, thread_id)
+
+    return wrong
+
+
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
@@ -189,5 +202,6 @@ BUGS_07: Mapping[str, Bug] = {
     "0.7 other brokers are another incarnation": _bug(
         KnownTopics, "update", other_brokers_are_another_incarnation, "topics"
     ),
+    "0.7 one stream of a filter gets all": _bug(Delivery, "_stream_of", one_stream_of_a_filter_gets_all),
     "0.7 one partition a broker": _bug(BrokersReading, "_take", one_partition_a_broker),
 }

@@ -31,7 +31,7 @@ from rebalance.pipeline import Pipeline
 from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.types import TopicPartition
-from tests.simulator.actor import MemberSpec, Owned, Surroundings
+from tests.simulator.actor import MemberSpec, Owned, Record, Surroundings
 from tests.simulator.application import Application, Pace, SteppedStream
 from tests.simulator.delivery import SteppedDelivery
 from tests.simulator.delivery_07 import SteppedDelivery07
@@ -46,6 +46,7 @@ from zkconsumer.offsets.two_stores import TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.history import Place
 from zkconsumer.testing.history.leaves import PAUSED
+from zkconsumer.testing.history.limits import name_of, node_of
 
 __all__ = ["OurMember", "config_of"]
 
@@ -87,6 +88,7 @@ class OurMember:
     Attributes:
         failure: the exception that ended its coordinator, None while that runs.
         unstored: what its `shutdown()` has reported as not stored.
+        strays: messages that came to another stream than that of the thread in the owner node, as sentences.
         when_failed: called behind what is done when its coordinator has ended.
     """
 
@@ -96,6 +98,7 @@ class OurMember:
         self.failure: Exception | None = None
         self.has_left = False
         self.unstored: set[TopicPartition] = set()
+        self.strays: list[str] = []
         generation = surroundings.brokers.generation
         self.config = config_of(surroundings.group, spec, "0.7" if generation is GENERATION_07 else "0.8")
         self.lease = Lease()
@@ -130,10 +133,22 @@ class OurMember:
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         commit = None if self.config.auto_commit_enable else self._commit
         self.applications = [
-            Application(process, rng, number, stream, self._pace, surroundings.record, surroundings.brokers.damaged,
-                        None if commit is None else self._commit_as(number), spec.commit_every)
+            Application(process, rng, number, stream, self._pace, self._record_as(stream.thread_id),
+                        surroundings.brokers.damaged, None if commit is None else self._commit_as(number),
+                        spec.commit_every)
             for number, stream in enumerate(self.streams.values())
         ]
+
+    def _record_as(self, thread_id: str) -> Record:
+        """Record what the application of one stream does, and notice what should have come to another one."""
+
+        def record(kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
+            entry = self.coordinator.partitions.get(node_of(place)) if kind == "deliver" else None
+            if entry is not None and entry.machine.held not in (None, thread_id):
+                self.strays.append(f"{name_of(place)} is {entry.machine.held}'s, and {thread_id} got offset {offset}")
+            self._record(kind, place, offset, message_id)
+
+        return record
 
     def _build_streams(self) -> dict[tuple[str, str], SteppedStream]:
         topics = (("", self.spec.streams),) if self.spec.whitelist else self.spec.topics

@@ -14,6 +14,7 @@ from rebalance.waits import RebalanceTimes
 from tests.simulator.brokers_07 import BROKER_SESSION_S
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember
+from tests.simulator.member import OurMember
 from tests.simulator.participant import Participant
 from tests.simulator.plan import Plan
 from tests.simulator.schedule import SimulationStuck
@@ -276,6 +277,9 @@ class _Runner:
             if failure is not None and not isinstance(failure, PlannedFault):
                 lines = "".join(traceback.format_exception(failure))
                 self._found("failed", f"the coordinator of {each.name} failed: {lines}")
+        for each in world.participants.values():
+            for sentence in each.actor.strays[:1] if isinstance(each.actor, OurMember) else ():
+                self._found("wrong stream", sentence)
         for name in world.outliving:
             self._found("session not closed", f"the session of {name} outlived its coordinator")
         limits = self._limits()
