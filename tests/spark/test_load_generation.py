@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
+from zkconsumer.errors import ConfigError
 from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.portions import limited
 from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
 from zkconsumer.spark.load.writing import Shape
 from zkconsumer.spark.settings_files import configured_connection
@@ -40,9 +42,16 @@ def test_the_brokers_decide_unless_the_settings_do(
     settings = LoadSettings(source, "/nowhere")
     with configured_connection(settings.options().config) as port:
         found = of_found_generation(settings, port)
-        named = LoadSettings({**source, "kafka.generation": "0.8"}, "/nowhere")
-        assert of_found_generation(named, port) is named
+        named = {each: LoadSettings({**source, "kafka.generation": each}, "/nowhere") for each in ("0.7", "0.8")}
+        for generation, other in ((OF_07, "0.8"), (OF_08, "0.7")):
+            if brokers and set(brokers) == {generation}:
+                with pytest.raises(ConfigError, match=f"kafka.generation is '{other}'; it must be .* or left out"):
+                    of_found_generation(named[other], port)
+            else:
+                assert of_found_generation(named[other], port) is named[other]
         if is_of_07:
+            with pytest.raises(LoadRefused, match="cannot be limited by messages or time"):
+                limited(found, 5.0)
             with pytest.raises(LoadRefused, match=r"a table \(iceberg\) takes"):
                 of_found_generation(LoadSettings(source, "/nowhere", Shape("iceberg", "date")), port)
     assert found.options().counts_bytes == found.shape.has_places == is_of_07

@@ -73,6 +73,16 @@ def test_a_position_within_an_entry_is_named(
     assert "position 20 is within the entry from 15 to 31" in caplog.text
 
 
+def test_a_number_of_bytes_before_the_end_starts_at_an_entry_without_a_warning(
+    cluster: Both, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "zkconsumer"):
+        for start, expected in ((-1, VALUES[2:]), (-16, VALUES[1:]), (-END, VALUES)):
+            with read_topic(cluster.zookeeper_connect, topic, ["0-1"], start=start) as reader:
+                assert values(reader) == expected
+    assert not [each for each in caplog.records if each.name.startswith("zkconsumer")]
+
+
 @pytest.mark.parametrize(
     ("partitions", "start", "reason"),
     [

@@ -20,10 +20,10 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
 from simpleconsumer.errors import BrokenFraming, SimpleConsumerError
 from simpleconsumer.types import FetchedPartition, FetchRequest, TopicPartition
-from zkconsumer.admin.entry_search import MOST_BYTES, SearchLimits, connect, find_entry
 from zkconsumer.admin.entry_starts import of_brokers
 from zkconsumer.admin.group_state import EntryFault, FaultIs
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.entry_search import MOST_BYTES, SearchLimits, connect, find_entry
 from zkconsumer.cluster.log_ends import in_requests
 
 __all__ = ["GLANCE", "THOROUGH", "Thoroughness", "find_entry_faults"]

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.admin.entry_search import SearchLimits, connect, find_entry
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.entry_search import SearchLimits, connect, find_entry
 
 __all__ = ["entry_starts", "moved_note", "of_brokers"]
 

@@ -93,7 +93,7 @@ def load(
 
     check_requirements()
     from zkconsumer.spark.load.failures import failures_in_a_sentence
-    from zkconsumer.spark.load.portions import run_portions
+    from zkconsumer.spark.load.portions import limited, run_portions
     from zkconsumer.spark.load.session import spark_session, table_settings
     from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
     from zkconsumer.spark.load.writing import Shape
@@ -121,7 +121,7 @@ def load(
     if table is not None:
         table_settings(table, spark_pairs)
     with named_places(), configured_connection(settings.options().config) as port:
-        settings = of_found_generation(settings, port)
+        settings = limited(of_found_generation(settings, port), max_time)
     with (
         interrupted_with(
             "interrupted; the next load goes on behind the last run that was published"

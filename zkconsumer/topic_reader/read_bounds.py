@@ -26,6 +26,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.entry_search import SearchLimits, connect, find_entry
 from zkconsumer.cluster.time_search import TimeSearch
 from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.config import ConsumerConfig
@@ -101,7 +102,23 @@ class BoundsSearch:
             earliest, latest = ends[name]
             start = start_offset(wanted.start, name, earliest, latest, at_time.get(name))
             found[name] = ReadBounds(start, latest if wanted.is_bounded else None, is_exact(wanted.start))
-        return found
+        return self._at_entries(found, ends) if isinstance(wanted.start, int) and wanted.start < 0 else found
+
+    def _at_entries(
+        self, bounds: dict[TopicPartition, ReadBounds], ends: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, ReadBounds]:
+        """Return the bounds with starts that were counted back moved to the starts of entries (Kafka 0.7).
+
+        A start whose entry is not found stays: the fetcher looks for it again, and says so.
+        """
+        inside = [name for name, each in bounds.items()
+                  if isinstance(name.partition, str) and ends[name][0] < each.start < ends[name][1]]  # fmt: skip
+        for name, broker in self._cluster.leaders(inside).items() if inside else ():
+            with connect(broker, self._config.client_id) as consumer:
+                entry = find_entry(consumer, name, bounds[name].start, SearchLimits(self._deadline))
+            if not isinstance(entry, str):
+                bounds[name] = bounds[name]._replace(start=entry.start)
+        return bounds
 
     # -- topics and partitions -----------------------------------------------------------------------------------------
 

@@ -204,10 +204,11 @@ def read_topic(
         topic: Its name.
         partitions: Numbers of the partitions to read, in Kafka 0.7 names such as `0-3`; None for all that the topic has
             now.
-        start: `earliest`, `latest`, an offset, a negative number (so many offsets before the end of each partition), a
-            `datetime` with a time zone, or a mapping of partitions to offsets, which also chooses the partitions. A
-            time is exact to the message with brokers of Kafka 0.10.1 and later and messages with timestamps. Otherwise
-            it is exact to the segment of the log: reading starts earlier than asked for, and never later.
+        start: `earliest`, `latest`, an offset, a negative number (so many offsets before the end of each partition, in
+            Kafka 0.7 bytes), a `datetime` with a time zone, or a mapping of partitions to offsets, which also chooses
+            the partitions. A time is exact to the message with brokers of Kafka 0.10.1 and later and messages with
+            timestamps. Otherwise it is exact to the segment of the log: reading starts earlier than asked for, and
+            never later.
         until: `end`: end where the logs ended when this was called. None: wait for new messages, for ever.
         count: End after so many messages of all partitions together.
         properties: Settings of the consumer by their names in Kafka; those about groups and commits do not matter.

@@ -14,10 +14,21 @@ from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.job_progress import Tell
 from zkconsumer.spark.load.settings import LoadSettings
 
-__all__ = ["PORTION", "run_portions"]
+__all__ = ["PORTION", "limited", "run_portions"]
 
 PORTION: Final = 1_000_000
 """Messages of a run if the time is limited and `max_messages` is not set."""
+
+
+def limited(settings: LoadSettings, time_s: float | None) -> LoadSettings:
+    """Return the settings with a limit for the messages of a run, if the time is limited.
+
+    Raises:
+        LoadRefused: A run cannot be limited (Kafka 0.7).
+    """
+    if time_s is None or settings.max_messages is not None:
+        return settings
+    return replace(settings, max_messages=PORTION)
 
 
 def run_portions(
@@ -38,8 +49,7 @@ def run_portions(
     Raises:
         As `run_load`; what was yielded before is published.
     """
-    if time_s is not None and settings.max_messages is None:
-        settings = replace(settings, max_messages=PORTION)
+    settings = limited(settings, time_s)
     started_s = clock()
     wanted: int | None = None
     while True:

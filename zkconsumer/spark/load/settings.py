@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.dialect import dialect_of
-from zkconsumer.cluster.generation import AUTO
+from zkconsumer.cluster.generation import AUTO, refuse_other_brokers
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 from zkconsumer.spark.errors import OptionRefused
@@ -107,18 +107,21 @@ class LoadSettings:
 def of_found_generation(settings: LoadSettings, port: ZooKeeperPort) -> LoadSettings:
     """Return the settings for the brokers that are registered: with `kafka.generation=0.7` if all are of Kafka 0.7.
 
-    Settings that name a generation are returned as they are.
+    Settings that name the generation of the brokers are returned as they are.
 
     Args:
         port: A connected port.
 
     Raises:
         LoadRefused: The settings have no meaning on Kafka 0.7.
+        ConfigError: The settings name another generation than that of the brokers.
         ZooKeeperSilent: No answer in time.
     """
-    if settings.options().config.kafka_generation != AUTO:
-        return settings
+    forced = settings.options().config.kafka_generation
     brokers = ClusterReader(port, READ_TIMEOUT_S).brokers()
+    if forced != AUTO:
+        refuse_other_brokers(forced, brokers)
+        return settings
     if not brokers or not all(dialect_of(each).has_byte_positions for each in brokers):
         return settings
     return replace(settings, source={**settings.source, "kafka.generation": "0.7"})

@@ -28,7 +28,6 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 _MOST_SEGMENTS: Final = 100_000
 _SIZE_BYTES: Final = 4
 _MOST_TRIES: Final = 3
-_CLIENT_ID: Final = "zkconsumer-admin"
 
 
 class SearchLimits:
@@ -53,9 +52,9 @@ class SearchLimits:
         self._left_bytes -= count
 
 
-def connect(broker: Broker) -> SimpleConsumer:
+def connect(broker: Broker, client_id: str = "zkconsumer-admin") -> SimpleConsumer:
     """Return a connection to a broker for searches in its logs."""
-    return SimpleConsumer(broker.host, broker.port, _ANSWER_S, _CLIENT_ID, dialect=dialect_of(broker))
+    return SimpleConsumer(broker.host, broker.port, _ANSWER_S, client_id, dialect=dialect_of(broker))
 
 
 def find_entry(
