@@ -40,6 +40,7 @@ _NO_BASE_OFFSET = -1
 _GROUP_ID_NOT_FOUND = 69
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _MAX_PARTITION = 0x7FFFFFFF
+_MAX_BYTES = 0x7FFFFFFF
 T = TypeVar("T")
 
 
@@ -182,7 +183,7 @@ class SimpleConsumer:
             min_bytes: With 0 the broker answers at once.
 
         Raises:
-            ValueError: No requests, the same partition twice, or an impossible size or wait.
+            ValueError: No requests, the same partition twice, or an impossible offset, size or wait.
         """
         requests = [FetchRequest(*request) for request in requests]
         self._check_fetch(requests, max_wait_ms, min_bytes)
@@ -472,8 +473,12 @@ class SimpleConsumer:
         if min_bytes < 0:
             raise ValueError(f"min_bytes is {min_bytes}")
         for request in requests:
-            if request.max_bytes < 1:
-                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}")
+            if not 1 <= request.max_bytes <= _MAX_BYTES:
+                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}, not a number "
+                                 f"from 1 to {_MAX_BYTES}")
+            if not ~MAX_INT64 <= request.offset <= MAX_INT64:
+                limit = MAX_INT64 if request.offset > 0 else ~MAX_INT64
+                raise ValueError(f"{request.topic}/{request.partition}: offset {request.offset} is beyond {limit}")
         _check_numbers([(request.topic, request.partition) for request in requests])
         if len({(request.topic, request.partition) for request in requests}) != len(requests):
             raise ValueError("a partition is asked for twice; brokers answer only one of the two")

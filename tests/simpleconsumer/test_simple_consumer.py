@@ -183,7 +183,10 @@ def test_message_sets_are_views_of_one_receive_buffer() -> None:
     [
         ([], {}, "nothing to fetch"),
         ([("t", 0, 0, 1), ("t", 0, 5, 1)], {}, "asked for twice"),
-        ([("t", 0, 0, 0)], {}, "t/0: max_bytes is 0"),
+        ([("t", 0, 0, 0)], {}, "t/0: max_bytes is 0, not a number from 1 to 2147483647"),
+        ([("t", 0, 0, 2**31)], {}, "t/0: max_bytes is 2147483648, not a number from 1 to 2147483647"),
+        ([("t", 0, 2**63, 1)], {}, "t/0: offset 9223372036854775808 is beyond 9223372036854775807"),
+        ([("t", 0, -(2**63) - 1, 1)], {}, "t/0: offset -9223372036854775809 is beyond -9223372036854775808"),
         ([("t", 0, 0, 1)], {"max_wait_ms": 20_000}, "max_wait_ms is 20000, the deadline of a call 20.0 s"),
         ([("t", 0, 0, 1)], {"max_wait_ms": -1}, "max_wait_ms is -1"),
         ([("t", 0, 0, 1)], {"min_bytes": -1}, "min_bytes is -1"),
