@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import pytest
 
+from rebalance.counters import Counters
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import CorruptMessage, MessageTooLarge
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_wrapper
-from simpleconsumer.types import MAX_INT64, Broker
+from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, TopicPartition
 from tests.fetching.feeding_07 import (
     DEADLINE_S,
     FETCH,
@@ -27,6 +28,9 @@ from tests.fetching.feeding_07 import (
     rigged_07,
 )
 from zkconsumer.errors import PartitionStopped
+from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
+from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need
+from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.testing import EmbeddedCluster, TcpProxy
 from zkconsumer.testing.producing_07 import Producer07
 from zkconsumer.testing.waiting import wait_until
@@ -240,6 +244,23 @@ def test_an_entry_above_the_limit_is_an_error_with_its_place_size_and_limit() ->
         assert max(size for _, _, size in broker.fetched) <= 20_000
 
 
+def test_a_damaged_size_above_the_limit_moves_no_position_out_of_the_log() -> None:
+    """With `largest`, all that is behind it would be lost."""
+    good = plain(VALUES)
+    log = good + struct.pack(">i", 500_000) + LOG * 20
+    settings = {"fetch_message_max_bytes": 2000, "queued_max_bytes": 9999, "auto_offset_reset": "largest"}
+    with ScriptedBroker07(ByteLog(log), ByteLog(LOG)) as broker, rigged_07(broker.broker, **settings) as rig:
+        rig.start()
+        assert rig.values(60) == VALUES
+        end = rf"it would end at {len(good) + 500_004}, behind the end of the log, {len(log)}: its size is damaged"
+        reason = rf"it takes 500004 bytes, and the limit is 9999; {end}"
+        with pytest.raises(PartitionStopped, match=rf"t/0-0 at {len(good)}: stopped: .*{reason}"):
+            rig.values(1)
+        assert rig.delivery.positions() == {P0: len(good)}
+        rig.start(P1)
+        assert rig.values(60) == VALUES, "the others are read on"
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -287,6 +308,38 @@ def test_a_position_at_the_end_of_all_numbers_stops_its_partition() -> None:
         assert rig.delivery.positions()[P0] == start + 13
         rig.start(P1)
         assert rig.values(60) == VALUES, "the others are read on"
+
+
+class Asked:
+    """A connection to a broker whose log starts at 5."""
+
+    dialect = KAFKA07
+
+    def __init__(self) -> None:
+        self.about: list[TopicPartition] = []
+
+    def multi_offsets_before(
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int = 1
+    ) -> list[tuple[int, list[int]]]:
+        self.about += partitions
+        return [(0, [5])]
+
+
+def test_nothing_is_asked_about_one_partition_while_the_answer_holds_messages_of_others() -> None:
+    """The memory of an answer is used again for the next one."""
+    connection = Asked()
+    checks = EntryChecks(0, connection, Counters(), CheckCalls(lambda task, reason: None, lambda partition, gone: None))  # type: ignore[arg-type]
+    states = [FetchState(each, 26, 100, Need.COMPARE, last_entry=EntryMark(13, 26, 0)) for each in (P0, P1)]
+    for state, code, data in zip(states, (1, 0), (b"", plain([b"other", b"log"])), strict=True):
+        answer = FetchedPartition(*state.partition, code, -1, memoryview(data))
+        checks.take(FetchTask(state, None, "smallest"), answer)
+    assert connection.about == []
+    assert [state.need for state in states] == [Need.COMPARE] * 2
+    checks.decide()
+    assert connection.about == [P0, P1]
+    assert [(state.need, state.offset) for state in states] == [(Need.FETCH, 5)] * 2
+    checks.decide()
+    assert connection.about == [P0, P1]
 
 
 # -- offsets that make no sense ----------------------------------------------------------------------------------------

@@ -5,6 +5,10 @@ Rules, and which failure each prevents:
   position within an entry; a broker serves it, and what comes are bytes from the middle of messages.
 - From such a position the entry around it is looked for, from the start of its segment on. Reading goes on at the
   start of that entry: some messages are delivered again, and none is lost. The walk reads a limited number of bytes.
+- An entry above the limit is passed over by the size that it names. If that leads behind the end of the log, the size
+  is damaged: `auto.offset.reset` would decide there, and messages would be lost.
+- While an answer is read, nothing is asked: its memory is used again for the next answer, and the sets of other
+  partitions in it would be overwritten. What needs a request is decided when all of it was read (`decide`).
 - A broker that comes back may have another log under the same name. So the last entry that was delivered is read again
   and compared; 0.7 has neither epochs nor incarnations of topics. Where retention has taken that entry, nothing can be
   compared, and `auto.offset.reset` decides as for any position that is outside the log.
@@ -25,7 +29,7 @@ from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
 from simpleconsumer.errors import BrokenFraming, broker_error
 from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, MOST_SEGMENTS, Need, OutOfRange
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, MOST_SEGMENTS, EntryMark, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -71,6 +75,20 @@ class CheckCalls(NamedTuple):
     out_of_range: OutOfRange
 
 
+class _Differing(NamedTuple):
+    """A partition whose last entry is not where it was.
+
+    Attributes:
+        is_out_of_range: The broker called its place out of range.
+        is_gone: There is nothing in its place.
+    """
+
+    task: FetchTask
+    mark: EntryMark
+    is_out_of_range: bool
+    is_gone: bool
+
+
 class EntryChecks:
     """The checks of one fetcher.
 
@@ -86,6 +104,7 @@ class EntryChecks:
         self._counters = counters
         self._failed = calls.failed
         self._out_of_range = calls.out_of_range
+        self._differing: list[_Differing] = []
 
     # -- the first entry -----------------------------------------------------------------------------------------------
 
@@ -186,6 +205,12 @@ class EntryChecks:
         if task.queue is not None:
             task.queue.push(Chunk(b"", MAX_INT64, None, error=NoEntryThere(task.state.offset, reason)))
 
+    def log_end(self, task: FetchTask) -> int | None:
+        """Return where the log ends now; None if the broker does not say so."""
+        self._counters.add("broker_requests", "offsets")
+        [(code, ends)] = self._consumer.multi_offsets_before([task.state.partition], LATEST)
+        return ends[0] if ends and not code else None
+
     # -- the same log --------------------------------------------------------------------------------------------------
 
     def compare_later(self, task: FetchTask) -> None:
@@ -198,31 +223,43 @@ class EntryChecks:
             state.is_start_checked = False
 
     def _compare(self, task: FetchTask, answer: FetchedPartition) -> None:
-        state, mark = task.state, task.state.last_entry
+        mark = task.state.last_entry
         assert mark is not None
         data: Buffer = answer.message_set
         if not answer.error_code and len(data) >= mark.size_bytes and zlib.crc32(data[: mark.size_bytes]) == mark.crc:
             self._go_on(task)
             return
-        self._counters.add("broker_requests", "offsets")
-        [(code, starts)] = self._consumer.multi_offsets_before([state.partition], EARLIEST)
-        if code or not starts:
+        is_gone = bool(answer.error_code) or not len(data)
+        self._differing.append(_Differing(task, mark, bool(answer.error_code), is_gone))
+
+    def decide(self) -> None:
+        """Decide about the partitions whose last entry was not found; asks where their logs start."""
+        differing, self._differing = self._differing, []
+        for each in differing:
+            self._counters.add("broker_requests", "offsets")
+            [(code, starts)] = self._consumer.multi_offsets_before([each.task.state.partition], EARLIEST)
+            self._decide(each, None if code or not starts else starts[0])
+
+    def _decide(self, differing: _Differing, start: int | None) -> None:
+        task, mark, is_out_of_range, is_gone = differing
+        state = task.state
+        if start is None:
             place = f"the entry from {mark.start} to {mark.end}"
             self._failed(task, f"{place} has changed, and no start of the log is known")
             return
-        if answer.error_code and starts[0] >= mark.end:
+        if is_out_of_range and start >= mark.end:
             # Retention has taken the entry. Whether the position is in the log still is found out by a fetch from it.
             self._go_on(task)
             return
-        what = "is not in the log any more" if answer.error_code or not len(data) else "has other bytes"
+        what = "is not in the log any more" if is_gone else "has other bytes"
         log.warning("%s/%s: broker %d has another log than before: the entry from %d to %d, which was delivered, %s; "
                     "going on at the start of the new log, %d", *state.partition, self._broker_id, mark.start, mark.end,
-                    what, starts[0])
+                    what, start)
         self._counters.add("errors", "log_changed")
         # Nothing that was read is in the new log, wherever that ends.
-        self._out_of_range(state.partition, state.behind_end(starts[0]))
+        self._out_of_range(state.partition, state.behind_end(start))
         if task.queue is not None:
-            task.queue.push(Chunk(b"", starts[0], None, reset_to=starts[0]))
-        state.start_again(starts[0])
+            task.queue.push(Chunk(b"", start, None, reset_to=start))
+        state.start_again(start)
         state.last_entry = None
         self._go_on(task)

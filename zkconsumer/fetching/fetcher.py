@@ -26,7 +26,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokenFraming, DamagedOffset, MessageTooLarge, SimpleConsumerError
-from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
+from simpleconsumer.types import MAX_INT64, Broker, Buffer, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
@@ -126,6 +126,7 @@ class Fetcher:
         self._empty_pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S), 2.0)
         self._empty_rounds = 0
         self._connects = 0
+        self._too_large: list[tuple[_Asked, PartitionQueue, FetchResult]] = []
         self._fault: str | None = None
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -282,9 +283,24 @@ class Fetcher:
                     self._fail(one.task, "the answer leaves this partition out")
                 elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
                     self._take(one, answer)
-            return any(len(answer.message_set) for answer in answers)
+            is_any = any(len(answer.message_set) for answer in answers)
+            if self._dialect.has_byte_positions:
+                self._ask_about_answers()
+            return is_any
         finally:
             self._budget.answered(self)
+
+    def _ask_about_answers(self) -> None:
+        """Decide what needs a further request, once no answer is read any more: the request takes their memory."""
+        too_large, self._too_large = self._too_large, []
+        self._checks.decide()
+        for one, queue, result in too_large:
+            end = self._checks.log_end(one.task)
+            if end is None or result.next_offset <= end:
+                self._give_up_message(one, queue, result)
+            else:
+                place = f"it would end at {result.next_offset}, behind the end of the log, {end}"
+                self._broken(one.task, queue, b"", f"{result.reason}; {place}: its size is damaged")
 
     def _compare_logs(self) -> None:
         """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.
@@ -334,10 +350,12 @@ class Fetcher:
             case Outcome.LEFT_OUT | Outcome.DAMAGED if state.broken < BROKEN_TRIES:
                 state.broken += 1
                 self._fail(task, result.reason)
+            case Outcome.TOO_LARGE if self._dialect.has_byte_positions:
+                self._too_large.append((one, queue, result))
             case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
                 self._give_up_message(one, queue, result)
             case Outcome.BROKEN:
-                self._broken(task, queue, answer, result.reason)
+                self._broken(task, queue, answer.message_set, result.reason, answer.high_watermark)
             case Outcome.CHECK_RANGE:
                 state.need = Need.RANGE_CHECK
                 state.error = result.reason
@@ -361,7 +379,9 @@ class Fetcher:
         one.task.state.moved_on(result.next_offset)
         one.task.state.answered(self._clock())
 
-    def _broken(self, task: FetchTask, queue: PartitionQueue, answer: FetchedPartition, reason: str) -> None:
+    def _broken(
+        self, task: FetchTask, queue: PartitionQueue, message_set: Buffer, reason: str, high_watermark: int = -1
+    ) -> None:
         """Fetch again, as the fault may be temporary; if it lasts, queue what can be read of the set, and the error."""
         task.state.broken += 1
         broken = task.state.broken
@@ -370,9 +390,8 @@ class Fetcher:
             task.state.need = Need.NOTHING
             queue.push(
                 Chunk(
-                    bytes(answer.message_set), MAX_INT64, self._dialect, data_offset=task.state.offset,
-                    high_watermark=answer.high_watermark,
-                    error=BrokenFraming(reason),
+                    bytes(message_set), MAX_INT64, self._dialect, data_offset=task.state.offset,
+                    high_watermark=high_watermark, error=BrokenFraming(reason),
                 )
             )  # fmt: skip
 
