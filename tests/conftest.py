@@ -70,6 +70,7 @@ LONG_S = {
     "tests/interop/test_bad_start.py": 35,
     "tests/refusals/test_kit.py": 30,
     "tests/refusals/test_every_command_and_node.py": 30,
+    "tests/processes/test_group_on_kafka_07.py": 35,
     "tests/simulation/test_seeds.py": 30,
     "tests/simulation/test_seeds_07.py": 30,
     "tests/cluster/test_zookeeper_obstacles.py": 25,

@@ -146,7 +146,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     "G7": Entry("gaps in the offsets"),
     "G8": Entry("compressed sets in compressed sets"),
     "G9": Entry("unknown magic or codec"),
-    "H1": Entry("partitions are added", bugs=("0.7 one partition a broker",)),
+    "H1": Entry("partitions are added", bugs=("0.7 one partition a broker", "0.7 largest for late partitions")),
     "H2": Entry("a topic is created later"),
     "H3": Entry("a topic is deleted"),
     "H4": Entry("a topic is deleted and created again", bugs=("new life not noticed",)),

@@ -122,6 +122,7 @@ def test_a_partition_that_goes_before_anything_of_it_is_stored_is_read_on_when_i
         assert read_to(stream, b"1-0:1")[0].value in (b"1-0:0", b"1-0:1")
 
 
+@pytest.mark.catalogue("H1")
 def test_a_topic_that_a_broker_gets_later_is_read_from_its_start(
     cluster: Both, fresh_topic: Callable[[], str], fresh_group: str
 ) -> None:

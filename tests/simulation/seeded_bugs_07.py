@@ -169,6 +169,11 @@ def other_brokers_are_another_incarnation(right: Any) -> Any:
     return wrong
 
 
+def largest_for_late_partitions(right: Any) -> Any:
+    """`auto.offset.reset` counts for partitions that appear after the start of a member, too."""
+    return lambda self, partition: self._reset_policy
+
+
 def one_partition_a_broker(right: Any) -> Any:
     """The number of a broker's partitions is not read."""
 
@@ -203,5 +208,6 @@ BUGS_07: Mapping[str, Bug] = {
         KnownTopics, "update", other_brokers_are_another_incarnation, "topics"
     ),
     "0.7 one stream of a filter gets all": _bug(Delivery, "_stream_of", one_stream_of_a_filter_gets_all),
+    "0.7 largest for late partitions": _bug(KnownTopics, "policy", largest_for_late_partitions, "topics"),
     "0.7 one partition a broker": _bug(BrokersReading, "_take", one_partition_a_broker),
 }
