@@ -29,6 +29,10 @@ BOTH_07 = ["embedded", pytest.param("real", marks=[pytest.mark.real, needs_jar_0
 """Kinds of clusters of Kafka 0.7, as parameters of a fixture; the second is skipped without the jar."""
 
 
+SLOW_EMBEDDED_07 = [pytest.param("embedded", marks=pytest.mark.slow), *BOTH_07[1:]]
+"""The same for tests of seconds whose subject others run always: with embedded brokers only among the slow tests."""
+
+
 def cluster_07(kind: str, brokers: int = 2, **options: object) -> Both:
     """A cluster of that kind, not yet started."""
     if kind == "real":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka_07 import Both, entry, log_files, produce_07, send_set
+from kafka_07 import SLOW_EMBEDDED_07, Both, entry, log_files, produce_07, send_set
 from loading import counts, settings_of
 from reading_07 import compressed
 
@@ -82,6 +82,7 @@ def test_a_run_that_did_not_write_every_message_publishes_nothing(
     assert counts(run_load(spark, settings)) == {"0-0": (0, len(compressed([b"a", b"b", b"c"])) + 11, 4)}
 
 
+@pytest.mark.parametrize("cluster", SLOW_EMBEDDED_07, indirect=True, scope="module")
 def test_another_log_under_the_same_name_is_named_and_loaded_from_its_start(
     spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_another_log_under_the_same_name_is_named_and_loaded_from_its_start(
     assert [each.partition for each in later.lost] == [TopicPartition(topic, "1-0")]
 
 
+@pytest.mark.parametrize("cluster", SLOW_EMBEDDED_07, indirect=True, scope="module")
 def test_a_broker_that_is_away_is_left_to_a_later_run(
     spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_broker_that_is_away_is_left_to_a_later_run(
     assert counts(run_load(spark, settings)) == {"1-0": (13, 26, 1)}
 
 
+@pytest.mark.parametrize("cluster", SLOW_EMBEDDED_07, indirect=True, scope="module")
 def test_messages_that_cannot_be_read_are_put_aside_with_their_place(
     spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ def test_a_table_has_brokers_and_places_within_entries(
     produce_07(cluster.port(0), topic, 1, [b"one", b"two"])
     packed = compressed([b"a", b"b", b"c"])
     send_set(cluster, topic, "1-0", entry(b"plain") + packed + packed)
-    read = table(spark, cluster, topic, minPartitions=6)
+    read = table(spark, cluster, topic, minPartitions=3)
     assert read.dtypes == [
         ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"),
         ("timestamp", "timestamp"), ("timestampType", "int"), ("broker", "int"), ("entry_index", "int"),
