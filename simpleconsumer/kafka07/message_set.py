@@ -277,7 +277,7 @@ def open_reading(
     """Return the reading with which decoding starts or continues; arguments as of `decode_messages`."""
     if resume is None:
         base = start_offset if data_offset is None else data_offset
-        reading = Reading([Level(with_positions(buffer, base), max_decoded_bytes)], base, OpenEntry(base, base))
+        reading = Reading([Level(with_positions(buffer, base), max_decoded_bytes)], base, OpenEntry(base))
         place = start_offset
     elif isinstance(resume, Resume):
         reading = resume.reading(buffer)

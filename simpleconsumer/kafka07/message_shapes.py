@@ -39,7 +39,7 @@ class Level:
 
     __slots__ = ("budget_bytes", "buffer", "position")
 
-    def __init__(self, buffer: Buffer, budget_bytes: int = 0) -> None:
+    def __init__(self, buffer: Buffer, budget_bytes: int) -> None:
         self.buffer = buffer
         self.position = 0
         self.budget_bytes = budget_bytes
@@ -56,10 +56,9 @@ class OpenEntry:
 
     __slots__ = ("end", "index", "start")
 
-    def __init__(self, start: int, end: int, index: int = 0) -> None:
-        self.start = start
-        self.end = end
-        self.index = index
+    def __init__(self, place: int) -> None:
+        self.start = self.end = place
+        self.index = 0
 
 
 class Shapes(dict[int, Any]):

@@ -15,7 +15,7 @@ _STREAMS: Final = "tests/streams/test_"
 _SETS: Final = [
     f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
 ]
-_SETS_07: Final = [f"{_WIRE}{name}.py" for name in ("kafka07_message_set", "kafka07_properties")]
+_SETS_07: Final = [f"{_WIRE}{name}.py" for name in ("kafka07_message_set", "kafka07_fast_paths", "kafka07_properties")]
 _COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties")]
 _STORE: Final = [f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults", "fences")]
 
