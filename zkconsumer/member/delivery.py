@@ -363,8 +363,10 @@ def _explicit_position(queue: PartitionQueue, reader: object) -> int:
 def _is_in_hand(queue: PartitionQueue, reader: object) -> bool:
     """Return True while a reader other than `reader`, and one that lives, works on a message."""
     hand = queue.in_hand
-    if hand is None or queue.stream._reader == reader:
+    if queue.stream._reader == reader:
         return False
+    if hand is None:
+        return queue.is_finishing and queue.stream._is_being_read()  # between two messages of an entry
     if hand.next_offset <= queue.committed and not hand._done_in_entry:
         return False
     return queue.stream._is_being_read()

@@ -337,15 +337,30 @@ class KafkaStream(Generic[K, V]):
             if self._error is not None:
                 raise self._error.with_traceback(None)
             if self._is_ended:
-                if self._at_end is not None:
-                    self._at_end()
-                raise StopIteration
+                within_entry = self._is_within_entry()
+                if within_entry is None:
+                    if self._at_end is not None:
+                        self._at_end()
+                    raise StopIteration
+                if not within_entry:
+                    self._wakeup.wait(_LOOK_AGAIN_S)
+                    continue
             found = self._read_ready()
             if found is _NOT_DECODED_YET:
                 self._wakeup.wait(_LOOK_AGAIN_S)  # whatever the time-out is: a message is there
             elif found is None:
                 self._wait(deadline)
         return found
+
+    def _is_within_entry(self) -> bool | None:
+        """Return whether the rest of an entry of Kafka 0.7 is still to be delivered before the stream ends.
+
+        False while that is so, and queues are still to be ended, which takes a moment; None if it is not so.
+        """
+        ready = tuple(self._ready)
+        if not any(queue.index > 0 and queue.is_inside_entry() and not queue.is_settled for queue in ready):
+            return None
+        return ready[0].is_finishing
 
     def _hand_over_rest(self, queue: PartitionQueue, message: Message, source: Iterator[Message]) -> bool:
         """Hand over a message of an entry of Kafka 0.7 that was begun before its partition was revoked or paused."""
