@@ -107,14 +107,14 @@ def _entry_finding(path: str, partition: str, offset: int, fault: EntryFault, se
     """
     if fault.fault_is is FaultIs.WITHIN:
         what = f"its stored offset {offset} is within the entry from {fault.start} to {fault.end}"
-        remedy = (f"{set_to} {fault.start}, or whoever claims it next goes on at {fault.start}; Java members end with "
-                  "an error there")  # fmt: skip
+        remedy = (f"{set_to} {fault.start}, or whoever claims it next goes on at {fault.start}; a Java member does "
+                  "not recover there")  # fmt: skip
         # A member that goes on reading commits soon.
         return Finding("offset-within-entry", path, f"{partition}: {what}", remedy, passing=True)
     if fault.fault_is is FaultIs.DAMAGED:
         end = "a position behind it" if fault.end < 0 else fault.end
         what = f"the entry at its stored offset {offset} is damaged: {fault.reason}"
-        remedy = f"{set_to} {end} skips it; members of this client do what on.message.error says, Java members end"
+        remedy = f"{set_to} {end} skips it; members of this client do what on.message.error says"
         return Finding("damaged-entry", path, f"{partition}: {what}", remedy)
     if fault.fault_is is FaultIs.NO_ENTRY:
         what = f"no entry seems to start at its stored offset {offset}: {fault.reason}"
