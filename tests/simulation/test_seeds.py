@@ -12,14 +12,15 @@ import pytest
 from tests.simulator.campaign import run_seeds
 from tests.simulator.drawing import PROFILES
 
-SEEDS = {"everything": 200} | {name: 30 for name in PROFILES if name != "everything"}
+SEEDS = {"everything": 100} | {name: 20 for name in PROFILES if name != "everything"}
 JOBS = min(2, os.cpu_count() or 1)
+"""Of the thousands; for some seeds a process costs more than it brings."""
 
 
 @pytest.mark.catalogue("C1", "L1")
 @pytest.mark.parametrize("profile", SEEDS)
 def test_a_group_comes_through(profile: str) -> None:
-    outcomes = list(run_seeds(range(SEEDS[profile]), "ours", profile, JOBS))
+    outcomes = list(run_seeds(range(SEEDS[profile]), "ours", profile, jobs=1))
     assert len(outcomes) == SEEDS[profile]
     failed = [
         f"python -m tests.simulator --profile {profile} --seed {outcome.seed} --trace\n    {outcome.findings[0]}"
