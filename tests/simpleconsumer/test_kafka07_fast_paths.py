@@ -50,6 +50,13 @@ def test_messages_of_a_compressed_entry_are_read_by_layouts_of_their_size(
     assert len(read_slowly) <= 5, "the entry, its last two messages, and both ends"
 
 
+def test_each_run_of_one_magic_in_an_entry_is_read_by_layouts(read_slowly: list[int]) -> None:
+    runs = [encode_message_set([b"x" * (magic + 9)] * 50, magic=magic) for magic in (0, 1, 0)]
+    data = encode_wrapper(b"".join(runs), "gzip")
+    assert list(decode_messages(data, "t", PARTITION)) == decode_simply(data)
+    assert len(read_slowly) <= 9, "the entry, the messages before another magic and at the end, and both ends"
+
+
 def test_messages_that_are_too_large_for_a_layout_are_read_all_the_same(read_slowly: list[int]) -> None:
     for magic, length in ((1, LARGEST - 5), (0, LARGEST - 4)):
         data = encode_message_set([b"x" * length] * 3, magic=magic)
