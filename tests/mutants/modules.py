@@ -40,7 +40,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/kafka07/column_entries.py": _SETS_07,
     "simpleconsumer/kafka07/columns.py": _SETS_07,
     "simpleconsumer/kafka07/dialect.py": [
-        f"{_WIRE}{name}.py" for name in ("kafka07_requests", "kafka07_fetching", "kafka07_message_set", "kafka07_cuts")
+        f"{_WIRE}kafka07_{name}.py" for name in ("dialect", "requests", "fetching", "message_set", "cuts")
     ],
     "simpleconsumer/kafka07/message_encode.py": [f"{_WIRE}kafka07_requests.py", *_SETS_07],
     "simpleconsumer/kafka07/message_set.py": _SETS_07,
