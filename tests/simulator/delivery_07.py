@@ -132,6 +132,7 @@ class SteppedDelivery07(SteppedDelivery):
             self._take_bytes(task, queue, size_bytes, fetched)
         else:
             self._checks.take(task, fetched)
+            self._checks.decide()
             if state.offset != before:
                 self._record("reset", answer.place, state.offset)
         if answer.data or code:
