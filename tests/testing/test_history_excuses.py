@@ -184,6 +184,19 @@ def test_a_commit_from_before_a_reset_may_be_lowered_by_who_wrote_it_if_the_log_
     assert "offset went back" in history_findings(again)
 
 
+def test_in_a_log_that_has_taken_the_place_of_another_a_late_commit_is_behind_all_that_came_of_it() -> None:
+    limits = Limits(reborn=frozenset({"t~1"}))
+
+    def story(late: int) -> list[str]:
+        told = GroupStory().acked(*range(900), place=REBORN).own("a", 0, REBORN).add("reset", "a", 0, place=REBORN)
+        told.deliver("a", *range(40), place=REBORN)
+        told.add("offset_node", "a", late, place=REBORN).add("offset_node", "a", 30, place=REBORN)
+        return history_findings(told.deliver("a", *range(40, 900), place=REBORN), limits)
+
+    assert story(804) == []
+    assert story(40) == ["offset went back"]
+
+
 def test_a_topic_that_was_created_anew_is_begun_once_more_at_its_start_and_goes_on_from_there() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
     first_position = falling(7, 0, 3, place=REBORN)

@@ -27,7 +27,7 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
     writers = _Writers(limits)
     assigned: dict[tuple[str, Place], Event] = {}
     log_starts: dict[Place, int] = {}
-    late_commits = _LateCommits()
+    late_commits = _LateCommits(limits)
     floors = Floors(limits)
     findings = []
     for event in events:
@@ -64,21 +64,26 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
 class _LateCommits:
     """Commits from before a reset that were written after it: their own member may lower them.
 
-    They are known by what they store: an offset behind all that the log holds by then.
+    They are known by what they store: an offset behind all that the log holds by then; or, in a log that has taken the
+    place of another one and may be longer, behind all that the member has got of it.
     """
 
-    def __init__(self) -> None:
-        self._was_reset: set[tuple[str, Place]] = set()
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._reached: dict[tuple[str, Place], int] = {}
         self._late: dict[Place, Event] = {}
 
     def see(self, event: Event, log_end: int) -> None:
         """Process an event; `log_end` is the offset behind the last message of its partition."""
         key = (event.member, event.place)
         if event.kind == "reset":
-            self._was_reset.add(key)
+            self._reached[key] = event.offset
+        elif event.kind == "deliver" and key in self._reached:
+            self._reached[key] = max(self._reached[key], self._limits.entries.behind(event.place, event.offset))
         elif event.kind == "offset_node":
             self._late.pop(event.place, None)
-            if key in self._was_reset and event.offset > log_end:
+            reached = self._reached.get(key, event.offset)
+            if event.offset > (reached if event.topic in self._limits.reborn else max(reached, log_end)):
                 self._late[event.place] = event
 
     def hold(self, before: Event, event: Event) -> bool:
