@@ -158,3 +158,68 @@ def test_what_is_wrong_with_a_first_entry(data: bytes, fault: str | None, kind: 
 def test_a_set_of_magic_0_has_no_attributes() -> None:
     assert encode_message_set([b"hello"], magic=0) == bytes.fromhex("0000000a003610a68668656c6c6f")
     assert encode_message_set([b"hello"]) == bytes.fromhex("0000000b01003610a68668656c6c6f")
+
+
+# Columns of sets in which everything follows everything
+
+
+def numbered_values(count: int, name: str) -> list[bytes]:
+    return [b"%s %d" % (name.encode(), number) for number in range(count)]
+
+
+EMPTY = encode_wrapper(b"", "gzip")
+MIXED = b"".join([
+    encode_message_set(numbered_values(40, "plain")),
+    encode_message_set(numbered_values(40, "gzip"), "gzip"),
+    encode_message_set(numbered_values(3, "few")),
+    encode_message_set(numbered_values(50, "snappy"), "snappy"),
+    encode_message_set([b"alone"], "gzip"),
+    EMPTY,
+    encode_message_set(numbered_values(40, "more")),
+    encode_message_set(numbered_values(300, "large"), "gzip"),
+    encode_message_set([b"one"]),
+    EMPTY,
+    encode_wrapper(encode_message_set(numbered_values(60, "nested"), "snappy") + encode_message_set([b"x"]), "gzip"),
+    encode_message_set(numbered_values(2, "last")),
+    EMPTY,
+])  # fmt: skip
+NAMES = ("value", "offset", "entry_index", "next_offset")
+
+
+@pytest.mark.parametrize("batch_bytes", [50, 700, 1500, 5000, MEBIBYTE])
+def test_columns_equal_rows_from_every_place_of_a_set_of_all_kinds(batch_bytes: int) -> None:
+    rows = [(m.value, m.offset, m.index, m.next_offset) for m in decode_messages(MIXED, "t", PARTITION, 1000)]
+    assert rows == [(m.value, m.offset, m.index, m.next_offset) for m in decode_simply(MIXED, 1000)]
+    for first in [*range(0, len(rows), 17), 40, 79, 80, 83, 133, 134, 174, 473, 474, 475, len(rows) - 1]:
+        _, offset, index, _ = rows[first]
+        batches = decode_columns(
+            MIXED, "t", PARTITION, offset, start_index=index, data_offset=1000, max_batch_bytes=batch_bytes
+        )
+        found = [
+            row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in NAMES), strict=True)
+        ]
+        assert found == rows[first:]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"".join(encode_message_set([b"x" * 20] * 20, "gzip") + encode_message_set([b"y" * 20] * 2) for _ in range(40)),
+        encode_wrapper(encode_message_set([b"x" * 20] * 1000, "gzip"), "gzip"),
+        encode_message_set([b"x" * 20] * 1000),
+        encode_message_set([b"x" * 20] * 1000, "gzip"),
+    ],
+    ids=["small entries", "nested", "plain", "large entry"],
+)
+def test_batches_are_as_large_as_was_asked_for_and_one_entry_more(data: bytes) -> None:
+    batches = list(decode_columns(data, "t", PARTITION, max_batch_bytes=2000))
+    sizes = [batch.num_rows * 30 for batch in batches]
+    assert max(sizes) <= 2000 + 22 * 30
+    assert len(batches) <= 2 * sum(sizes) // 2000 + 2
+
+
+def test_entries_without_messages_make_no_row_and_change_none() -> None:
+    assert list(decode_columns(EMPTY, "t", PARTITION)) == []
+    data = encode_message_set([b"x"]) + EMPTY
+    [batch] = decode_columns(data, "t", PARTITION)
+    assert batch.column("next_offset").to_pylist() == [len(data) - len(EMPTY)]
