@@ -13,6 +13,7 @@ from simpleconsumer.kafka07 import message_set, message_shapes
 from simpleconsumer.kafka07.columns import decode_columns
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.kafka07.message_set import decode_messages
+from simpleconsumer.types import MAX_INT64
 
 LARGEST = message_shapes._LARGEST_CACHED
 
@@ -153,6 +154,19 @@ def test_bytes_behind_the_last_message_of_an_entry_are_counted(behind: bytes) ->
 @pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(data).cast("c")])
 def test_what_is_wrong_with_a_first_entry(data: bytes, fault: str | None, kind: Any) -> None:
     assert message_set.first_entry_fault(kind(data)) == fault
+
+
+@pytest.mark.parametrize(
+    ("room", "values"), [(26, [b"one", b"two"]), (25, [b"one"]), (13, [b"one"]), (12, []), (0, []), (-5, [])]
+)
+@pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(data).cast("c")])
+def test_bytes_behind_which_no_position_is_possible_are_a_tail_that_is_cut_off(
+    room: int, values: list[bytes], kind: Any
+) -> None:
+    data, start = kind(encode_message_set([b"one", b"two"])), MAX_INT64 - room
+    assert [message.value for message in decode_messages(data, "t", PARTITION, start)] == values
+    batches = decode_columns(data, "t", PARTITION, start)
+    assert [value for batch in batches for value in batch.column("value").to_pylist()] == values
 
 
 def test_a_set_of_magic_0_has_no_attributes() -> None:
