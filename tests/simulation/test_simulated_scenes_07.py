@@ -224,6 +224,20 @@ def test_another_log_that_is_longer_by_the_time_it_is_read_is_read_from_its_star
     assert [event.offset for event in world.history if event.place == of_new and event.kind == "reset"] == [0]
 
 
+def test_a_member_that_has_read_nothing_since_a_reset_may_start_in_another_log_at_its_last_commit() -> None:
+    """It was reset behind the entry that it has delivered, so it knows none to compare."""
+    slow = replace(A, auto_commit_s=0.0, commit_every=3, work_s=0.05)
+    steps = (Step(0.1, "join", "a"), Step(1.1, "slow", "a", for_s=0.5, amount=700),
+             Step(2.0, "retention", "t", amount=100), Step(2.6, "pause", "a", for_s=9.0),
+             Step(2.7, "broker", for_s=0.3, word="replaced"))  # fmt: skip
+    plan = replace(PLAN, members=(slow,), topics=(("t", 1),), steps=steps, message_every_s=0.25, faults_s=14.0)
+    passed_over = 0
+    for seed in range(40):
+        run = clean(plan, seed)
+        passed_over += run.limits.begin.get(("t~1", "0-0"), 0) > 0
+    assert passed_over
+
+
 def test_without_an_entry_to_compare_the_position_is_checked_anew_when_its_broker_is_back() -> None:
     """Behind a reset nothing was fetched yet, and the other log has no entry that starts there."""
     world = at_rest(replace(PLAN, members=(A,), steps=JOINS[:1], message_every_s=0.1, faults_s=60.0), 4.0)

@@ -323,6 +323,7 @@ class _Runner:
         waiting: set[tuple[str, Place]] = set()
         known: dict[tuple[str, Place], tuple[Place, int]] = {}
         unread: dict[tuple[str, Place], tuple[Place, int]] = {}
+        reset_to: dict[tuple[str, Place], int] = {}
         entries = self.world.brokers.entries
         for event in self.world.history:
             key, node = (event.member, event.place), (event.member, node_of(event.place))
@@ -332,6 +333,10 @@ class _Runner:
                     found[event.place] = max(found.get(event.place, 0), event.offset)
             if event.kind in ("assigned", "reset"):
                 unread[node] = (event.place, event.offset)
+            if event.kind == "reset":
+                reset_to[key] = event.offset
+                if known.get(node, ("", 0))[0] == event.place:
+                    del known[node]  # what was delivered is not before its position any more
             if event.kind == "assigned" and event.topic in self.world.brokers.reborn:
                 before = known.get(node)
                 if before is None or before[0] == event.place or before[1] != event.offset:
@@ -340,7 +345,8 @@ class _Runner:
                 if key in waiting:
                     waiting.discard(key)
                     found[event.place] = max(found.get(event.place, 0), event.offset)
-                known[node] = (event.place, entries.of(event.place, event.offset).end)
+                if event.offset >= reset_to.get(key, 0):  # else it was in hand, or queued, when that was found out
+                    known[node] = (event.place, entries.of(event.place, event.offset).end)
         return found
 
     def _java_positions(self) -> dict[Place, int]:

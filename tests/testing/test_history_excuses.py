@@ -250,6 +250,16 @@ def test_an_offset_may_fall_before_the_start_of_the_log_and_not_from_behind_it()
 
 # -- commits without a fence -------------------------------------------------------------------------------------------
 
+def test_without_a_fence_a_commit_from_before_a_reset_does_not_see_what_an_operator_has_set() -> None:
+    def story(late: int) -> list[str]:
+        told = GroupStory().acked(*range(60)).own("a", 0).deliver("a", *range(40)).store("a", 36)
+        told.add("log_start", offset=52).add("reset", "a", 52).set_by_operator(100_036).store("a", late)
+        return history_findings(told.deliver("a", *range(52, 60)), UNFENCED)
+
+    assert story(40) == []
+    assert story(35) == ["offset went back"]
+
+
 UNFENCED = Limits(unfenced=frozenset({"j"}), commits_fenced=False, told_late_s=5.0)
 
 

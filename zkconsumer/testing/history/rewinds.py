@@ -116,8 +116,11 @@ class _Writers:
         elif event.kind == "owner_gone":
             self._claimed.pop((event.member, node_of(event.place)), None)
             self._gone.setdefault(key, event)
-        elif event.kind in ("assigned", "reset"):
+        elif event.kind == "assigned":
             self._positions[key] = event.offset
+        elif event.kind == "reset":
+            # A commit that was decided before it is written after it.
+            self._positions[key] = min(event.offset, self._positions.get(key, event.offset))
         elif event.kind == "offset_node":
             self._positions[key] = max(event.offset, self._positions.get(key, 0))
 
