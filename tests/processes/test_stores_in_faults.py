@@ -1,6 +1,6 @@
 """Groups of ours and of Java 0.8.2.2 that keep their offsets in Kafka, under random kills of brokers and members.
 
-The default run has one short sequence for each of two groups. The others: `pytest -m slow
+The default run has one short sequence of one group. The others: `pytest -m slow
 tests/processes/test_stores_in_faults.py -s`. A failing one is run again alone with its id, as `dual+kafka-mixed-3`.
 """
 
@@ -19,7 +19,10 @@ pytestmark = pytest.mark.real
 
 GROUPS = ("dual", "kafka", "zookeeper+dual", "dual+kafka")
 SHORT, LONG = 8, 40
-CASES = [pytest.param("dual+kafka", "mixed", 0, SHORT), pytest.param("zookeeper+dual", "mixed", 1, SHORT)] + [
+CASES = [
+    pytest.param("dual+kafka", "mixed", 0, SHORT),
+    pytest.param("zookeeper+dual", "mixed", 1, SHORT, marks=pytest.mark.slow),
+] + [
     pytest.param(storages, cast, seed, LONG, marks=pytest.mark.slow)
     for storages in GROUPS for cast in ("ours", "mixed") for seed in range(2, 4)
 ]  # fmt: skip

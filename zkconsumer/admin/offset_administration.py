@@ -368,6 +368,8 @@ def _away_07(
         names: All partitions that the topics have now.
         topics: Those whose offsets are changed.
     """
+    if any(isinstance(name.partition, int) for name in names):
+        return ()  # a later Kafka, in which such a name is no partition: `verify` reports it
     away = [f"{topic}-{name}" for topic, name in stored.names()
             if topic in topics and "-" in name and TopicPartition(topic, name) not in names]  # fmt: skip
     if not away:
