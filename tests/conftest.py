@@ -182,12 +182,18 @@ def fresh_topic() -> Callable[[], str]:
 
 
 @pytest.fixture(scope="module")
-def fresh_chroot(zookeeper: ZooKeeperServer) -> str:
-    """Addresses of ZooKeeper with a path that nobody else has."""
-    path = f"/{uuid.uuid4().hex}"
+def zookeeper_client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client of ZooKeeper itself, beside what is tested."""
     client = KazooClient(zookeeper.connect)
     client.start()
-    client.ensure_path(path)
+    yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture(scope="module")
+def fresh_chroot(zookeeper: ZooKeeperServer, zookeeper_client: KazooClient) -> str:
+    """Addresses of ZooKeeper with a path that nobody else has."""
+    path = f"/{uuid.uuid4().hex}"
+    zookeeper_client.ensure_path(path)
     return zookeeper.connect + path

@@ -78,3 +78,31 @@ def _produce_request(topic: str, partition: int, data: bytes) -> bytes:
     """A produce request of one message set, with its size in front."""
     head = struct.pack(">hh", 0, len(topic)) + topic.encode() + struct.pack(">ii", partition, len(data))
     return struct.pack(">i", len(head) + len(data)) + head + data
+
+
+def damage_second_of_three(cluster: Both, topic: str) -> None:
+    """Store three messages in `0-0`, and damage the one at 16, which ends at 33, while its broker is away."""
+    for value in (b"before", b"damaged", b"behind"):
+        send_set(cluster, topic, "0-0", entry(value))
+    cluster.stop(0)
+    [log] = log_files(cluster, 0, f"{topic}-0")
+    data = bytearray(log.read_bytes())
+    data[16 + 10] ^= 1
+    log.write_bytes(bytes(data))
+    cluster.start(0)
+
+
+def four_segments(cluster: Both, topic: str) -> list[bytes]:
+    """Eight messages in four segments of `0-0`, which were last written in the seconds 1000, 2000, 3000 and 4000.
+
+    The cluster has one broker, whose `log.file.size` is 100: a segment that is larger gets no further message.
+    """
+    cluster.create_topic(topic)
+    values = [b"%d" % number * 60 for number in range(8)]
+    for value in values:
+        produce_07(cluster.port(0), topic, 0, [value])
+    files = log_files(cluster, 0, f"{topic}-0")
+    assert [int(file.stem) for file in files] == [0, 140, 280, 420]
+    for number, file in enumerate(files):
+        os.utime(file, (1000 * (number + 1),) * 2)
+    return values

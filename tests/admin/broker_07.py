@@ -1,7 +1,7 @@
 """A broker of Kafka 0.7 on loopback for tests that always run: logs in memory, registered in a real ZooKeeper.
 
 It answers fetch, offsets and produce requests as the real broker answers them (tests/golden/kafka-0.7.2).
-`tests/admin/test_admin_07.py` and `tests/cli/test_cli_07.py` run the same with the real broker.
+`tests/admin/on_kafka_07/test_admin_07.py` and `tests/cli/test_cli_07.py` run the same with the real broker.
 """
 
 from __future__ import annotations

@@ -43,14 +43,20 @@ def children_of(marker: str) -> list[str]:
     return found
 
 
-def test_it_loses_nothing_and_repeats_what_a_death_explains() -> None:
-    with Running("demo", "--steady", "1") as demo:
+def shown_without_loss(*options: str) -> str:
+    """What a whole demonstration prints, which has lost nothing."""
+    with Running("demo", "--steady", "1", *options) as demo:
         assert demo.process.wait(LIMIT_S) == 0, (demo.lines()[-20:], demo.errors())
         lines = demo.lines()
-    text = "\n".join(lines)
     counts = last_counts(lines[-1])
     assert counts["produced"] == counts["delivered"] > 500
     assert counts["lost"] == 0
+    return "\n".join(lines)
+
+
+def test_it_loses_nothing_and_repeats_what_a_death_explains() -> None:
+    text = shown_without_loss()
+    counts = last_counts(text.splitlines()[-1])
     for owners in ("ann 0 1 2 3, bob 4 5 6 7", "ann 0 1 2, bob 3 4 5, cleo 6 7", "ann 0 1 2 3 4 5 6 7"):
         assert re.search(rf"shared after [\d.]+ s: {owners}$", text, re.MULTILINE), text
     again = f"{counts['repeated']} messages? (was|were)" if counts["repeated"] else "no message was"
@@ -59,13 +65,7 @@ def test_it_loses_nothing_and_repeats_what_a_death_explains() -> None:
 
 
 def test_it_loses_nothing_on_kafka_0_7() -> None:
-    with Running("demo", "--generation", "0.7", "--steady", "1") as demo:
-        assert demo.process.wait(LIMIT_S) == 0, (demo.lines()[-20:], demo.errors())
-        lines = demo.lines()
-    text = "\n".join(lines)
-    counts = last_counts(lines[-1])
-    assert counts["produced"] == counts["delivered"] > 500
-    assert counts["lost"] == 0
+    text = shown_without_loss("--generation", "0.7")
     assert "2 embedded brokers of Kafka 0.7" in text
     for owners in ("ann 0-0 0-1 0-2 0-3, bob 1-0 1-1 1-2 1-3", "ann 0-0 0-1 0-2, bob 0-3 1-0 1-1, cleo 1-2 1-3"):
         assert re.search(rf"shared after [\d.]+ s: {owners}$", text, re.MULTILINE), text

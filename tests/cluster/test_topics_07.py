@@ -28,15 +28,6 @@ BROKER_08 = b'{"host":"127.0.0.1","port":9,"version":1}'
 REGISTRATION_07 = format_registration_07(Subscription.static({"t": 1}).to_registration(1))
 
 
-@pytest.fixture(scope="module")
-def root(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 class Tree:
     """A chroot of its own."""
 
@@ -54,11 +45,11 @@ class Tree:
 
 
 @pytest.fixture
-def tree(zookeeper: ZooKeeperServer, root: KazooClient) -> Iterator[Tree]:
+def tree(zookeeper: ZooKeeperServer, zookeeper_client: KazooClient) -> Iterator[Tree]:
     path = f"/{uuid.uuid4().hex}"
-    root.ensure_path(path)
+    zookeeper_client.ensure_path(path)
     with zookeeper_connection(zookeeper.connect + path) as port:
-        yield Tree(root, port, path)
+        yield Tree(zookeeper_client, port, path)
 
 
 def found(tree: Tree, generation: Generation, *topics: str) -> dict[str, Topic07]:

@@ -15,6 +15,7 @@ from rebalance.lease import lease_clock
 from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Broker, Message, TopicPartition
+from tests.fetching.frame_server import FrameServer
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
@@ -107,7 +108,7 @@ def _text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
 
-class ScriptedBroker:
+class ScriptedBroker(FrameServer):
     """Speaks Kafka 0.8 as far as a test says, over a real socket: for the answers that real brokers refuse to give.
 
     Attributes:
@@ -132,24 +133,8 @@ class ScriptedBroker:
         self.metadata_topics: list[list[str]] = []
         self.requests: Counter[int] = Counter()
         self.metadata_at: list[float] = []
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._connections: list[socket.socket] = []
-        self._closed = threading.Event()
-        self.broker = Broker(broker_id, "127.0.0.1", self._server.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> ScriptedBroker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closed.set()
-        # Closing alone does not wake a thread that is blocked in accept or recv.
-        for one in [self._server, *self._connections]:
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            one.close()
+        super().__init__()
+        self.broker = Broker(broker_id, "127.0.0.1", self.port)
 
     def metadata(self, topics: dict[str, dict[int, tuple[int, int]]], brokers: Sequence[Broker] = ()) -> bytes:
         """The body of a metadata answer: topic -> partition -> (error code, leader)."""
@@ -164,28 +149,10 @@ class ScriptedBroker:
                 body += struct.pack(">hiiii", code, partition, leader, 0, 0)
         return body
 
-    def _accept(self) -> None:
-        while not self._closed.is_set():
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            self._connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                while self._answer(connection):
-                    pass
-            except (OSError, EOFError):
-                pass
-
-    def _answer(self, connection: socket.socket) -> bool:
-        (size,) = struct.unpack(">i", _exactly(connection, 4))
-        request = _Reader(_exactly(connection, size))
-        key, _, correlation_id = request.take(">hhi")
-        request.text()
+    def _answer(self, connection: socket.socket, request: bytes) -> bool:
+        asked = _Reader(request)
+        key, _, correlation_id = asked.take(">hhi")
+        asked.text()
         self.requests[key] += 1
         if self.on_request(key):
             return False
@@ -193,7 +160,7 @@ class ScriptedBroker:
         if other is not None:
             connection.sendall(other)
             return True
-        body = {FETCH: self._fetch, OFFSETS: self._offsets, METADATA: self._metadata}[key](request)
+        body = {FETCH: self._fetch, OFFSETS: self._offsets, METADATA: self._metadata}[key](asked)
         connection.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
         return True
 
@@ -255,16 +222,6 @@ class _Reader:
         (size,) = self.take(">h")
         self._position += size
         return self._data[self._position - size : self._position].decode()
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return data
 
 
 class ScriptedLog:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +11,7 @@ from rebalance.lease import lease_clock
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import Broker, TopicPartition
 from tests.fetching.feeding import HeldLease, config_of
+from tests.fetching.frame_server import FrameServer
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.member.delivery import Delivery
@@ -56,7 +56,7 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-class ScriptedBroker07:
+class ScriptedBroker07(FrameServer):
     """Speaks Kafka 0.7 as far as a test says.
 
     Attributes:
@@ -79,45 +79,10 @@ class ScriptedBroker07:
             lambda number, time_ms, _: self.logs[number].offsets(time_ms)
         )
         self.instead_of: Callable[[int, bytes], tuple[bytes, bool]] = lambda kind, answer: (answer, True)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._connections: list[socket.socket] = []
-        self._closed = threading.Event()
-        self.broker = Broker(0, "127.0.0.1", self._server.getsockname()[1], generation="kafka07")
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
+        self.broker = Broker(0, "127.0.0.1", self.port, generation="kafka07")
 
-    def __enter__(self) -> ScriptedBroker07:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closed.set()
-        # Closing alone does not wake a thread that is blocked in accept or recv.
-        for one in [self._server, *self._connections]:
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            one.close()
-
-    def _accept(self) -> None:
-        while not self._closed.is_set():
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            self._connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                while self._answer(connection):
-                    pass
-            except (OSError, EOFError):
-                pass
-
-    def _answer(self, connection: socket.socket) -> bool:
-        (size,) = struct.unpack(">i", _exactly(connection, 4))
-        request = _exactly(connection, size)
+    def _answer(self, connection: socket.socket, request: bytes) -> bool:
         (kind,) = struct.unpack_from(">h", request)
         self.kinds.append(kind)
         sent, goes_on = self.instead_of(kind, framed(self._body(kind, request)))
@@ -150,16 +115,6 @@ def _asked(request: bytes, at: int) -> tuple[int, int, int, int]:
     (length,) = struct.unpack_from(">h", request, at)
     number, wide, narrow = struct.unpack_from(">iqi", request, at + 2 + length)
     return number, wide, narrow, at + 2 + length + 16
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return data
 
 
 class Rig07:

@@ -157,7 +157,7 @@ def test_what_a_killed_member_had_not_committed_comes_again_from_the_start_of_it
         assert start <= len(before[name]), "nothing is skipped"
         assert again[name] == list(range(start, EACH)), "nothing comes twice after that"
         repeats += len(before[name]) - start
-    assert 0 < repeats < len(ann.messages), "the entry in hand comes again, and what was committed does not"
+    assert 0 < repeats < len(ann.messages), "the entry in hand is delivered again, and what was committed is not"
 
 
 def _places(messages: Sequence[Delivered]) -> set[tuple[int | str, int]]:

@@ -81,7 +81,7 @@ def begun_entry_counts_as_done(right: Any) -> Any:
 
 
 def begun_entry_not_finished(right: Any) -> Any:
-    """A drain ends with the message in hand: what is done of its entry comes again."""
+    """A drain ends with the message in hand: the messages of its entry that are done are delivered again."""
     return lambda self: False
 
 

@@ -64,7 +64,7 @@ def test_plans_of_07_have_what_happens_there_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("members", ["ours", "mixed"])
 def test_a_history_shows_the_entries_that_the_simulation_has_written(members: str) -> None:
-    """So the checks of the test kit, which are told of no entries, find what those of the simulation find."""
+    """The checks of the test kit find the entries in the history; those of the simulation know them. Both agree."""
     for seed in range(5):
         run = simulate(draw_plan(seed, members, PROFILES["hands"], "0.7"), seed)
         known, shown = run.limits.entries, Entries.of_history(run.history)

@@ -292,15 +292,19 @@ class JavaConnector:
             self._timer_is_over = True
             yield from self._commit_lock.acquire()  # a commit that is under way ends first
             self._commit_lock.release()
-            yield from self.fetchers.stop()
-            for stream in self.streams:
-                stream.queue.clear()
-                yield from stream.queue.put(None)
-            if self.settings.auto_commit_s:
-                yield from self.commit_offsets()
-            yield from self.zookeeper.close(CLOSE_S)
+            yield from self._end_delivery()
         finally:
             self.rebalance_lock.release()
+
+    def _end_delivery(self) -> Body[None]:
+        """End fetchers and streams, commit what was delivered, and close the session."""
+        yield from self.fetchers.stop()
+        for stream in self.streams:
+            stream.queue.clear()
+            yield from stream.queue.put(None)
+        if self.settings.auto_commit_s:
+            yield from self.commit_offsets()
+        yield from self.zookeeper.close(CLOSE_S)
 
     # -- ZkUtils ----------------------------------------------------------------------------------------------------
 

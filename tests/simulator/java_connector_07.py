@@ -122,10 +122,4 @@ class JavaConnector07(JavaConnector):
             yield from self._topic_lock.acquire()
             yield from self._topic_watcher.close(CLOSE_S)
         self._timer_is_over = True
-        yield from self.fetchers.stop()
-        for stream in self.streams:
-            stream.queue.clear()
-            yield from stream.queue.put(None)
-        if self.settings.auto_commit_s:
-            yield from self.commit_offsets()
-        yield from self.zookeeper.close(CLOSE_S)
+        yield from self._end_delivery()

@@ -10,7 +10,7 @@ Source: kafka.consumer.ZookeeperConsumerConnector.ZKRebalancerListener, kafka.co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from rebalance import znodes
 from rebalance.assignment import sort_partitions
@@ -126,12 +126,16 @@ class Rebalancer:
             if connector.is_shutting_down:
                 return
             for _ in range(connector.settings.max_retries):
-                if (yield from self._attempt()):
+                if (yield from self._attempt(self._rebalance())):
                     return
                 yield from self._close_fetchers(list(connector.queues.values()))
                 yield connector.threads.sleep(connector.settings.backoff_s)
         finally:
             connector.rebalance_lock.release()
+        self._give_up()
+
+    def _give_up(self) -> NoReturn:
+        connector = self._connector
         now = connector.threads.process.schedule.now
         self.given_up.append(GivenUp(now, dict(self._last_conflicts), self._last_error))
         connector.surroundings.record("gave_up", message_id=self._last_error)
@@ -139,13 +143,13 @@ class Rebalancer:
             f"{connector.settings.consumer_id} can't rebalance after {connector.settings.max_retries} retries"
         )
 
-    def _attempt(self) -> Body[bool]:
+    def _attempt(self, rebalance: Body[bool]) -> Body[bool]:
+        """Whether a rebalance came to its end; a failure in it is one of the attempt."""
         self.attempts += 1
         self._last_conflicts.clear()
         self._last_error = ""
         try:
-            yield from self._read_cluster()
-            done = yield from self._rebalance()
+            done = yield from rebalance
         except JavaFailure as failure:
             self._last_error = repr(failure)
             done = False
@@ -155,6 +159,7 @@ class Rebalancer:
 
     def _rebalance(self) -> Body[bool]:
         connector = self._connector
+        yield from self._read_cluster()
         topics = yield from self._threads_of(connector.settings.consumer_id)
         if not (yield from self.read_brokers()):
             yield from connector.zookeeper.subscribe_children(znodes.BROKERS, self.triggered)

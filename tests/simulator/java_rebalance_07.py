@@ -16,8 +16,8 @@ from rebalance import znodes
 from tests.simulator.java_delivery import PartitionInfo, Queue
 from tests.simulator.java_delivery_07 import Fetchers07
 from tests.simulator.java_layout import Decision, in_java_order, java_range
-from tests.simulator.java_rebalance import GivenUp, RebalancedConnector, RebalanceFailed, Rebalancer
-from tests.simulator.java_threads import Body, JavaFailure
+from tests.simulator.java_rebalance import RebalancedConnector, Rebalancer
+from tests.simulator.java_threads import Body
 
 __all__ = ["Rebalancer07"]
 
@@ -43,18 +43,13 @@ class Rebalancer07(Rebalancer):
         try:
             for _ in range(connector.settings.max_retries):
                 brokers = yield from self._cluster()
-                if (yield from self._attempt_on(brokers)):
+                if (yield from self._attempt(self._rebalance_on(brokers))):
                     return
                 yield from self._close_fetchers(list(connector.queues.values()))
                 yield connector.threads.sleep(connector.settings.backoff_s)
         finally:
             connector.rebalance_lock.release()
-        now = connector.threads.process.schedule.now
-        self.given_up.append(GivenUp(now, dict(self._last_conflicts), self._last_error))
-        connector.surroundings.record("gave_up", message_id=self._last_error)
-        raise RebalanceFailed(
-            f"{connector.settings.consumer_id} can't rebalance after {connector.settings.max_retries} retries"
-        )
+        self._give_up()
 
     def _cluster(self) -> Body[list[int]]:
         connector = self._connector
@@ -62,19 +57,6 @@ class Rebalancer07(Rebalancer):
         for name in names:
             yield from connector.zookeeper.read(f"{znodes.BROKERS}/{name}")
         return [int(name) for name in names]
-
-    def _attempt_on(self, brokers: Sequence[int]) -> Body[bool]:
-        self.attempts += 1
-        self._last_conflicts.clear()
-        self._last_error = ""
-        try:
-            done = yield from self._rebalance_on(brokers)
-        except JavaFailure as failure:
-            self._last_error = repr(failure)
-            done = False
-        if not done:
-            self.failures += 1
-        return done
 
     def _rebalance_on(self, brokers: Sequence[int]) -> Body[bool]:
         connector = cast(_Connector07, self._connector)

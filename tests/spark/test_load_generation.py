@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,25 +19,16 @@ OF_07 = b"127.0.0.1-1400000000000:127.0.0.1:9092"
 OF_08 = b'{"jmx_port":-1,"timestamp":"1400000000000","host":"127.0.0.1","version":1,"port":9093}'
 
 
-@pytest.fixture
-def client(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 @pytest.mark.parametrize(("brokers", "is_of_07"), [([OF_07, OF_07], True), ([OF_08], False), ([OF_07, OF_08], False),
                                                    ([], False)])  # fmt: skip
 def test_the_brokers_decide_unless_the_settings_do(
-    zookeeper: ZooKeeperServer, client: KazooClient, fresh_topic: Callable[[], str], brokers: list[bytes],
+    zookeeper: ZooKeeperServer, zookeeper_client: KazooClient, fresh_topic: Callable[[], str], brokers: list[bytes],
     is_of_07: bool,
 ) -> None:
     chroot = f"/{fresh_topic()}"
-    client.create(f"{chroot}/brokers/ids", makepath=True)
+    zookeeper_client.create(f"{chroot}/brokers/ids", makepath=True)
     for number, data in enumerate(brokers):
-        client.create(f"{chroot}/brokers/ids/{number}", data)
+        zookeeper_client.create(f"{chroot}/brokers/ids/{number}", data)
     source = {"zookeeper.connect": zookeeper.connect + chroot, "subscribe": "clicks"}
     settings = LoadSettings(source, "/nowhere")
     with configured_connection(settings.options().config) as port:

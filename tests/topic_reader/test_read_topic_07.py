@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from kafka_07 import BOTH_07, Both, cluster_07, log_files, produce_07, send_set
+from kafka_07 import BOTH_07, Both, cluster_07, four_segments, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import Message, TopicPartition
@@ -72,12 +71,7 @@ def test_a_time_starts_at_a_segment_and_leaves_nothing_out(
 ) -> None:
     name = fresh_topic()
     with cluster_07(kind, 1, zookeeper=zookeeper, chroot=f"/{name}", settings={"log.file.size": 100}) as cluster:
-        cluster.create_topic(name)
-        sent = [b"%d" % n * 60 for n in range(8)]  # a new segment starts when the last one is larger than 100 bytes
-        for value in sent:
-            produce_07(cluster.port(0), name, 0, [value])
-        for number, file in enumerate(log_files(cluster, 0, f"{name}-0")):
-            os.utime(file, (1000 * (number + 1),) * 2)
+        sent = four_segments(cluster, name)
         for time_s, first in ((900, 0), (2100, 2), (3500, 4), (4100, 6)):
             with read_topic(cluster.zookeeper_connect, name, start=datetime.fromtimestamp(time_s, UTC)) as reader:
                 assert values(reader) == sent[first:], time_s

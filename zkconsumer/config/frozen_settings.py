@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -20,7 +21,7 @@ logger = logging.getLogger("zkconsumer.config")
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class FrozenSettings:
+class FrozenSettings(ABC):
     """What `ConsumerConfig` and `ProducerConfig` share; each setting is an attribute of theirs.
 
     Attributes:
@@ -53,11 +54,12 @@ class FrozenSettings:
                 logger.warning(warning)
 
     @staticmethod
+    @abstractmethod
     def _check(values: Mapping[str, Any]) -> None:
         """Raise ConfigError if two settings contradict each other."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def _warnings(
         named: Mapping[str, object], given: Mapping[str, object], values: Mapping[str, Any]
     ) -> Iterator[str | None]:
@@ -68,7 +70,6 @@ class FrozenSettings:
             given: What was given, converted, by its 0.8 names.
             values: The values of all settings, by their 0.8 names.
         """
-        raise NotImplementedError
 
     @classmethod
     def _from_properties(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka_07 import SLOW_EMBEDDED_07, Both, entry, log_files, produce_07, send_set
+from kafka_07 import SLOW_EMBEDDED_07, Both, damage_second_of_three, entry, log_files, produce_07, send_set
 from loading import counts, settings_of
 from reading_07 import compressed
 
@@ -119,15 +119,7 @@ def test_a_broker_that_is_away_is_left_to_a_later_run(
 def test_messages_that_cannot_be_read_are_put_aside_with_their_place(
     spark: SparkSession, cluster: Both, topic: str, tmp_path: Path
 ) -> None:
-    send_set(cluster, topic, "0-0", entry(b"before"))
-    send_set(cluster, topic, "0-0", entry(b"damaged"))
-    send_set(cluster, topic, "0-0", entry(b"behind"))
-    cluster.stop(0)
-    [log] = log_files(cluster, 0, f"{topic}-0")
-    data = bytearray(log.read_bytes())
-    data[16 + 10] ^= 1
-    log.write_bytes(bytes(data))
-    cluster.start(0)
+    damage_second_of_three(cluster, topic)
     report = run_load(spark, settings_of(cluster, tmp_path, topic, **{"kafka.generation": "0.7"}))
     assert [(each.messages, each.bad, each.missing) for each in report.partitions] == [(2, 1, 0)]
     [row] = spark.read.json(str(tmp_path / "_bad")).collect()

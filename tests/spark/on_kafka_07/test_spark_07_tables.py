@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from kafka_07 import BOTH_07, Both, cluster_07, entry, log_files, produce_07, send_set
+from kafka_07 import (
+    BOTH_07,
+    Both,
+    cluster_07,
+    damage_second_of_three,
+    entry,
+    four_segments,
+    produce_07,
+    send_set,
+)
 from reading_07 import compressed, options_of, planned, rows_of
 
 from zkconsumer.spark.batch_planning import plan_batch
@@ -122,14 +130,7 @@ def test_a_time_starts_at_the_newest_segment_that_was_written_before(
 ) -> None:
     name = fresh_topic()
     with cluster_07(kind, 1, zookeeper=zookeeper, chroot=f"/{name}", settings={"log.file.size": 100}) as cluster:
-        cluster.create_topic(name)
-        values = [b"%d" % n * 60 for n in range(8)]  # a new segment starts when the last one is larger than 100 bytes
-        for value in values:
-            produce_07(cluster.port(0), name, 0, [value])
-        files = log_files(cluster, 0, f"{name}-0")
-        assert [int(file.stem) for file in files] == [0, 140, 280, 420]
-        for number, file in enumerate(files):
-            os.utime(file, (1000 * (number + 1),) * 2)
+        values = four_segments(cluster, name)
         for time_s, first in ((900, 0), (1900, 0), (2100, 2), (3500, 4), (4100, 6)):
             rows = rows_of(cluster, name, startingTimestamp=time_s * 1000)
             assert [row["value"] for row in rows] == values[first:], time_s
@@ -145,15 +146,7 @@ def test_a_position_behind_the_log_is_lost(cluster: Both, topic: str) -> None:
 
 
 def test_a_damaged_message_is_named_skipped_or_made_a_row(cluster: Both, topic: str) -> None:
-    send_set(cluster, topic, "0-0", entry(b"before"))
-    send_set(cluster, topic, "0-0", entry(b"damaged"))
-    send_set(cluster, topic, "0-0", entry(b"behind"))
-    cluster.stop(0)
-    [log] = log_files(cluster, 0, f"{topic}-0")
-    data = bytearray(log.read_bytes())
-    data[16 + 10] ^= 1
-    log.write_bytes(bytes(data))
-    cluster.start(0)
+    damage_second_of_three(cluster, topic)
     with pytest.raises(PartitionUnreadable, match=f"{topic}/0-0 at 16 .* CrcMismatch"):
         rows_of(cluster, topic)
     assert [row["value"] for row in rows_of(cluster, topic, onMessageError="skip")] == [b"before", b"behind"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from kafka_07 import BOTH_07, Both, cluster_07, produce_07, send_set
+from kafka_07 import Both, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
@@ -14,25 +13,12 @@ from zkconsumer.admin import Admin, NotFound
 from zkconsumer.admin.errors import ClaimNotReleased, OffsetsNotSet, TopicRefused
 from zkconsumer.errors import ReadFailed
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.topic_reader.topic_reader import read_topic
 
 pytestmark = pytest.mark.real
 
 STARTS = [0, 15, 31]
 END = 46
-
-
-@pytest.fixture(scope="module", params=BOTH_07)
-def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer) -> Iterator[Both]:
-    with cluster_07(request.param, zookeeper=zookeeper, chroot=f"/{uuid.uuid4().hex}") as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def admin(cluster: Both) -> Iterator[Admin]:
-    with Admin(cluster.zookeeper_connect) as admin:
-        yield admin
 
 
 @pytest.fixture

@@ -8,36 +8,20 @@ from __future__ import annotations
 import gzip
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from consuming_07 import PARTITIONS, fill, member, offset_of, take
-from kafka_07 import BOTH_07, cluster_07, entry, log_files, needs_jar_07, produce_07, send_set
+from kafka_07 import Both, entry, log_files, needs_jar_07, produce_07, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Blacklist, Consumer, ConsumerConfig, ConsumerConnector, Whitelist
 from zkconsumer.errors import CommitFailed, ConsumerTimeout, PartitionStopped
-from zkconsumer.testing import EmbeddedCluster, JavaMember
-from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
-
-Both = EmbeddedCluster | KafkaCluster
-
-
-@pytest.fixture(scope="module", params=BOTH_07)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Both]:
-    with cluster_07(request.param) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 def compressed(values: list[bytes], codec: str = "gzip") -> bytes:

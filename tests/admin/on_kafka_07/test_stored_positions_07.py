@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from kafka_07 import BOTH_07, Both, cluster_07, entry, log_files, send_set
+from kafka_07 import Both, entry, log_files, send_set
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
@@ -16,7 +15,6 @@ from zkconsumer.admin.entry_faults import THOROUGH, find_entry_faults
 from zkconsumer.admin.group_state import FaultIs
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
@@ -29,24 +27,11 @@ LAST_AT = LARGE_AT + len(LARGE)
 END = LAST_AT + 14
 
 
-@pytest.fixture(scope="module", params=BOTH_07)
-def running(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer) -> Iterator[Both]:
-    chroot = f"/{uuid.uuid4().hex}"
-    with cluster_07(request.param, zookeeper=zookeeper, chroot=chroot) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def admin(running: Both) -> Iterator[Admin]:
-    with Admin(running.zookeeper_connect) as admin:
-        yield admin
-
-
 @pytest.fixture
-def topic(running: Both, fresh_topic: Callable[[], str]) -> str:
+def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
     name = fresh_topic()
-    running.create_topic(name)
-    assert send_set(running, name, "0-1", LOG) == END
+    cluster.create_topic(name)
+    assert send_set(cluster, name, "0-1", LOG) == END
     return name
 
 
@@ -58,15 +43,15 @@ class Stored(NamedTuple):
 
 
 @pytest.fixture
-def stored(running: Both, admin: Admin, topic: str, fresh_group: str) -> Callable[[bytes], Stored]:
+def stored(cluster: Both, admin: Admin, topic: str, fresh_group: str) -> Callable[[bytes], Stored]:
     """Stores a text as the offset of 0-1, and returns what is said of it."""
     path = f"/consumers/{fresh_group}/offsets/{topic}/0-1"
 
     def store(data: bytes) -> Stored:
-        if running.client.exists(path):
-            running.client.set(path, data)
+        if cluster.client.exists(path):
+            cluster.client.set(path, data)
         else:
-            running.client.create(path, data, makepath=True)
+            cluster.client.create(path, data, makepath=True)
         found = admin.verify(fresh_group, least_members=0, patience_s=0)
         described = {row.partition: row.problems for row in admin.describe(fresh_group).partitions}["0-1"]
         [row] = [row for row in admin.offsets(fresh_group, topic).partitions if row.partition == "0-1"]
@@ -127,18 +112,18 @@ def test_what_is_no_position_of_the_log_is_named(
 
 
 def test_a_position_before_the_log_and_one_at_a_damaged_entry(
-    running: Both, admin: Admin, stored: Callable[[bytes], Stored], topic: str, fresh_group: str
+    cluster: Both, admin: Admin, stored: Callable[[bytes], Stored], topic: str, fresh_group: str
 ) -> None:
     assert not stored(b"%d" % LAST_AT).findings
-    running.stop(0)
+    cluster.stop(0)
     try:
-        [log] = log_files(running, 0, f"{topic}-1")
+        [log] = log_files(cluster, 0, f"{topic}-1")
         data = bytearray(log.read_bytes())
         data[LARGE_AT + 20] ^= 1
         log.write_bytes(bytes(data[PACKED_AT:]))  # retention deletes whole segments: the log starts later then
         log.rename(log.with_name(f"{PACKED_AT:020d}.kafka"))
     finally:
-        running.start(0)
+        cluster.start(0)
     before = stored(b"5")
     assert [each.kind for each in before.findings] == ["offset-before-log"]
     assert "is 10 bytes before the start of its log" in before.findings[0].sentence
@@ -151,31 +136,31 @@ def test_a_position_before_the_log_and_one_at_a_damaged_entry(
 
 
 def test_limits_end_a_search_and_what_was_not_looked_at_is_not_called_wrong(
-    running: Both, topic: str, fresh_group: str
+    cluster: Both, topic: str, fresh_group: str
 ) -> None:
     name = TopicPartition(topic, "0-1")
-    with zookeeper_connection(running.zookeeper_connect) as port:
-        cluster = Cluster(port, "test", 5.0)
-        late = find_entry_faults(cluster, {name: 5}, THOROUGH._replace(deadline_s=-1))
+    with zookeeper_connection(cluster.zookeeper_connect) as port:
+        service = Cluster(port, "test", 5.0)
+        late = find_entry_faults(service, {name: 5}, THOROUGH._replace(deadline_s=-1))
         assert late[name].fault_is is FaultIs.NOT_LOOKED_AT
-        poor = find_entry_faults(cluster, {name: LARGE_AT + 5000}, THOROUGH._replace(most_bytes=1))
+        poor = find_entry_faults(service, {name: LARGE_AT + 5000}, THOROUGH._replace(most_bytes=1))
         assert poor[name].fault_is is FaultIs.NO_ENTRY
         assert "no time left to look for the start of its entry" in poor[name].reason
         small = THOROUGH._replace(largest_entry_bytes=5000)
-        assert find_entry_faults(cluster, {name: LARGE_AT}, small) == {}  # only its place can be checked
-        glance = find_entry_faults(cluster, {name: LARGE_AT}, small._replace(searches=False))
+        assert find_entry_faults(service, {name: LARGE_AT}, small) == {}  # only its place can be checked
+        glance = find_entry_faults(service, {name: LARGE_AT}, small._replace(searches=False))
         assert glance[name].fault_is is FaultIs.NOT_LOOKED_AT
 
 
 def test_positions_of_many_partitions_are_looked_at_by_one_request_a_broker(
-    running: Both, admin: Admin, fresh_topic: Callable[[], str], fresh_group: str
+    cluster: Both, admin: Admin, fresh_topic: Callable[[], str], fresh_group: str
 ) -> None:
     names = [fresh_topic() for _ in range(3)]
     for name in names:
-        running.create_topic(name)
+        cluster.create_topic(name)
         for partition in ("0-0", "1-1"):
-            send_set(running, name, partition, LOG)
-            running.client.create(f"/consumers/{fresh_group}/offsets/{name}/{partition}", b"16", makepath=True)
+            send_set(cluster, name, partition, LOG)
+            cluster.client.create(f"/consumers/{fresh_group}/offsets/{name}/{partition}", b"16", makepath=True)
     found = admin.verify(fresh_group, least_members=0, patience_s=0)
     assert [(each.kind, each.path.split("/")[4:]) for each in found.findings] == [
         ("offset-within-entry", [name, partition]) for name in sorted(names) for partition in ("0-0", "1-1")
@@ -183,7 +168,7 @@ def test_positions_of_many_partitions_are_looked_at_by_one_request_a_broker(
 
 
 def test_without_logs_positions_are_not_looked_at(
-    running: Both, admin: Admin, stored: Callable[[bytes], Stored], fresh_group: str
+    cluster: Both, admin: Admin, stored: Callable[[bytes], Stored], fresh_group: str
 ) -> None:
     assert stored(b"20").findings
     assert admin.verify(fresh_group, least_members=0, patience_s=0, with_logs=False).findings == ()

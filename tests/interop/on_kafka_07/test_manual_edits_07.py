@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from consuming import BackgroundReader, wait_owners
 from consuming_07 import PARTITIONS, fill, member, offset_of, take
-from kafka_07 import BOTH_07, cluster_07, produce_07
+from kafka_07 import BOTH_07, Both, cluster_07, produce_07
 
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.testing import EmbeddedCluster
-from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
-
-Both = EmbeddedCluster | KafkaCluster
 
 ENTRY_BYTES = 15
 """Of a message as `fill` writes it, up to number 9."""
@@ -31,13 +27,6 @@ ENTRY_BYTES = 15
 def cluster(request: pytest.FixtureRequest) -> Iterator[Both]:
     with ZooKeeperServer(version="zk-3.3.6") as server, cluster_07(request.param, zookeeper=server) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 import pytest
 from consuming import member, multiset, owned, owners, position, read, texts, wait_owners
 from consuming_07 import PARTITIONS, offset_of
-from kafka_07 import BOTH_07, cluster_07, entry, log_files, needs_jar_07, produce_07
+from kafka_07 import Both, entry, log_files, needs_jar_07, produce_07
 from kazoo.client import KazooClient
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
@@ -26,31 +26,15 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import FetchRequest, TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, MessageStreamsExist, PartitionStopped
-from zkconsumer.testing import EmbeddedCluster, JavaMember
+from zkconsumer.testing import JavaMember
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer, group_watch
 
 pytestmark = pytest.mark.real
 
-Both = EmbeddedCluster | KafkaCluster
-
 EACH = 2
 QUICK = {"fetcher_backoff_ms": 50}
-
-
-@pytest.fixture(scope="module", params=BOTH_07)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Both]:
-    with cluster_07(request.param) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def topic(cluster: Both, fresh_topic: Callable[[], str]) -> str:
-    """A topic of two partitions on each of two brokers."""
-    name = fresh_topic()
-    cluster.create_topic(name)
-    return name
 
 
 def send(
