@@ -41,6 +41,7 @@ PACKAGES = (
     "zkconsumer/streams",
     "zkconsumer/offsets",
     "zkconsumer/topic_reader",
+    "zkconsumer/producer",
     "zkconsumer/member",
     "zkconsumer/admin",
     "zkconsumer/aio",

@@ -10,7 +10,7 @@ import pytest
 
 from simpleconsumer.errors import BrokerError
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.cluster.partitioning import partition_of_key
+from zkconsumer.producer.partitioners import partition_of_key
 from zkconsumer.testing import EmbeddedCluster, Fault, Produced
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, NotSupported

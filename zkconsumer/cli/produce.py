@@ -22,8 +22,8 @@ from zkconsumer.cli.messages.sender import CLIENT_ID, KeyValue, Sender, SendSett
 from zkconsumer.cli.messages.sender_07 import Sender07
 from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.partitioning import partition_of_key
 from zkconsumer.config.connection_settings import config_without_group
+from zkconsumer.producer.partitioners import partition_of_key
 
 __all__ = ["produce"]
 

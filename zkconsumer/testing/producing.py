@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError
-from zkconsumer.cluster.partitioning import partition_of_key
+from zkconsumer.producer.partitioners import partition_of_key
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.producing_07 import Producer07
 from zkconsumer.testing.versions import FIRST_WITH_KEYS, FIRST_WITH_TOMBSTONES, check_codec, require, version_tuple

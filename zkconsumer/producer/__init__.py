@@ -1,0 +1,1 @@
+"""The producer: partitioners of each version of Kafka."""
