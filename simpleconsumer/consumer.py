@@ -413,17 +413,30 @@ class SimpleConsumer:
         Raises:
             ValueError: No partitions, one without messages, or magic 1 with a version that cannot carry it.
         """
-        if acks not in (-1, 0, 1):
-            raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
         if magic == 1 and version < 2 and self.dialect.has_metadata:
             raise ValueError(f"magic 1 needs produce version 2, not {version}")
-        if not messages:
-            raise ValueError("no partitions to produce to")
         sets: dict[TopicPartition, bytes] = {}
         for topic, partition in messages:
             sets[TopicPartition(topic, partition)] = self.dialect.encode_messages(
                 messages[TopicPartition(topic, partition)], codec, magic, timestamp_ms
             )
+        return self.produce_sets(sets, acks=acks, timeout_ms=timeout_ms, version=version)
+
+    def produce_sets(
+        self, sets: Mapping[TopicPartition, bytes], *, acks: int = 1, timeout_ms: int = 10_000, version: int = 0
+    ) -> list[ProducedPartition]:
+        """Append encoded message sets; return error code and first offset of each, in order, as `multi_produce`.
+
+        Args:
+            sets: Of each partition; `dialect.encode_messages` makes one, and several may stand one behind the other.
+
+        Raises:
+            ValueError: No partitions, or one without messages.
+        """
+        if acks not in (-1, 0, 1):
+            raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
+        if not sets:
+            raise ValueError("no partitions to produce to")
         if not all(sets.values()):
             raise ValueError("no messages to produce")
         _check_numbers(each for each in sets if each.partition != -1 or not self.dialect.chooses_partition)

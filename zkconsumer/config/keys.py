@@ -139,7 +139,7 @@ _OWN = (
         section="own"),
 )
 
-_ZOOKEEPER = (
+ZOOKEEPER_KEYS = (
     Key("zookeeper.auth", AuthList(), (), "Credentials added to the session.", default_text="none",
         secret=True, section="zookeeper"),
     Key("zookeeper.acl", AclList(), (OPEN_ACL,),
@@ -171,7 +171,7 @@ _ZOOKEEPER = (
 )
 
 KEYS: tuple[Key, ...] = (
-    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *_ZOOKEEPER,
+    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS,
 )
 
 CONSUMER_SETTINGS: Final = SettingTable(KEYS, hint_for_name)

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from rebalance.kazoo_client import access_list
-from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.kinds import OPEN_ACL
+from zkconsumer.config.zookeeper_settings import ZooKeeperSettings
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError
 
@@ -16,7 +16,7 @@ __all__ = ["zookeeper_options"]
 _KERBEROS = ("kerberos", "winkerberos")
 
 
-def zookeeper_options(config: ConsumerConfig) -> dict[str, Any]:
+def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
     """Keyword arguments of `rebalance.zookeeper.KazooPort` for credentials, SASL, TLS and ACLs.
 
     Raises:

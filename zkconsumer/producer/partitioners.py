@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
-from typing import Final, Protocol
+from typing import Any, Final
 
 __all__ = [
     "PARTITIONERS", "Partitioner", "array_hash", "java_hash", "murmur2", "partition_08", "partition_082",
@@ -28,16 +28,9 @@ _MURMUR_SEED: Final = 0x9747B28C
 _MURMUR_FACTOR: Final = 0x5BD1E995
 
 
-class Partitioner(Protocol):
-    """Chooses a partition; any function with these arguments is one."""
-
-    def __call__(self, key: object, partitions: int) -> int:
-        """Return the index of a partition among all partitions of the topic, sorted by number.
-
-        Args:
-            key: The key, before it is encoded; never None.
-            partitions: How many partitions there are, those without a leader included.
-        """
+Partitioner = Callable[[Any, int], int]
+"""Takes a key before it is encoded, never None, and the number of partitions, those without a leader included; returns
+the index of one among all partitions of the topic, sorted by number."""
 
 
 def array_hash(data: bytes) -> int:

@@ -1,0 +1,143 @@
+"""The table of a producer's settings: names, types, defaults, ranges, meanings.
+
+`ProducerConfig` has one attribute for each row.
+
+Source: kafka.producer.ProducerConfig, SyncProducerConfig, async.AsyncProducerConfig (0.7.2, 0.8.2.2); keys of our own
+are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rebalance.subscription import check_client_id
+from simpleconsumer.types import MAX_INT64
+from zkconsumer.config.foreign_names import nearest_name
+from zkconsumer.config.keys import ZOOKEEPER_KEYS
+from zkconsumer.config.kinds import INT32_MAX, Choice, Integer, Text
+from zkconsumer.config.producer_kinds import BrokerList, Codec, NameList
+from zkconsumer.config.setting_table import Key, SettingTable
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+
+__all__ = ["PRODUCER_KEYS", "PRODUCER_SETTINGS"]
+
+_MIB: Final = 1024 * 1024
+
+_CLUSTER = (
+    Key("metadata.broker.list", BrokerList(), None,
+        "Some brokers of the cluster, which know the others. Not together with `zookeeper.connect`.",
+        name_07="broker.list", default_text="none"),
+    Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
+        "ZooKeeper's servers and the chroot of the cluster, where the brokers are found instead.",
+        name_07="zk.connect", default_text="none", section="own"),
+    Key("zookeeper.session.timeout.ms", Integer(1), 6000, "The requested ZooKeeper session time-out.",
+        name_07="zk.sessiontimeout.ms"),
+    Key("zookeeper.connection.timeout.ms", Integer(1), None, "Longest wait for the first connection to ZooKeeper.",
+        name_07="zk.connectiontimeout.ms", derive=lambda settings: settings["zookeeper.session.timeout.ms"],
+        default_text="as `zookeeper.session.timeout.ms`"),
+    Key("client.id", Text("up to 255 of [a-zA-Z0-9._-]", check_client_id), "zkconsumer-producer",
+        "Name under which requests are sent to brokers."),
+    Key("topic.metadata.refresh.interval.ms", Integer(-1), 600_000,
+        "Time between two look-ups of partitions and leaders; messages without a key then go to another partition; -1: "
+        "only after a failure."),
+)
+
+_DELIVERY = (
+    Key("producer.type", Choice(("sync", "async")), "sync",
+        "`sync`: `send` returns when the message is acknowledged; `async`: at once, and messages are sent in batches."),
+    Key("request.required.acks", Integer(-1, 1), 1,
+        "Who acknowledges: 1 the leader, -1 all in-sync replicas, 0 nobody: then messages can be lost without an "
+        "error. Kafka's default was 0."),
+    Key("request.timeout.ms", Integer(1), 10_000, "Longest wait of the leader for replicas; the answer may take as "
+        "long again."),
+    Key("message.send.max.retries", Integer(0), 3, "How often a failed batch is sent again.", name_07="num.retries"),
+    Key("retry.backoff.ms", Integer(0), 100, "Wait before a batch is sent again and leaders are looked up."),
+    Key("message.max.bytes", Integer(1), 1_000_000,
+        "Most bytes of a message, key and value together; larger ones are refused by `send`.",
+        name_07="max.message.size", section="own"),
+)
+
+_QUEUE = (
+    Key("queue.buffering.max.ms", Integer(0), 5000, "Longest wait of a message for others of its batch (`async`).",
+        name_07="queue.time"),
+    Key("queue.buffering.max.messages", Integer(1), 10_000, "Most messages that wait or have no acknowledgement.",
+        name_07="queue.size"),
+    Key("queue.buffering.max.bytes", Integer(1, MAX_INT64), 32 * _MIB, "Most bytes of these.", section="own"),
+    Key("queue.enqueue.timeout.ms", Integer(-INT32_MAX - 1), -1,
+        "What `send` does if the queue is full: 0 raises at once, a positive number waits as long, a negative one "
+        "waits for ever.", name_07="queue.enqueueTimeout.ms", default_07=0),
+    Key("batch.num.messages", Integer(1), 200, "Most messages of a batch.", name_07="batch.size"),
+    Key("batch.max.bytes", Integer(1), 512 * 1024, "Most bytes of a batch of several messages.", section="own"),
+    Key("request.max.bytes", Integer(1), _MIB, "Most bytes of a request of several batches.", section="own"),
+)
+
+_ENCODING = (
+    Key("compression.codec", Codec(), "none", "Codec of batches; lz4 needs brokers of 0.8.2 or later."),
+    Key("compressed.topics", NameList(), (), "The topics whose batches are compressed.", default_text="all"),
+    Key("serializer.class", Text("a class of kafka.serializer, or module:name"), "kafka.serializer.DefaultEncoder",
+        "What makes bytes of values: `DefaultEncoder` takes bytes alone, `StringEncoder` text."),
+    Key("key.serializer.class", Text("a class of kafka.serializer, or module:name"), None,
+        "What makes bytes of keys.", derive=lambda settings: settings["serializer.class"],
+        default_text="as `serializer.class`"),
+    Key("serializer.encoding", Text("a character set"), "UTF8", "The character set of `StringEncoder`."),
+    Key("partitioner.class", Text("a name of zkconsumer.producer.PARTITIONERS, or module:name"),
+        "kafka.producer.DefaultPartitioner", "What chooses the partition of a key."),
+)
+
+_CONNECTIONS = (
+    Key("send.buffer.bytes", Integer(1), 102_400, "Send buffer of a broker connection.", name_07="buffer.size"),
+    Key("connect.timeout.ms", Integer(1), 5000, "Longest wait for a connection to a broker."),
+    Key("kafka.generation", Choice(("auto", "0.7", "0.8")), "auto",
+        "The generation of the brokers; `auto` finds it in ZooKeeper, or by the ids in `broker.list`.", section="own"),
+)
+
+_ZOOKEEPER = tuple(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl")  # a producer creates no nodes
+
+PRODUCER_KEYS: Final = (*_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_CONNECTIONS, *_ZOOKEEPER)
+
+_OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "metadata.broker.list",
+    "acks": "request.required.acks",
+    "retries": "message.send.max.retries",
+    "linger.ms": "queue.buffering.max.ms",
+    "buffer.memory": "queue.buffering.max.bytes",
+    "max.block.ms": "queue.enqueue.timeout.ms",
+    "compression.type": "compression.codec",
+    "max.request.size": "message.max.bytes",
+    "key.serializer": "key.serializer.class",
+    "value.serializer": "serializer.class",
+    "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
+    "delivery.timeout.ms": "message.send.max.retries",
+}
+_OF_CONSUMERS: Final = frozenset(("group.id", "groupid", "auto.offset.reset", "auto.commit.enable"))
+
+
+def _hint_for_name(name: str, known: Iterable[str]) -> str:
+    """Return what to use instead of an unknown setting, a clause; empty if nothing is known about it."""
+    dotted = name.strip().replace("_", ".")
+    ours = _OF_NEWER_PRODUCERS.get(dotted.lower())
+    if ours is not None:
+        return f"newer producers have it; here it is called {ours!r}"
+    if dotted.lower() in _OF_CONSUMERS:
+        return "it is a setting of consumers"
+    nearest = nearest_name(dotted, known, 0.7)
+    return f"the nearest known one is {nearest!r}" if nearest else ""
+
+
+PRODUCER_SETTINGS: Final = SettingTable(PRODUCER_KEYS, _hint_for_name)
+
+
+def contradiction(values: Mapping[str, Any]) -> tuple[str, object, str] | None:
+    """Return the setting, its value and what is allowed, if two settings contradict each other; None if none do."""
+    brokers, zookeeper = values["metadata.broker.list"], values["zookeeper.connect"]
+    if brokers is None and zookeeper is None:
+        return "metadata.broker.list", None, "given, or zookeeper.connect must be"
+    if brokers is not None and zookeeper is not None:
+        return "zookeeper.connect", zookeeper, "left out, since metadata.broker.list is given"
+    if values["batch.num.messages"] > values["queue.buffering.max.messages"]:
+        allowed = f"at most queue.buffering.max.messages, which is {values['queue.buffering.max.messages']}"
+        return "batch.num.messages", values["batch.num.messages"], allowed
+    if brokers is not None and brokers[0].id is not None and values["kafka.generation"] == "0.8":
+        return "metadata.broker.list", BrokerList().format(brokers), "host:port: ids are of Kafka 0.7"
+    return None

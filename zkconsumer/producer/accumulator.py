@@ -1,0 +1,452 @@
+"""Accumulator: the messages that wait to be sent, by partition; what is sent next, and what becomes of it.
+
+Rules, and which failure each prevents:
+
+- The batches of a partition leave in the order in which their messages came, and while some of them are in flight no
+  others are sent. A batch that failed goes back to the front. So a retry never changes the order.
+- A batch is sent when it is full, when its first message has waited long enough, or when it was tried before.
+- A failed try moves a batch to a partition of another broker if any partition will do for its messages. A dead broker
+  delays only messages that belong to its partitions.
+- A batch that the broker calls too large is sent alone, then in halves, until the message that is too large is found.
+  One such message fails no other.
+- Every batch has an end: it fails after `retries` failures, the search for a leader that found none among them.
+
+Pure: the caller has the clock, the lock and the sockets.
+
+Source: kafka.producer.async.DefaultEventHandler, ProducerSendThread (0.8.2.2); order and splitting are ours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from simpleconsumer.errors import BrokerError, broker_error
+from simpleconsumer.types import ProducedPartition, TopicPartition
+from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
+
+__all__ = ["Accumulator", "Effect", "FailedSearches", "Finished", "Limits", "Split"]
+
+_TOO_LARGE: Final = (10, 18)
+_MAY_BE_STORED: Final = (-1, 7, 20)
+"""Errors after which the leader may have the messages: of an unknown kind, and those of missing replicas."""
+_NO_LEADER: Final = "no broker leads it"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How messages are gathered and how often they are tried.
+
+    Attributes:
+        batch_messages: Most messages of a batch.
+        batch_bytes: Most bytes of a batch of several messages.
+        request_bytes: Most bytes of a request of several batches.
+        linger_s: Longest wait of a message for others of its batch.
+        queue_messages: Most messages that wait or are in flight.
+        queue_bytes: Most bytes of these.
+        retries: How often a batch is tried again.
+        backoff_s: Wait before each further try.
+    """
+
+    batch_messages: int = 200
+    batch_bytes: int = 512 * 1024
+    request_bytes: int = 1024 * 1024
+    linger_s: float = 5.0
+    queue_messages: int = 10_000
+    queue_bytes: int = 32 * 1024 * 1024
+    retries: int = 3
+    backoff_s: float = 0.1
+
+
+class Finished(NamedTuple):
+    """A batch has its outcome.
+
+    Attributes:
+        batch: The batch.
+        offset: Offset of its first message; -1 where the broker names none.
+        error: Why it failed; None if it is acknowledged.
+    """
+
+    batch: Batch
+    offset: int
+    error: ProducerError | None
+
+
+class FailedSearches(NamedTuple):
+    """What look-ups of a topic came to.
+
+    Attributes:
+        failures: How many did not find it.
+        reason: Why the last one did not, a clause.
+        is_final: Another one would not find it either.
+    """
+
+    failures: int = 0
+    reason: str = ""
+    is_final: bool = False
+
+
+class Split(NamedTuple):
+    """A batch goes on as two."""
+
+    batch: Batch
+    halves: tuple[Batch, Batch]
+
+
+Effect = Finished | Split
+_NONE: Final = FailedSearches()
+
+
+@dataclass
+class _Queue:
+    """The batches of one partition.
+
+    Attributes:
+        waiting: Those to be sent, in order.
+        in_flight: Those that are sent and have no answer.
+        retry_at: Nothing is sent before then.
+        has_failed: The last try failed; what waits is sent as soon as `retry_at` is over.
+        searches: How often in a row no leader was found.
+    """
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    in_flight: list[Batch] = field(default_factory=list)
+    retry_at: float = 0.0
+    has_failed: bool = False
+    searches: int = 0
+
+
+class Accumulator:
+    """The messages of one producer that have no outcome yet.
+
+    Attributes:
+        messages: How many there are.
+        size: Their bytes.
+        stale: The topics whose leaders have to be looked up -> when.
+        searches: Topic -> how many look-ups did not find it, and why the last one did not.
+
+    Threads: One at a time.
+    """
+
+    def __init__(self, limits: Limits, rng: random.Random | None = None) -> None:
+        self.messages = 0
+        self.size = 0
+        self.stale: dict[str, float] = {}
+        self.searches: dict[str, FailedSearches] = {}
+        self._limits = limits
+        self._rng = rng or random.Random()
+        self._topics: dict[str, Mapping[int | str, int | None]] = {}
+        self._leaders: dict[TopicPartition, int | None] = {}
+        self._sticky: dict[str, int | str] = {}
+        self._queues: dict[TopicPartition, _Queue] = {}
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+
+    def partitions(self, topic: str) -> Mapping[int | str, int | None] | None:
+        """Return the partitions of a topic with their leaders, in order; None if they are not known."""
+        return self._topics.get(topic)
+
+    def known_topics(self) -> list[str]:
+        """Return the topics whose partitions are known."""
+        return sorted(self._topics)
+
+    def leader(self, name: TopicPartition) -> int | None:
+        """Return the broker that leads a partition, None if it is not known."""
+        return self._leaders.get(name)
+
+    def want(self, topic: str, now: float) -> None:
+        """Have a topic looked up."""
+        self.stale.setdefault(topic, now)
+
+    def lookup_at(self) -> float | None:
+        """Return when leaders have to be looked up; None if all are known."""
+        return min(self.stale.values(), default=None)
+
+    def sticky_partition(self, topic: str) -> int | str:
+        """Return where messages without a key go: one partition with a leader, until leaders are looked up again."""
+        chosen = self._sticky.get(topic)
+        if chosen is None:
+            chosen = self._sticky[topic] = self._choose(topic, None)
+        return chosen
+
+    def _choose(self, topic: str, avoided: int | None) -> int | str:
+        """Return a partition at random: one that a broker other than the avoided one leads, if there is one."""
+        leaders = self._topics[topic]
+        led = [name for name, leader in leaders.items() if leader is not None]
+        return self._rng.choice([name for name in led if leaders[name] != avoided] or led or list(leaders))
+
+    def set_partitions(self, topic: str, leaders: Mapping[int | str, int | None], now: float) -> list[Effect]:
+        """Take over what a look-up found; partitions that found no leader have failed once more."""
+        self._topics[topic] = leaders
+        self._sticky.pop(topic, None)
+        self.stale.pop(topic, None)
+        effects: list[Effect] = []
+        for number in leaders.keys() | {name.partition for name in self._queues if name.topic == topic}:
+            name = TopicPartition(topic, number)
+            self._leaders[name] = leaders.get(number)
+            queue = self._queues.get(name)
+            if queue is None or not queue.waiting:
+                continue
+            if self._leaders[name] is not None:
+                queue.searches = 0
+            else:
+                effects += self._unled(name, queue, now)
+        return effects
+
+    def _unled(self, name: TopicPartition, queue: _Queue, now: float) -> Iterator[Effect]:
+        """Move what may be moved; count a failed search for the others, which fail after the last one."""
+        queue.retry_at = now + self._limits.backoff_s
+        queue.has_failed = True
+        queue.searches += 1
+        self.stale.setdefault(name.topic, queue.retry_at)
+        reason = _NO_LEADER if name.partition in self._topics[name.topic] else "the topic has no such partition"
+        waiting, queue.waiting = queue.waiting, deque()
+        for batch in waiting:
+            if self._move(batch, None):
+                continue
+            if queue.searches + batch.tries > self._limits.retries:
+                yield self._failed(batch, reason, queue.searches + batch.tries)
+            else:
+                queue.waiting.append(batch)
+
+    def _move(self, batch: Batch, avoided: int | None) -> bool:
+        """Give a batch to another partition, if any one will do and another broker leads one."""
+        leaders = self._topics[batch.name.topic]
+        if not batch.is_movable or not any(led is not None and led != avoided for led in leaders.values()):
+            return False
+        sticky = self._sticky.get(batch.name.topic)
+        if sticky is None or leaders[sticky] in (None, avoided):
+            sticky = self._sticky[batch.name.topic] = self._choose(batch.name.topic, avoided)
+        batch.name = TopicPartition(batch.name.topic, sticky)
+        self._append(batch)
+        return True
+
+    def _append(self, batch: Batch) -> None:
+        """Add a batch that takes no further messages behind those of its partition."""
+        waiting = self._queues.setdefault(batch.name, _Queue()).waiting
+        if waiting:
+            waiting[-1].is_closed = True
+        batch.is_closed = True
+        waiting.append(batch)
+
+    def topic_not_found(self, topic: str, reason: str, is_final: bool, now: float) -> list[Effect]:
+        """Count a look-up that found no such topic, or no answer, for everything that waits for its leaders."""
+        self.searches[topic] = FailedSearches(self.searches.get(topic, _NONE).failures + 1, reason, is_final)
+        self.stale.pop(topic, None)
+        effects: list[Effect] = []
+        for name, queue in self._queues.items():
+            if name.topic != topic or not queue.waiting or self._leaders.get(name) is not None:
+                continue
+            queue.searches += 1
+            queue.retry_at = now + self._limits.backoff_s
+            waiting, queue.waiting = queue.waiting, deque()
+            for batch in waiting:
+                tries = queue.searches + batch.tries
+                if is_final or tries > self._limits.retries:
+                    effects.append(self._failed(batch, reason, tries))
+                else:
+                    queue.waiting.append(batch)
+                    self.stale[topic] = queue.retry_at
+        return effects
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def fullness(self, messages: int, size: int) -> str | None:
+        """Return what there is no room for in words; None if there is room. An empty queue takes one of any size."""
+        limits = self._limits
+        if self.messages and self.messages + messages > limits.queue_messages:
+            return f"{limits.queue_messages} messages (queue.buffering.max.messages)"
+        if self.messages and self.size + size > limits.queue_bytes:
+            return f"{limits.queue_bytes} bytes (queue.buffering.max.bytes)"
+        return None
+
+    def add(self, name: TopicPartition, pair: Pair, size: int, is_movable: bool, now: float) -> Batch:
+        """Add a message, and return its batch, in which it is the last one."""
+        waiting = self._queues.setdefault(name, _Queue()).waiting
+        batch = waiting[-1] if waiting else None
+        if batch is None or batch.is_closed or batch.size + size > self._limits.batch_bytes:
+            if batch is not None:
+                batch.is_closed = True
+            batch = Batch(name, is_movable, now)
+            waiting.append(batch)
+        batch.pairs.append(pair)
+        batch.size += size
+        batch.is_movable &= is_movable
+        batch.is_closed = len(batch.pairs) >= self._limits.batch_messages
+        self.messages += 1
+        self.size += size
+        return batch
+
+    def add_batch(self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, now: float) -> Batch:
+        """Add messages that make a batch of their own, within the limits of one."""
+        batch = Batch(name, is_movable, now)
+        batch.pairs, batch.size = pairs, size
+        self._append(batch)
+        self.messages += len(pairs)
+        self.size += size
+        return batch
+
+    def close_batches(self) -> None:
+        """Have everything that waits sent now."""
+        for queue in self._queues.values():
+            if queue.waiting:
+                queue.waiting[-1].is_closed = True
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def take(self, broker: int, now: float) -> list[Batch]:
+        """Return what the next request to a broker has, batches of a partition in their order; empty if nothing is due.
+
+        The batches are in flight until `answered` or `request_failed` is called with them.
+        """
+        taken: list[Batch] = []
+        size = 0
+        for name in list(self._queues):
+            queue = self._queues[name]
+            if not queue.waiting or self._leaders.get(name) != broker or self._due_at(queue) > now:
+                continue
+            size = self._take_of(queue, taken, size, now)
+            if queue.in_flight:
+                self._queues[name] = self._queues.pop(name)  # the next request starts with another partition
+        return taken
+
+    def _take_of(self, queue: _Queue, taken: list[Batch], size: int, now: float) -> int:
+        """Take the batches of one partition that are due and fit; return the size of the request then."""
+        while queue.waiting:
+            batch = queue.waiting[0]
+            is_due = batch.is_closed or queue.has_failed or batch.created_at + self._limits.linger_s <= now
+            fits = not taken or size + batch.size <= self._limits.request_bytes
+            if not is_due or not fits or (queue.in_flight and (batch.is_alone or queue.in_flight[-1].is_alone)):
+                break
+            batch.is_closed = True
+            queue.in_flight.append(queue.waiting.popleft())
+            taken.append(batch)
+            size += batch.size
+        return size
+
+    def due_at(self, broker: int) -> float | None:
+        """Return when there is something to send to a broker; None if nothing waits for it. Times may be over."""
+        led = (queue for name, queue in self._queues.items() if self._leaders.get(name) == broker and queue.waiting)
+        return min((at for queue in led if (at := self._due_at(queue)) != float("inf")), default=None)
+
+    def _due_at(self, queue: _Queue) -> float:
+        if queue.in_flight:
+            return float("inf")
+        head = queue.waiting[0]
+        if head.is_closed or queue.has_failed:
+            return queue.retry_at
+        return max(queue.retry_at, head.created_at + self._limits.linger_s)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def answered(
+        self, batches: Sequence[Batch], results: Mapping[TopicPartition, ProducedPartition], now: float
+    ) -> list[Effect]:
+        """Take over a broker's answer about the batches of a request."""
+        effects: list[Effect] = []
+        for name, mine in _by_partition(batches).items():
+            self._queues[name].in_flight.clear()
+            code, offset = results[name]
+            for each in mine:
+                each.may_be_stored |= code in _MAY_BE_STORED
+            if code == 0:
+                effects += self._acknowledged(name, mine, offset)
+            elif code in _TOO_LARGE:
+                effects += self._too_large(name, mine, code)
+            elif broker_error(code).retriable:
+                self._forget_leader(name, now)
+                effects += self._again(name, mine, str(BrokerError(code, name.topic, name.partition)), None, now)
+            else:
+                reason = str(BrokerError(code, name.topic, name.partition))
+                effects += [self._failed(each, reason, each.tries + 1) for each in mine]
+        return effects
+
+    def request_failed(
+        self, batches: Sequence[Batch], broker: int, reason: str, may_be_stored: bool, now: float
+    ) -> list[Effect]:
+        """Take over that a request was lost; the messages may be stored if it was sent."""
+        effects: list[Effect] = []
+        for name, mine in _by_partition(batches).items():
+            self._queues[name].in_flight.clear()
+            self._forget_leader(name, now)
+            for each in mine:
+                each.may_be_stored |= may_be_stored
+            effects += self._again(name, mine, reason, broker, now)
+        return effects
+
+    def abandon(self, reason: str) -> list[Effect]:
+        """Fail everything that waits."""
+        effects: list[Effect] = []
+        for queue in self._queues.values():
+            waiting, queue.waiting = queue.waiting, deque()
+            effects += [self._failed(each, reason, max(each.tries, 1)) for each in waiting]
+        return effects
+
+    def _acknowledged(self, name: TopicPartition, batches: Sequence[Batch], offset: int) -> Iterator[Effect]:
+        queue = self._queues[name]
+        queue.has_failed = False
+        queue.searches = 0
+        for batch in batches:
+            self._release(batch)
+            yield Finished(batch, offset, None)
+            offset += len(batch.pairs) if offset >= 0 else 0
+
+    def _too_large(self, name: TopicPartition, batches: Sequence[Batch], code: int) -> Iterator[Effect]:
+        queue = self._queues[name]
+        for batch in reversed(batches):
+            if len(batches) > 1:
+                batch.is_alone = True
+                queue.waiting.appendleft(batch)
+            elif len(batch.pairs) > 1:
+                halves = batch.halves()
+                queue.waiting.extendleft(reversed(halves))
+                yield Split(batch, halves)
+            else:
+                self._release(batch)
+                reason = f"{BrokerError(code, name.topic, name.partition)}; it has {batch.size} bytes"
+                yield Finished(batch, -1, OversizedMessage(name.topic, name.partition, reason, batch.tries + 1))
+
+    def _forget_leader(self, name: TopicPartition, now: float) -> None:
+        self._leaders[name] = None
+        self._sticky.pop(name.topic, None)
+        self.stale.setdefault(name.topic, now + self._limits.backoff_s)
+
+    def _again(
+        self, name: TopicPartition, batches: Sequence[Batch], reason: str, avoided: int | None, now: float
+    ) -> Iterator[Effect]:
+        """Put batches back, or move them; those that were tried often enough fail."""
+        queue = self._queues[name]
+        queue.retry_at = now + self._limits.backoff_s
+        queue.has_failed = True
+        kept = []
+        for batch in batches:
+            batch.tries += 1
+            if batch.tries > self._limits.retries:
+                yield self._failed(batch, reason, batch.tries)
+            else:
+                kept.append(batch)
+        waiting = deque([*kept, *queue.waiting])
+        queue.waiting = deque()
+        for batch in waiting:
+            if not self._move(batch, avoided):
+                queue.waiting.append(batch)
+
+    def _failed(self, batch: Batch, reason: str, tries: int) -> Finished:
+        self._release(batch)
+        name = batch.name
+        return Finished(batch, -1, MessageNotSent(name.topic, name.partition, reason, tries, batch.may_be_stored))
+
+    def _release(self, batch: Batch) -> None:
+        self.messages -= len(batch.pairs)
+        self.size -= batch.size
+
+
+def _by_partition(batches: Sequence[Batch]) -> dict[TopicPartition, list[Batch]]:
+    found: dict[TopicPartition, list[Batch]] = {}
+    for batch in batches:
+        found.setdefault(batch.name, []).append(batch)
+    return found

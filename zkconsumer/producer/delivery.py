@@ -1,0 +1,428 @@
+"""Delivery: takes encoded messages to the leaders of their partitions, and reports what became of each.
+
+Threads: one for each broker sends requests, one at a time, and one looks up leaders. The accumulator belongs to whoever
+holds the lock, which nobody does during I/O, encoding or a callback. Outcomes are set, and callbacks run, in the
+threads of the brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from simpleconsumer.consumer import LATEST, SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
+from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
+from zkconsumer.producer.accumulator import Accumulator, Effect, FailedSearches, Finished, Limits
+from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.errors import ProducerClosed, QueueFull
+from zkconsumer.producer.outcome import BatchOutcome
+from zkconsumer.producer.topic_lookup import FoundTopic
+
+__all__ = ["ANY_PARTITION", "Delivery", "Lookup", "RequestSettings"]
+
+log = logging.getLogger(__name__)
+
+ANY_PARTITION: Final = "any"
+"""In place of the number of a partition of Kafka 0.7: the broker chooses one."""
+
+_LONGEST_SLEEP_S: Final = 60.0
+
+
+class Lookup(Protocol):
+    """Finds partitions and leaders."""
+
+    def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """Return what is known about each of the topics; it has a deadline, and raises nothing."""
+
+
+class RequestSettings:
+    """How requests are made.
+
+    Attributes:
+        acks: -1, 0 or 1.
+        timeout_ms: Longest wait of a leader for its replicas; the answer may take as long again.
+        client_id: The name under which brokers log and count the requests.
+        codec_of: Topic -> codec.
+        refresh_s: Time between two look-ups of all topics; None: only after a failure.
+    """
+
+    def __init__(
+        self, acks: int, timeout_ms: int, client_id: str, codec_of: Callable[[str], str], refresh_s: float | None
+    ) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.client_id = client_id
+        self.codec_of = codec_of
+        self.refresh_s = refresh_s
+
+
+class Delivery:
+    """Sends the messages of one producer.
+
+    Args:
+        lookup: Finds partitions and leaders.
+        limits: How messages are gathered and how often they are tried.
+        settings: How requests are made.
+
+    Threads: any, for all methods.
+    """
+
+    def __init__(
+        self, lookup: Lookup, limits: Limits, settings: RequestSettings, rng: random.Random | None = None
+    ) -> None:
+        self._lookup = lookup
+        self._settings = settings
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._layouts = threading.Condition(self._lock)
+        self._accumulator = Accumulator(limits, rng)
+        self._brokers: dict[int, _BrokerThread] = {}
+        self._open: dict[BatchOutcome, None] = {}
+        self._is_closed = False
+        self._has_ended = False
+        self._wake_lookup = threading.Condition(self._lock)
+        self._refresh_at = None if settings.refresh_s is None else time.monotonic() + settings.refresh_s
+        self._has_sent = False
+        self._lookup_thread = threading.Thread(target=self._look_up, name="zkconsumer-producer-lookup", daemon=True)
+        self._lookup_thread.start()
+
+    # -- for the producer ----------------------------------------------------------------------------------------------
+
+    def partitions(self, topic: str) -> Mapping[int | str, int | None] | str:
+        """Return the partitions of a topic with their leaders; or, as text, why they are not known.
+
+        It waits until a look-up has found them, as often as a batch is tried.
+        """
+        known = self._accumulator.partitions(topic)
+        if known:
+            return known
+        with self._lock:
+            earlier = self._accumulator.searches.get(topic, FailedSearches()).failures
+            while not (known := self._accumulator.partitions(topic)):
+                self._check_open()
+                failed = self._accumulator.searches.get(topic, FailedSearches())
+                tried = failed.failures - earlier
+                if tried and (failed.is_final or tried > self._limits.retries):
+                    return failed.reason
+                self._accumulator.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
+                self._wake_lookup.notify()
+                self._layouts.wait(_LONGEST_SLEEP_S)
+            return known
+
+    def sticky_partition(self, topic: str) -> int | str:
+        """Return where messages of a topic that is known go if they have no key."""
+        with self._lock:
+            return self._accumulator.sticky_partition(topic)
+
+    def add(
+        self, name: TopicPartition, pair: Pair, size: int, is_movable: bool, wait_s: float | None
+    ) -> tuple[BatchOutcome, int]:
+        """Take a message; return the outcome of its batch, and its number in it.
+
+        Args:
+            wait_s: Longest wait for room; None waits for ever.
+
+        Raises:
+            QueueFull: There is no room in time.
+            ProducerClosed: The producer is closed.
+        """
+        with self._lock:
+            self._wait_for_room(name.topic, 1, size, wait_s)
+            batch = self._accumulator.add(name, pair, size, is_movable, time.monotonic())
+            count = len(batch.pairs)
+            if batch.outcome is None:
+                batch.outcome = BatchOutcome(*name)
+                self._open[batch.outcome] = None
+            if count == 1 or batch.is_closed:
+                self._wake(name)
+            return batch.outcome, count - 1
+
+    def add_batch(
+        self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, wait_s: float | None
+    ) -> BatchOutcome:
+        """Take messages that make a batch of their own; otherwise as `add`."""
+        with self._lock:
+            self._wait_for_room(name.topic, len(pairs), size, wait_s)
+            batch = self._accumulator.add_batch(name, pairs, size, is_movable, time.monotonic())
+            outcome = batch.outcome = BatchOutcome(*name)
+            self._open[outcome] = None
+            self._wake(name)
+            return outcome
+
+    def close_batches(self) -> None:
+        """Have everything that waits sent now."""
+        with self._lock:
+            self._accumulator.close_batches()
+            self._wake_all()
+
+    def flush(self, timeout_s: float | None) -> bool:
+        """Return whether everything that was taken before has its outcome within the time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self.close_batches()
+        with self._lock:
+            open_ones = list(self._open)
+        return all(each.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)) for each in open_ones)
+
+    def close(self, timeout_s: float | None) -> int:
+        """Send what waits, for so long; fail the rest, and return how many messages that are."""
+        with self._lock:
+            self._is_closed = True
+            self._room.notify_all()
+            self._layouts.notify_all()
+        self.flush(timeout_s)
+        with self._lock:
+            left = self._accumulator.messages
+            effects = self._accumulator.abandon("the producer was closed")
+            self._has_ended = True
+            brokers = list(self._brokers.values())
+            self._wake_all()
+        self._report(effects)
+        for each in brokers:
+            each.end()
+        return left
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Messages and bytes that have no outcome yet."""
+        with self._lock:
+            return self._accumulator.messages, self._accumulator.size
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ProducerClosed("the producer is closed")
+
+    def _wait_for_room(self, topic: str, messages: int, size: int, wait_s: float | None) -> None:
+        self._check_open()
+        if self._accumulator.fullness(messages, size) is None:
+            return
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        self._accumulator.close_batches()  # what fills the queue is to go now
+        self._wake_all()
+        while (full := self._accumulator.fullness(messages, size)) is not None:
+            left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
+            if left_s <= 0.0:
+                raise QueueFull(topic, full)
+            self._room.wait(left_s)
+            self._check_open()
+
+    # -- for the threads -----------------------------------------------------------------------------------------------
+
+    def _wake(self, name: TopicPartition) -> None:
+        leader = self._accumulator.leader(name)
+        thread = None if leader is None else self._brokers.get(leader)
+        if thread is not None:
+            thread.wake.notify()
+        else:
+            self._wake_lookup.notify()
+
+    def _wake_all(self) -> None:
+        for thread in self._brokers.values():
+            thread.wake.notify()
+        self._wake_lookup.notify()
+
+    def next_batches(self, thread: _BrokerThread) -> list[Batch] | None:
+        """Wait until there is something to send to a broker; None when the delivery has ended."""
+        with self._lock:
+            while True:
+                if batches := self._accumulator.take(thread.broker.id, time.monotonic()):
+                    return batches
+                if self._has_ended:
+                    return None
+                due_at = self._accumulator.due_at(thread.broker.id)
+                thread.wake.wait(_LONGEST_SLEEP_S if due_at is None else max(due_at - time.monotonic(), 0.0))
+
+    def answered(self, batches: Sequence[Batch], results: Mapping[TopicPartition, ProducedPartition]) -> None:
+        """Take over an answer."""
+        with self._lock:
+            self._has_sent = True
+            effects = self._accumulator.answered(batches, results, time.monotonic())
+            self._go_on(effects)
+        self._report(effects)
+
+    def request_failed(self, batches: Sequence[Batch], broker: int, reason: str, may_be_stored: bool) -> None:
+        """Take over that a request was lost."""
+        with self._lock:
+            effects = self._accumulator.request_failed(batches, broker, reason, may_be_stored, time.monotonic())
+            if self._has_ended:
+                effects += self._accumulator.abandon("the producer was closed")
+            self._go_on(effects)
+            self._wake_all()
+        self._report(effects)
+
+    def _go_on(self, effects: Sequence[Effect]) -> None:
+        """Make outcomes for halves, and wake who waits for room or for leaders."""
+        for effect in effects:
+            if not isinstance(effect, Finished):
+                for half in effect.halves:
+                    half.outcome = BatchOutcome(*half.name)
+                    self._open[half.outcome] = None
+                self._open.pop(effect.batch.outcome, None)
+        self._room.notify_all()
+        if self._accumulator.stale:
+            self._wake_lookup.notify()
+
+    def _report(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            outcome = effect.batch.outcome
+            if isinstance(effect, Finished):
+                callbacks = outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
+                with self._lock:
+                    self._open.pop(outcome, None)
+                for callback in callbacks:
+                    _call(callback)
+            else:
+                first, second = effect.halves
+                outcome.split(len(first.pairs), first.outcome, second.outcome)
+
+    # -- leaders -------------------------------------------------------------------------------------------------------
+
+    def _look_up(self) -> None:
+        """Run the thread that looks up leaders."""
+        while (topics := self._topics_to_look_up()) is not None:
+            found = self._lookup.look_up(topics)
+            with self._lock:
+                effects: list[Effect] = []
+                for topic, each in found.items():
+                    effects += self._take_over(topic, each, time.monotonic())
+                self._go_on(effects)
+                self._layouts.notify_all()
+                self._wake_all()
+            self._report(effects)
+
+    def _topics_to_look_up(self) -> list[str] | None:
+        """Wait until leaders have to be looked up; None when the delivery has ended."""
+        with self._lock:
+            while not self._has_ended:
+                now = time.monotonic()
+                if self._refresh_at is not None and now >= self._refresh_at and self._has_sent:
+                    self._has_sent = False
+                    self._refresh_at = now + (self._settings.refresh_s or 0.0)
+                    return self._accumulator.known_topics()
+                at = self._accumulator.lookup_at()
+                if at is not None and at <= now:
+                    return sorted(self._accumulator.stale)
+                waits = [each for each in (at, self._refresh_at if self._has_sent else None) if each is not None]
+                self._wake_lookup.wait(min(waits, default=now + _LONGEST_SLEEP_S) - now)
+        return None
+
+    def _take_over(self, topic: str, found: FoundTopic, now: float) -> list[Effect]:
+        """Take over what a look-up found, and start the threads of new brokers."""
+        if not found.leaders:
+            return self._accumulator.topic_not_found(topic, found.reason, found.is_final, now)
+        for broker in found.leaders.values():
+            if broker is not None:
+                self._meet(broker)
+        leaders = {number: None if each is None else each.id for number, each in found.leaders.items()}
+        return self._accumulator.set_partitions(topic, leaders, now)
+
+    def _meet(self, broker: Broker) -> None:
+        """Start the thread of a broker, or report its new address."""
+        thread = self._brokers.get(broker.id)
+        if thread is None:
+            thread = self._brokers[broker.id] = _BrokerThread(broker, self, self._settings, self._lock)
+            thread.start()
+        elif thread.broker != broker:
+            thread.broker = broker
+
+
+class _BrokerThread:
+    """Sends the requests to one broker, one at a time.
+
+    Attributes:
+        broker: The broker; another address takes effect with the next request.
+        wake: Notified when there may be something to send.
+    """
+
+    def __init__(self, broker: Broker, delivery: Delivery, settings: RequestSettings, lock: threading.Lock) -> None:
+        self.broker = broker
+        self.wake = threading.Condition(lock)
+        self._delivery = delivery
+        self._settings = settings
+        self._connected_to: Broker | None = None
+        self._connection: SimpleConsumer | None = None
+        self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """End a request that waits for an answer."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _run(self) -> None:
+        while (batches := self._delivery.next_batches(self)) is not None:
+            try:
+                self._exchange(batches)
+            except Exception as error:
+                log.exception("broker %s: a fault of the producer", self.broker.id)
+                self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {error!r}", True)
+        self.end()
+
+    def _exchange(self, batches: Sequence[Batch]) -> None:
+        connection = self._connected()
+        sets = self._encoded(batches, connection)
+        try:
+            on_wire = {_name_on_wire(name): data for name, data in sets.items()}
+            results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
+            if self._settings.acks and not connection.dialect.has_metadata:
+                _wait_until_read(connection, batches[0].name)
+        except SimpleConsumerError as error:
+            self._delivery.request_failed(batches, self.broker.id, str(error), True)
+        else:
+            self._delivery.answered(batches, dict(zip(sets, results, strict=True)))
+
+    def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
+        pieces: dict[TopicPartition, list[bytes]] = {}
+        for batch in batches:
+            codec = self._settings.codec_of(batch.name.topic)
+            encoded = connection.dialect.encode_messages(batch.pairs, codec, None, None)
+            pieces.setdefault(batch.name, []).append(encoded)
+        return {name: b"".join(each) for name, each in pieces.items()}
+
+    def _connected(self) -> SimpleConsumer:
+        broker = self.broker
+        if self._connection is None or self._connected_to != broker:
+            self.end()
+            timeout_s = self._settings.timeout_ms / 500  # twice what the leader may wait for its replicas
+            self._connection = SimpleConsumer(
+                broker.host, broker.port, timeout_s, self._settings.client_id, dialect=dialect_of(broker)
+            )
+            self._connected_to = broker
+        return self._connection
+
+
+def _name_on_wire(name: TopicPartition) -> TopicPartition:
+    is_any = isinstance(name.partition, str) and name.partition.endswith(f"-{ANY_PARTITION}")
+    return TopicPartition(name.topic, -1) if is_any else name
+
+
+def _wait_until_read(connection: SimpleConsumer, name: TopicPartition) -> None:
+    """Return when a broker of Kafka 0.7, which acknowledges nothing, has read what was sent before.
+
+    It serves the requests of a connection in order, and closes the connection at a produce request that it refuses. So
+    its answer to another request, on the same connection, comes behind the messages.
+
+    Raises:
+        ConnectionFailed: The connection was closed before.
+    """
+    opened = connection.connects
+    number = 0 if _name_on_wire(name).partition == -1 else name.partition
+    connection.get_offsets_before(name.topic, number, LATEST)
+    if connection.connects != opened:
+        raise ConnectionFailed(connection.host, connection.port, "closed behind the messages")
+
+
+def _call(callback: Callable[[], None]) -> None:
+    """Call what the application gave; what it raises is logged, and stops nothing."""
+    try:
+        callback()
+    except Exception:
+        log.exception("a callback of the producer raised")

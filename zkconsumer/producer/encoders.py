@@ -1,0 +1,117 @@
+"""Encoders: what makes bytes of keys and values.
+
+Any function of one argument that returns bytes, or None for a null, is an encoder; so is an object with Java's method
+`toBytes`. Those of `kafka.serializer` have their names.
+
+Source: kafka.serializer.Encoder, DefaultEncoder, StringEncoder, NullEncoder (0.8.2.2).
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from zkconsumer.errors import ConfigError
+
+__all__ = ["DefaultEncoder", "Encoder", "NullEncoder", "StringEncoder", "encoder_named", "load_named"]
+
+Encoder = Callable[[Any], bytes | None]
+
+
+class DefaultEncoder:
+    """Takes bytes as they are."""
+
+    def __call__(self, value: object) -> bytes | None:
+        """Return the bytes; `bytearray` and `memoryview` are copied.
+
+        Raises:
+            TypeError: It is something else.
+        """
+        if value is None or isinstance(value, bytes):
+            return value
+        if isinstance(value, bytearray | memoryview):
+            return bytes(value)
+        raise TypeError(f"{value!r:.60} is no bytes, which DefaultEncoder needs; StringEncoder takes text")
+
+
+class StringEncoder:
+    """Encodes text.
+
+    Args:
+        encoding: The character set, as Java or Python names it.
+    """
+
+    def __init__(self, encoding: str = "UTF8") -> None:
+        codecs.lookup(encoding)
+        self._encoding = encoding
+
+    def __call__(self, value: object) -> bytes | None:
+        """Return the bytes of a text.
+
+        Raises:
+            TypeError: It is no text.
+            UnicodeEncodeError: The character set lacks one of its characters.
+        """
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r:.60} is no text, which StringEncoder needs")
+        return value.encode(self._encoding)
+
+
+class NullEncoder:
+    """Makes a null of everything."""
+
+    def __call__(self, value: object) -> None:
+        """Return None."""
+
+
+def encoder_named(name: str, setting: str, encoding: str) -> Encoder:
+    """Return the encoder that a setting names: a class of `kafka.serializer`, or `module:name`.
+
+    Raises:
+        ConfigError: There is no such encoder, or no such character set.
+    """
+    kind = name.strip().removeprefix("kafka.serializer.")
+    if kind == "DefaultEncoder":
+        return DefaultEncoder()
+    if kind == "NullEncoder":
+        return NullEncoder()
+    if kind == "StringEncoder":
+        try:
+            return StringEncoder(encoding)
+        except LookupError:
+            raise ConfigError("serializer.encoding", encoding, "a character set that Python knows") from None
+    return as_encoder(load_named(name, setting))
+
+
+def as_encoder(given: Any) -> Encoder:
+    """Return what encodes: a function, an instance of a class, or the method `toBytes` of Java's encoders.
+
+    Raises:
+        TypeError: It is nothing of these.
+    """
+    made = given() if isinstance(given, type) else given
+    method: Encoder | None = made if callable(made) else getattr(made, "toBytes", None)
+    if method is None:
+        raise TypeError(f"{given!r:.60} is no encoder: a function that returns bytes is one")
+    return method
+
+
+def load_named(name: str, setting: str) -> Any:
+    """Return what `module:name` names.
+
+    Raises:
+        ConfigError: There is no such module or name.
+    """
+    module, separator, attribute = name.strip().partition(":")
+    try:
+        if not separator:
+            raise ImportError
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        reason = f" ({error})" if str(error) else ""
+        allowed = f"a class that is known here, or module:name of one in Python{reason}"
+        raise ConfigError(setting, name, allowed) from None

@@ -1,0 +1,99 @@
+"""The errors of a producer: each names the message's place, and whether it may have been stored all the same.
+
+    ZkConsumerError
+    └── ProducerError
+        ├── MessageNotSent       a message that no broker has acknowledged
+        │   └── OversizedMessage one that is larger than the limit here, or than the broker takes
+        ├── MessagesNotSent      some messages of `send_all` failed; all others were sent
+        ├── QueueFull            no room in the queue within queue.enqueue.timeout.ms; the message was not taken
+        └── ProducerClosed       the call came after close()
+"""
+
+# The names say what happened; an "Error" behind each would only repeat the tree above.
+# ruff: noqa: N818
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkconsumer_error import ZkConsumerError
+
+__all__ = ["MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError", "QueueFull"]
+
+
+class ProducerError(ZkConsumerError):
+    """Root of the producer's errors, apart from `ValueError` and `TypeError` for wrong arguments."""
+
+
+class MessageNotSent(ProducerError):
+    """A message that no broker has acknowledged.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition; None if none was chosen yet.
+        reason: What happened at the last try, a clause.
+        tries: How often it was sent, or a leader was looked for.
+        may_be_stored: A connection was lost, or a broker did not answer, after the message was sent to it.
+    """
+
+    def __init__(
+        self, topic: str, partition: int | str | None, reason: str, tries: int = 1, may_be_stored: bool = False
+    ) -> None:
+        super().__init__(topic, partition, reason, tries, may_be_stored)
+        self.topic = topic
+        self.partition = partition
+        self.reason = reason
+        self.tries = tries
+        self.may_be_stored = may_be_stored
+
+    def __str__(self) -> str:
+        place = self.topic if self.partition is None else f"{self.topic}/{self.partition}"
+        tried = f" in {self.tries} tries" if self.tries > 1 else ""
+        stored = "; it may be stored all the same" if self.may_be_stored else ""
+        return f"a message for {place} was not acknowledged{tried}: {self.reason}{stored}"
+
+
+class OversizedMessage(MessageNotSent):
+    """A message that is larger than the limit here, or than the broker takes; it was not stored."""
+
+
+class MessagesNotSent(ProducerError):
+    """Some messages of `Producer.send_all` were not sent; all others were.
+
+    Attributes:
+        sent: How many were acknowledged.
+        failed: How many were not.
+        failures: The number of the message among those given, from 0, and its error, of the first hundred that failed.
+    """
+
+    def __init__(self, sent: int, failed: int, failures: Sequence[tuple[int, Exception]]) -> None:
+        super().__init__(sent, failed, failures)
+        self.sent = sent
+        self.failed = failed
+        self.failures = failures
+
+    def __str__(self) -> str:
+        number, error = self.failures[0]
+        total = self.sent + self.failed
+        return f"{self.failed} of {total} messages were not sent; the first one is number {number}: {error}"
+
+
+class QueueFull(ProducerError):
+    """There was no room in the queue within `queue.enqueue.timeout.ms`; the message was not taken.
+
+    Attributes:
+        topic: The topic of the message.
+        limit: What the queue is full of, with the limit, such as `10000 messages`.
+    """
+
+    def __init__(self, topic: str, limit: str) -> None:
+        super().__init__(topic, limit)
+        self.topic = topic
+        self.limit = limit
+        self.remedy = "wait, or set queue.enqueue.timeout.ms to -1, which waits for room"
+
+    def __str__(self) -> str:
+        return f"the queue has no room for a message for {self.topic}: it holds {self.limit}"
+
+
+class ProducerClosed(ProducerError):
+    """The call came after `close()`."""

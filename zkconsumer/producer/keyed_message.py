@@ -1,0 +1,65 @@
+"""KeyedMessage and ProducerData: a message with its topic, as the producers of Kafka 0.8 and 0.7 take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["KeyedMessage", "ProducerData"]
+
+
+class KeyedMessage:
+    """A message for `Producer.send`, as in Kafka 0.8.
+
+    It is made as in Java: `KeyedMessage(topic, message)`, `KeyedMessage(topic, key, message)` or
+    `KeyedMessage(topic, key, part_key, message)`.
+
+    Attributes:
+        topic: Its topic.
+        key: Its key, which is stored; None for none.
+        part_key: What the partitioner gets instead of the key; it is not stored.
+        message: Its value.
+        partition: Its partition, if it is given.
+    """
+
+    __slots__ = ("key", "message", "part_key", "partition", "topic")
+
+    def __init__(self, topic: str, *parts: Any, partition: int | str | None = None) -> None:
+        if not 1 <= len(parts) <= 3:
+            raise TypeError(f"KeyedMessage takes a topic and 1 to 3 more (key, part_key, message), not {len(parts)}")
+        self.topic = topic
+        self.message = parts[-1]
+        self.key = parts[0] if len(parts) > 1 else None
+        self.part_key = parts[1] if len(parts) > 2 else None
+        self.partition = partition
+
+    def __repr__(self) -> str:
+        return f"KeyedMessage({self.topic!r}, {self.key!r}, {self.part_key!r}, {self.message!r})"
+
+
+class ProducerData:
+    """Several values with one key, as in Kafka 0.7; the key chooses the partition and is not stored.
+
+    It is made as in Java: `ProducerData(topic, data)` or `ProducerData(topic, key, data)`.
+
+    Attributes:
+        topic: Their topic.
+        key: What the partitioner gets; None for none.
+        data: The values; one that is no list or tuple stands for itself.
+    """
+
+    __slots__ = ("data", "key", "topic")
+
+    def __init__(self, topic: str, *parts: Any) -> None:
+        if not 1 <= len(parts) <= 2:
+            raise TypeError(f"ProducerData takes a topic, a key if there is one, and data, not {len(parts)} more")
+        self.topic = topic
+        self.key = parts[0] if len(parts) == 2 else None
+        data = parts[-1]
+        self.data = tuple(data) if isinstance(data, list | tuple) else (data,)
+
+    def __repr__(self) -> str:
+        return f"ProducerData({self.topic!r}, {self.key!r}, {list(self.data)!r})"
+
+    def messages(self) -> list[KeyedMessage]:
+        """Return a message for each value."""
+        return [KeyedMessage(self.topic, None, self.key, value) for value in self.data]

@@ -1,0 +1,171 @@
+"""What became of messages: one outcome for each batch, shared by the futures of its messages.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from zkconsumer.producer.errors import ProducerError
+
+__all__ = ["BatchOutcome", "SendFuture", "SentMessage"]
+
+_lock: Final = threading.Lock()
+"""Held for a few assignments; a lock for each batch would cost more than the waits for this one."""
+
+
+class SentMessage(NamedTuple):
+    """Where a message is.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition; in Kafka 0.7 `broker-partition`.
+        offset: Its offset; None where brokers name none: with `request.required.acks=0`, and in Kafka 0.7.
+    """
+
+    topic: str
+    partition: int | str
+    offset: int | None
+
+
+class BatchOutcome:
+    """The outcome of a batch, which may have been split on its way.
+
+    Attributes:
+        topic: The topic of the batch.
+        partition: Its partition, once it is done.
+        offset: Offset of its first message; -1 where brokers name none.
+        error: Why it failed; None if it was acknowledged.
+        halves: The outcomes of the two halves, and the number of messages in the first one, if it was split.
+    """
+
+    __slots__ = ("_callbacks", "_event", "_is_done", "error", "halves", "offset", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int | str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = -1
+        self.error: ProducerError | None = None
+        self.halves: tuple[int, BatchOutcome, BatchOutcome] | None = None
+        self._is_done = False
+        self._event: threading.Event | None = None
+        self._callbacks: list[Callable[[], None]] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True when every message of it has its outcome."""
+        return self._is_done
+
+    def finish(self, partition: int | str, offset: int, error: ProducerError | None) -> list[Callable[[], None]]:
+        """Set the outcome, wake who waits, and return the callbacks to run."""
+        self.partition, self.offset, self.error = partition, offset, error
+        return self._end()
+
+    def split(self, first_messages: int, first: BatchOutcome, second: BatchOutcome) -> None:
+        """Go on as two; it is done when both are."""
+        self.halves = first_messages, first, second
+        first.when_done(self._half_done)
+        second.when_done(self._half_done)
+
+    def _half_done(self) -> None:
+        assert self.halves is not None
+        if self.halves[1].is_done and self.halves[2].is_done:
+            for callback in self._end():
+                callback()
+
+    def _end(self) -> list[Callable[[], None]]:
+        with _lock:
+            if self._is_done:
+                return []
+            self._is_done = True
+            event, callbacks = self._event, self._callbacks
+            self._event = self._callbacks = None
+        if event is not None:
+            event.set()
+        return callbacks or []
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call this when it is done, in the thread that learns of it; at once if it is done."""
+        with _lock:
+            if not self._is_done:
+                self._callbacks = self._callbacks or []
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Return whether it is done within the time."""
+        event = self._event_to_wait_for()
+        return event is None or event.wait(timeout_s)
+
+    def _event_to_wait_for(self) -> threading.Event | None:
+        """Return the event that its end sets; None if it is done."""
+        with _lock:
+            if self._is_done:
+                return None
+            if self._event is None:
+                self._event = threading.Event()
+            return self._event
+
+    def of_message(self, index: int) -> SentMessage | ProducerError:
+        """Return the outcome of one message; only when it is done."""
+        if self.halves is not None:
+            count, first, second = self.halves
+            return first.of_message(index) if index < count else second.of_message(index - count)
+        if self.error is not None:
+            return self.error
+        return SentMessage(self.topic, self.partition, self.offset + index if self.offset >= 0 else None)
+
+
+class SendFuture:
+    """The outcome of one message, when there is one.
+
+    It has the methods of `concurrent.futures.Future` that make sense for it; it cannot be cancelled.
+    """
+
+    __slots__ = ("_index", "_outcome")
+
+    def __init__(self, outcome: BatchOutcome, index: int) -> None:
+        self._outcome = outcome
+        self._index = index
+
+    def done(self) -> bool:
+        """Return whether there is an outcome."""
+        return self._outcome.is_done
+
+    def result(self, timeout: float | None = None) -> SentMessage:
+        """Return where the message is, once it is acknowledged.
+
+        Args:
+            timeout: Longest wait in seconds; None waits until there is an outcome, which there always is in the end.
+
+        Raises:
+            TimeoutError: There is no outcome yet.
+            MessageNotSent: It was not acknowledged.
+        """
+        found = self._found(timeout)
+        if isinstance(found, ProducerError):
+            # A new one each time: several threads may raise it, each with a traceback of its own.
+            raise type(found)(*found.args)
+        return found
+
+    def exception(self, timeout: float | None = None) -> ProducerError | None:
+        """Return why the message was not acknowledged, None if it was; otherwise as `result`."""
+        found = self._found(timeout)
+        return found if isinstance(found, ProducerError) else None
+
+    def add_done_callback(self, callback: Callable[[SendFuture], object]) -> None:
+        """Call this with the future when there is an outcome: in a thread of the producer, or at once."""
+
+        def call() -> None:
+            callback(self)
+
+        self._outcome.when_done(call)
+
+    def _found(self, timeout: float | None) -> SentMessage | ProducerError:
+        if not self._outcome.wait(timeout):
+            raise TimeoutError(f"no outcome of a message for {self._outcome.topic} within {timeout:g} s")
+        return self._outcome.of_message(self._index)

@@ -1,0 +1,108 @@
+"""Placer: encodes a message, checks its size, and chooses its partition."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rebalance.subscription import check_topic
+from simpleconsumer.types import TopicPartition
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
+from zkconsumer.producer.delivery import Delivery
+from zkconsumer.producer.encoders import DefaultEncoder, Encoder
+from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
+from zkconsumer.producer.partitioners import Partitioner
+
+__all__ = ["PlacedMessage", "Placer"]
+
+
+class PlacedMessage(NamedTuple):
+    """A message that can be sent.
+
+    Attributes:
+        name: Its partition.
+        pair: Its key and value, encoded.
+        size: Its bytes in a message set.
+        is_movable: Any other partition would do as well.
+    """
+
+    name: TopicPartition
+    pair: Pair
+    size: int
+    is_movable: bool
+
+
+class Placer:
+    """Prepares messages.
+
+    Args:
+        delivery: Knows the partitions.
+        max_bytes: As the attribute.
+        has_keys: Messages have keys and may have no value; in Kafka 0.7 a key only chooses the partition.
+
+    Attributes:
+        max_bytes: Most bytes of key and value together.
+        takes_bytes: Values are bytes, and are sent as they are.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        encode_key: Encoder,
+        encode_value: Encoder,
+        partitioner: Partitioner,
+        max_bytes: int,
+        has_keys: bool,
+    ) -> None:
+        self.max_bytes = max_bytes
+        self._has_keys = has_keys
+        self.takes_bytes = isinstance(encode_value, DefaultEncoder)
+        self._encode_key = encode_key
+        self._encode_value = encode_value
+        self._delivery = delivery
+        self._partitioner = partitioner
+        self._checked: set[str] = set()
+
+    def place(
+        self, topic: str, value: Any, key: Any = None, partition: int | str | None = None, part_key: Any = None
+    ) -> PlacedMessage:
+        """Return a message with its partition; the arguments are those of `Producer.send`.
+
+        Raises:
+            MessageNotSent: The topic is not known, or the message is too large.
+            TypeError, ValueError: What the encoders and the partitioner do not take, or no partition of the topic.
+        """
+        pair = self._encode_key(key) if self._has_keys else None, self._encode_value(value)
+        if pair[1] is None and not self._has_keys:
+            raise TypeError(f"a message for {topic} has no value: Kafka 0.7 stores no null, only values of 0 bytes")
+        size = message_size(pair)
+        if size - MESSAGE_OVERHEAD_BYTES > self.max_bytes:
+            reason = f"it has {size - MESSAGE_OVERHEAD_BYTES} bytes, more than message.max.bytes = {self.max_bytes}"
+            raise OversizedMessage(topic, partition, reason)
+        by = key if part_key is None else part_key
+        name = TopicPartition(topic, self._partition(topic, by, partition))
+        return PlacedMessage(name, pair, size, by is None and partition is None)
+
+    def name_without_key(self, topic: str) -> TopicPartition | None:
+        """Return where messages of a topic go that have no key; None if the topic is not known."""
+        if isinstance(self._delivery.partitions(topic), str):
+            return None
+        return TopicPartition(topic, self._delivery.sticky_partition(topic))
+
+    def _partition(self, topic: str, key: Any, partition: int | str | None) -> int | str:
+        if topic not in self._checked:
+            self._checked.add(check_topic(topic))
+        known = self._delivery.partitions(topic)
+        if isinstance(known, str):
+            raise MessageNotSent(topic, partition, known)
+        if partition is not None:
+            if partition not in known:
+                names = ", ".join(map(str, known))
+                raise ValueError(f"topic {topic!r} has no partition {partition!r}; it has {names}")
+            return partition
+        if key is None:
+            return self._delivery.sticky_partition(topic)
+        chosen = self._partitioner(key, len(known))
+        if not 0 <= chosen < len(known):
+            raise ValueError(f"the partitioner chose {chosen} for the key {key!r:.60}, of {len(known)} partitions of "
+                             f"topic {topic!r}")  # fmt: skip
+        return list(known)[chosen]

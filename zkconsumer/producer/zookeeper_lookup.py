@@ -1,0 +1,91 @@
+"""Looks up partitions and leaders of a cluster whose brokers are found in ZooKeeper.
+
+With brokers of 0.8 and later, ZooKeeper names the brokers, and these name partitions and leaders. With Kafka 0.7,
+ZooKeeper names everything: a partition belongs to the broker in its name, and a topic that does not exist is made by
+its first message, in partition 0 of any broker.
+
+Threads: one at a time; reads of ZooKeeper have a deadline.
+
+Source: kafka.producer.ZKBrokerPartitionInfo (0.7.2).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from rebalance.errors import RebalanceError
+from rebalance.requests import ZooKeeperPort
+from rebalance.znodes_07 import broker_and_number
+from simpleconsumer.types import Broker
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
+
+__all__ = ["Lookup07", "ZooKeeperLookup"]
+
+
+class ZooKeeperLookup:
+    """Asks the brokers that are registered in ZooKeeper.
+
+    Args:
+        port: A connected ZooKeeper port; it stays the caller's.
+        client_id: The name under which brokers log and count the requests.
+        timeout_s: Longest wait for one broker, in seconds.
+        rng: Chooses the order in which brokers are asked.
+    """
+
+    def __init__(
+        self, port: ZooKeeperPort, client_id: str, timeout_s: float, rng: random.Random | None = None
+    ) -> None:
+        self._cluster = Cluster(port, client_id, timeout_s)
+        self._registered: dict[int, Broker] = {}
+        self._lookup = TopicLookup(self._addresses, client_id, timeout_s, rng)
+
+    def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """Return what is known about each of the topics."""
+        try:
+            self._registered = {broker.id: broker for broker in self._cluster.brokers()}
+        except RebalanceError as error:
+            return dict.fromkeys(topics, FoundTopic({}, f"the brokers are not known: {error}"))
+        if not self._registered:
+            return dict.fromkeys(topics, FoundTopic({}, "no broker is registered in ZooKeeper"))
+        return {topic: self._with_addresses(found) for topic, found in self._lookup.look_up(topics).items()}
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        return [(broker.host, broker.port) for broker in self._registered.values()]
+
+    def _with_addresses(self, found: FoundTopic) -> FoundTopic:
+        """Return leaders with the addresses under which they are registered: other brokers may report older ones."""
+        registered = self._registered
+        return found._replace(leaders={
+            number: leader and registered.get(leader.id, leader) for number, leader in found.leaders.items()
+        })  # fmt: skip
+
+
+class Lookup07:
+    """Reads topics and brokers of Kafka 0.7 in ZooKeeper.
+
+    Args:
+        port: A connected ZooKeeper port; it stays the caller's.
+        client_id: For the log.
+        timeout_s: Longest wait for the reads, in seconds.
+    """
+
+    def __init__(self, port: ZooKeeperPort, client_id: str, timeout_s: float) -> None:
+        self._cluster = Cluster(port, client_id, timeout_s)
+
+    def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """Return the partitions of each of the topics, sorted by broker and number."""
+        try:
+            brokers = {broker.id: broker for broker in self._cluster.brokers()}
+            partitions = self._cluster.partitions(topics)
+        except RebalanceError as error:
+            return dict.fromkeys(topics, FoundTopic({}, f"the brokers are not known: {error}"))
+        if not brokers:
+            return dict.fromkeys(topics, FoundTopic({}, "no broker is registered in ZooKeeper"))
+        found: dict[str, FoundTopic] = {}
+        for topic in topics:
+            names = [str(name) for name in partitions.get(topic, ())] or [f"{broker}-0" for broker in brokers]
+            ordered = sorted(names, key=broker_and_number)
+            found[topic] = FoundTopic({name: brokers.get(broker_and_number(name)[0]) for name in ordered})
+        return found
