@@ -132,7 +132,7 @@ class Connection:
         self._leave_to_parent()
         with self._lock:
             if self._closed:
-                raise self._failed("closed")
+                raise self._failed("closed", False)
             if self._busy:
                 raise RuntimeError(f"{self.host}:{self.port}: two calls at a time")
             self._busy = True
@@ -147,9 +147,10 @@ class Connection:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused = self._reusable()
         while True:
-            has_started = False
+            has_started = is_sent = False
             try:
                 connection = self._socket if reused and self._socket else self._connect(deadline)
+                is_sent = True
                 self._send(connection, request, deadline)
                 if not has_answer:
                     return memoryview(b"")
@@ -158,11 +159,11 @@ class Connection:
                 return self._receive(connection, frame_size(header, self._max_frame_bytes), deadline)
             except OSError as error:
                 if self._closed:
-                    raise self._failed("closed by close()") from error
+                    raise self._failed("closed by close()", is_sent) from error
                 if _is_deadline(error):
-                    raise self._failed(f"no answer within {self.timeout_s:g} s") from error
+                    raise self._failed(f"no answer within {self.timeout_s:g} s", is_sent) from error
                 if not (reused and resend) or has_started:
-                    raise self._failed(error.strerror or str(error)) from error
+                    raise self._failed(error.strerror or str(error), is_sent) from error
                 reused = False
 
     def _reusable(self) -> bool:
@@ -268,8 +269,8 @@ class Connection:
             self._socket.close()
             self._socket = None
 
-    def _failed(self, reason: str) -> ConnectionFailed:
-        return ConnectionFailed(self.host, self.port, reason)
+    def _failed(self, reason: str, is_sent: bool) -> ConnectionFailed:
+        return ConnectionFailed(self.host, self.port, reason, is_sent)
 
 
 def _left(deadline: float) -> float:

@@ -159,13 +159,15 @@ class ConnectionFailed(SimpleConsumerError):
         host: Of the broker.
         port: Of the broker.
         reason: What failed.
+        is_sent: The request, or a part of it, was sent before; False if there was no connection.
     """
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
+    def __init__(self, host: str, port: int, reason: str, is_sent: bool = True) -> None:
+        super().__init__(host, port, reason, is_sent)
         self.host = host
         self.port = port
         self.reason = reason
+        self.is_sent = is_sent
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}: {self.reason}"

@@ -49,6 +49,7 @@ class ProducerConfig(FrozenSettings):
     request_timeout_ms: int
     message_send_max_retries: int
     retry_backoff_ms: int
+    retry_unanswered_batches: bool
     message_max_bytes: int
     queue_buffering_max_ms: int
     queue_buffering_max_messages: int

@@ -15,7 +15,7 @@ from rebalance.subscription import check_client_id
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.foreign_names import nearest_name
 from zkconsumer.config.keys import ZOOKEEPER_KEYS
-from zkconsumer.config.kinds import INT32_MAX, Choice, Integer, Text
+from zkconsumer.config.kinds import INT32_MAX, Boolean, Choice, Integer, Text
 from zkconsumer.config.producer_kinds import BrokerList, Codec, NameList
 from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
@@ -53,6 +53,9 @@ _DELIVERY = (
         "long again."),
     Key("message.send.max.retries", Integer(0), 3, "How often a failed batch is sent again.", name_07="num.retries"),
     Key("retry.backoff.ms", Integer(0), 100, "Wait before a batch is sent again and leaders are looked up."),
+    Key("retry.unanswered.batches", Boolean(), True,
+        "Whether a batch without an answer, which may be stored, is sent again. `false`: it fails, and no message is "
+        "stored twice; batches that a broker refused are sent again all the same.", section="own"),
     Key("message.max.bytes", Integer(1), 1_000_000,
         "Most bytes of a message, key and value together; larger ones are refused by `send`.",
         name_07="max.message.size", section="own"),

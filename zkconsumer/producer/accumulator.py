@@ -50,6 +50,7 @@ class Limits:
         queue_bytes: Most bytes of these.
         retries: How often a batch is tried again.
         backoff_s: Wait before each further try.
+        repeats: A batch that may be stored is tried again.
     """
 
     batch_messages: int = 200
@@ -60,6 +61,7 @@ class Limits:
     queue_bytes: int = 32 * 1024 * 1024
     retries: int = 3
     backoff_s: float = 0.1
+    repeats: bool = True
 
 
 class Finished(NamedTuple):
@@ -126,6 +128,7 @@ class Accumulator:
     Attributes:
         messages: How many there are.
         size: Their bytes.
+        repeated: How many were sent again after a lost connection, and may be stored twice.
         stale: The topics whose leaders have to be looked up -> when.
         searches: Topic -> how many look-ups did not find it, and why the last one did not.
 
@@ -135,6 +138,7 @@ class Accumulator:
     def __init__(self, limits: Limits, rng: random.Random | None = None) -> None:
         self.messages = 0
         self.size = 0
+        self.repeated = 0
         self.stale: dict[str, float] = {}
         self.searches: dict[str, FailedSearches] = {}
         self._limits = limits
@@ -359,14 +363,14 @@ class Accumulator:
                 effects += self._too_large(name, mine, code)
             elif broker_error(code).retriable:
                 self._forget_leader(name, now)
-                effects += self._again(name, mine, str(BrokerError(code, name.topic, name.partition)), None, now)
+                effects += self._again(name, mine, BrokerError(code, name.topic, name.partition), None, now)
             else:
-                reason = str(BrokerError(code, name.topic, name.partition))
+                reason = BrokerError(code, name.topic, name.partition)
                 effects += [self._failed(each, reason, each.tries + 1) for each in mine]
         return effects
 
     def request_failed(
-        self, batches: Sequence[Batch], broker: int, reason: str, may_be_stored: bool, now: float
+        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool, now: float
     ) -> list[Effect]:
         """Take over that a request was lost; the messages may be stored if it was sent."""
         effects: list[Effect] = []
@@ -375,7 +379,11 @@ class Accumulator:
             self._forget_leader(name, now)
             for each in mine:
                 each.may_be_stored |= may_be_stored
-            effects += self._again(name, mine, reason, broker, now)
+            failures = list(self._again(name, mine, reason, broker, now))
+            if may_be_stored:
+                failed = sum(len(each.batch.pairs) for each in failures)
+                self.repeated += sum(len(each.pairs) for each in mine) - failed
+            effects += failures
         return effects
 
     def abandon(self, reason: str) -> list[Effect]:
@@ -407,8 +415,10 @@ class Accumulator:
                 yield Split(batch, halves)
             else:
                 self._release(batch)
-                reason = f"{BrokerError(code, name.topic, name.partition)}; it has {batch.size} bytes"
-                yield Finished(batch, -1, OversizedMessage(name.topic, name.partition, reason, batch.tries + 1))
+                refusal = BrokerError(code, name.topic, name.partition)
+                error = OversizedMessage(*name, f"{refusal}; it has {batch.size} bytes", batch.tries + 1)
+                error.__cause__ = refusal
+                yield Finished(batch, -1, error)
 
     def _forget_leader(self, name: TopicPartition, now: float) -> None:
         self._leaders[name] = None
@@ -416,8 +426,8 @@ class Accumulator:
         self.stale.setdefault(name.topic, now + self._limits.backoff_s)
 
     def _again(
-        self, name: TopicPartition, batches: Sequence[Batch], reason: str, avoided: int | None, now: float
-    ) -> Iterator[Effect]:
+        self, name: TopicPartition, batches: Sequence[Batch], reason: str | Exception, avoided: int | None, now: float
+    ) -> Iterator[Finished]:
         """Put batches back, or move them; those that were tried often enough fail."""
         queue = self._queues[name]
         queue.retry_at = now + self._limits.backoff_s
@@ -425,7 +435,7 @@ class Accumulator:
         kept = []
         for batch in batches:
             batch.tries += 1
-            if batch.tries > self._limits.retries:
+            if batch.tries > self._limits.retries or (batch.may_be_stored and not self._limits.repeats):
                 yield self._failed(batch, reason, batch.tries)
             else:
                 kept.append(batch)
@@ -435,10 +445,11 @@ class Accumulator:
             if not self._move(batch, avoided):
                 queue.waiting.append(batch)
 
-    def _failed(self, batch: Batch, reason: str, tries: int) -> Finished:
+    def _failed(self, batch: Batch, reason: str | Exception, tries: int) -> Finished:
         self._release(batch)
-        name = batch.name
-        return Finished(batch, -1, MessageNotSent(name.topic, name.partition, reason, tries, batch.may_be_stored))
+        error = MessageNotSent(*batch.name, str(reason), tries, batch.may_be_stored)
+        error.__cause__ = reason if isinstance(reason, Exception) else None
+        return Finished(batch, -1, error)
 
     def _release(self, batch: Batch) -> None:
         self.messages -= len(batch.pairs)

@@ -7,7 +7,8 @@ iterable are taken one by one, so that they leave in time while it waits for mor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
@@ -51,6 +52,23 @@ class _Gathered:
         self.is_movable = True
 
 
+class _Turn:
+    """The partitions of a topic that messages without a key take turns in.
+
+    Attributes:
+        leaders: Partitions and leaders, as they were looked up.
+        names: Those with a leader; all, if none has one.
+        at: How many turns there were.
+    """
+
+    __slots__ = ("at", "leaders", "names")
+
+    def __init__(self, leaders: Mapping[int | str, int | None], names: list[int | str], at: int) -> None:
+        self.leaders = leaders
+        self.names = names
+        self.at = at
+
+
 class _SentBatch(NamedTuple):
     """Messages of one batch.
 
@@ -66,56 +84,107 @@ class _SentBatch(NamedTuple):
 
 
 class BulkSend:
-    """One call of `Producer.send_all`.
+    """`Producer.send_all`, in one call (`send`) or in steps (`add`, `flush`, `count_finished`, `finish`).
 
     Args:
         placer: Encodes and chooses partitions.
         delivery: Takes the batches.
         limits: Those of a batch.
         wait_s: Longest wait for room in the queue; None waits for ever.
+        spreads: Messages without a key go to one partition after the other; else to one for some time.
+
+    Attributes:
+        sent: How many messages were acknowledged so far.
+        failed: How many were not.
+        failures: The number and the error of the first hundred that failed, in the order in which that was found.
+
+    Threads: one at a time.
     """
 
-    def __init__(self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None) -> None:
+    def __init__(
+        self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None, *, spreads: bool = False
+    ) -> None:
+        self.sent = 0
+        self.failed = 0
+        self.failures: list[tuple[int, Exception]] = []
         self._placer = placer
         self._delivery = delivery
         self._limits = limits
         self._wait_s = wait_s
         self._gathered: dict[TopicPartition, _Gathered] = {}
-        self._open: deque[_SentBatch] = deque()
+        self._open: dict[BatchOutcome, _SentBatch] = {}
+        self._finished: deque[BatchOutcome] = deque()
         self._latest: dict[TopicPartition, _SentBatch] = {}
-        self._is_list = False
-        self._sent = 0
-        self._failed = 0
-        self._failures: list[tuple[int, Exception]] = []
+        self._gathers = True
+        self._spreads = spreads
+        self._turns: dict[str, _Turn] = {}
 
     def send(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
         """Send all messages, and return what became of them; see `Producer.send_all`."""
-        self._is_list = isinstance(messages, list | tuple)
+        self._gathers = isinstance(messages, list | tuple)
         try:
-            if self._is_list and topic is not None and self._placer.takes_bytes:
+            if self._gathers and topic is not None and self._placer.takes_bytes:
                 for first in range(0, len(messages), self._limits.batch_messages):  # type: ignore[arg-type]
                     self._add_slice(first, messages[first : first + self._limits.batch_messages], topic)  # type: ignore[index]
             else:
                 self._add_each(0, messages, topic)
         finally:
-            for name in list(self._gathered):
-                self._flush(name)
-            self._delivery.close_batches()
-            while self._open:
-                self._open[0].outcome.wait()
-                self._count_finished()
-        failures = tuple(sorted(self._failures, key=lambda each: each[0])[:_MOST_NAMED])
-        summary = SendSummary(self._sent, self._failed, failures)
+            summary = self.finish()
         if summary.failed:
             raise MessagesNotSent(*summary)
         return summary
+
+    def add(
+        self, number: int, topic: str, value: Any, key: Any = None, partition: int | str | None = None
+    ) -> None:
+        """Take a message, and send its batch when it is full; an error counts as its failure.
+
+        Args:
+            number: Names the message if it fails.
+            topic, value, key, partition: As for `Producer.send`.
+        """
+        try:
+            if self._spreads and key is None and partition is None:
+                placed = self._placer.place(topic, value, None, self._next_partition(topic))
+                self._gather(number, PlacedMessage(placed.name, placed.pair, placed.size, True))
+            else:
+                self._gather(number, self._placer.place(topic, value, key, partition))
+        except (ProducerError, TypeError, ValueError) as error:
+            self.fail(number, error)
+
+    def flush(self) -> None:
+        """Have all messages sent that were added."""
+        for name in list(self._gathered):
+            self._flush(name)
+        self._delivery.close_batches()
+
+    def finish(self) -> SendSummary:
+        """Send what is left, wait for every outcome, and return what became of all messages."""
+        self.flush()
+        while self._open:
+            outcome = next(iter(self._open))
+            outcome.wait()
+            self._count(outcome)
+        failures = tuple(sorted(self.failures, key=lambda each: each[0]))
+        return SendSummary(self.sent, self.failed, failures)
+
+    def _next_partition(self, topic: str) -> int | str:
+        """Return the partition whose turn it is, of those that have a leader."""
+        leaders = self._placer.leaders(topic)
+        turn = self._turns.get(topic)
+        if turn is None or turn.leaders is not leaders:
+            at = 0 if turn is None else turn.at
+            led = [name for name, leader in leaders.items() if leader is not None]
+            turn = self._turns[topic] = _Turn(leaders, led or list(leaders), at)
+        turn.at += 1
+        return turn.names[(turn.at - 1) % len(turn.names)]
 
     def _add_each(self, first: int, messages: Iterable[Any], topic: str | None) -> None:
         for number, message in enumerate(messages, first):
             try:
                 self._add(number, message, topic)
             except (ProducerError, TypeError, ValueError) as error:
-                self._fail(number, error)
+                self.fail(number, error)
 
     def _add_slice(self, first: int, values: Sequence[Any], topic: str) -> None:
         """Add messages that make one batch, as a whole if they are plain values."""
@@ -150,7 +219,7 @@ class BulkSend:
     def _gather(self, number: int, placed: PlacedMessage) -> None:
         """Add a message to a batch: here, or in the queue, from where it leaves in time."""
         name, pair, size, is_movable = placed
-        if not self._is_list:
+        if not self._gathers:
             self._queue(number, placed)
             return
         gathered = self._gathered.get(name)
@@ -171,8 +240,7 @@ class BulkSend:
         mine = self._latest.get(placed.name)
         if mine is None or mine.outcome is not outcome:
             mine = self._latest[placed.name] = _SentBatch(outcome, [], [])
-            self._open.append(mine)
-            self._count_finished()
+            self._watch(mine)
         mine.numbers.append(number)
         mine.indexes.append(index)
 
@@ -187,26 +255,38 @@ class BulkSend:
             outcome = self._delivery.add_batch(name, pairs, size, is_movable, self._wait_s)
         except ProducerError as error:
             for number in numbers:
-                self._fail(number, error)
+                self.fail(number, error)
         else:
-            self._open.append(_SentBatch(outcome, numbers, range(len(numbers))))
-            self._count_finished()
+            self._watch(_SentBatch(outcome, numbers, range(len(numbers))))
 
-    def _count_finished(self) -> None:
-        """Count the batches that have their outcome, from the oldest one on."""
-        while self._open and self._open[0].outcome.is_done:
-            outcome, numbers, indexes = self._open.popleft()
-            if outcome.error is None and outcome.halves is None:
-                self._sent += len(numbers)
-                continue
-            for number, index in zip(numbers, indexes, strict=True):
-                found = outcome.of_message(index)
-                if isinstance(found, ProducerError):
-                    self._fail(number, found)
-                else:
-                    self._sent += 1
+    def _watch(self, batch: _SentBatch) -> None:
+        """Have a batch counted when it has its outcome."""
+        self._open[batch.outcome] = batch
+        batch.outcome.when_done(partial(self._finished.append, batch.outcome))
+        self.count_finished()
 
-    def _fail(self, number: int, error: Exception) -> None:
-        self._failed += 1
-        if len(self._failures) < _MOST_NAMED:
-            self._failures.append((number, error))
+    def count_finished(self) -> None:
+        """Count the messages of batches that have their outcome."""
+        while self._finished:
+            self._count(self._finished.popleft())
+
+    def _count(self, outcome: BatchOutcome) -> None:
+        """Count the messages of a batch that has its outcome, once."""
+        batch = self._open.pop(outcome, None)
+        if batch is None:
+            return
+        if outcome.error is None and outcome.halves is None:
+            self.sent += len(batch.numbers)
+            return
+        for number, index in zip(batch.numbers, batch.indexes, strict=True):
+            found = outcome.of_message(index)
+            if isinstance(found, ProducerError):
+                self.fail(number, found)
+            else:
+                self.sent += 1
+
+    def fail(self, number: int, error: Exception) -> None:
+        """Count a message that was not sent."""
+        self.failed += 1
+        if len(self.failures) < _MOST_NAMED:
+            self.failures.append((number, error))

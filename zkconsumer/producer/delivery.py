@@ -189,6 +189,11 @@ class Delivery:
         return left
 
     @property
+    def repeated(self) -> int:
+        """How many messages were sent again after a lost connection, and may be stored twice."""
+        return self._accumulator.repeated
+
+    @property
     def held(self) -> tuple[int, int]:
         """Messages and bytes that have no outcome yet."""
         with self._lock:
@@ -246,7 +251,9 @@ class Delivery:
             self._go_on(effects)
         self._report(effects)
 
-    def request_failed(self, batches: Sequence[Batch], broker: int, reason: str, may_be_stored: bool) -> None:
+    def request_failed(
+        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool
+    ) -> None:
         """Take over that a request was lost."""
         with self._lock:
             effects = self._accumulator.request_failed(batches, broker, reason, may_be_stored, time.monotonic())
@@ -369,13 +376,16 @@ class _BrokerThread:
     def _exchange(self, batches: Sequence[Batch]) -> None:
         connection = self._connected()
         sets = self._encoded(batches, connection)
+        is_sent = False
         try:
             on_wire = {_name_on_wire(name): data for name, data in sets.items()}
             results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
+            is_sent = True
             if self._settings.acks and not connection.dialect.has_metadata:
                 _wait_until_read(connection, batches[0].name)
         except SimpleConsumerError as error:
-            self._delivery.request_failed(batches, self.broker.id, str(error), True)
+            never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
+            self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
         else:
             self._delivery.answered(batches, dict(zip(sets, results, strict=True)))
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.producer.errors import ProducerError
 
-__all__ = ["BatchOutcome", "SendFuture", "SentMessage"]
+__all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage"]
 
 _lock: Final = threading.Lock()
 """Held for a few assignments; a lock for each batch would cost more than the waits for this one."""
@@ -149,7 +149,7 @@ class SendFuture:
         found = self._found(timeout)
         if isinstance(found, ProducerError):
             # A new one each time: several threads may raise it, each with a traceback of its own.
-            raise type(found)(*found.args)
+            raise type(found)(*found.args) from found.__cause__
         return found
 
     def exception(self, timeout: float | None = None) -> ProducerError | None:
@@ -169,3 +169,38 @@ class SendFuture:
         if not self._outcome.wait(timeout):
             raise TimeoutError(f"no outcome of a message for {self._outcome.topic} within {timeout:g} s")
         return self._outcome.of_message(self._index)
+
+
+class BatchFuture:
+    """The outcome of the messages of one batch, when there is one."""
+
+    __slots__ = ("_count", "_outcome")
+
+    def __init__(self, outcome: BatchOutcome, count: int) -> None:
+        self._outcome = outcome
+        self._count = count
+
+    def done(self) -> bool:
+        """Return whether there is an outcome."""
+        return self._outcome.is_done
+
+    def result(self, timeout: float | None = None) -> list[SentMessage]:
+        """Return where the messages are, in their order, once all of them are acknowledged.
+
+        Args:
+            timeout: Longest wait in seconds; None waits until there is an outcome, which there always is in the end.
+
+        Raises:
+            TimeoutError: There is no outcome yet.
+            MessageNotSent: One of them was not acknowledged; the error of the first such one.
+        """
+        outcome = self._outcome
+        if not outcome.wait(timeout):
+            raise TimeoutError(f"no outcome of {self._count} messages for {outcome.topic} within {timeout:g} s")
+        places: list[SentMessage] = []
+        for index in range(self._count):
+            found = outcome.of_message(index)
+            if isinstance(found, ProducerError):
+                raise type(found)(*found.args) from found.__cause__
+            places.append(found)
+        return places

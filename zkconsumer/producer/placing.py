@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rebalance.subscription import check_topic
@@ -81,6 +82,30 @@ class Placer:
         by = key if part_key is None else part_key
         name = TopicPartition(topic, self._partition(topic, by, partition))
         return PlacedMessage(name, pair, size, by is None and partition is None)
+
+    def place_batch(
+        self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str
+    ) -> tuple[TopicPartition, list[Pair], int]:
+        """Return partition, encoded messages and size of a batch whose messages all go to one partition.
+
+        Raises:
+            What `place` raises for one of them; ValueError for a batch without messages.
+        """
+        if not messages:
+            raise ValueError(f"a batch for {topic} has no messages")
+        placed = [self.place(topic, value, key, partition) for key, value in messages]
+        return placed[0].name, [each.pair for each in placed], sum(each.size for each in placed)
+
+    def leaders(self, topic: str) -> Mapping[int | str, int | None]:
+        """Return the partitions of a topic with their leaders: the same mapping until they are looked up again.
+
+        Raises:
+            MessageNotSent: The topic is not known.
+        """
+        known = self._delivery.partitions(topic)
+        if isinstance(known, str):
+            raise MessageNotSent(topic, None, known)
+        return known
 
     def name_without_key(self, topic: str) -> TopicPartition | None:
         """Return where messages of a topic go that have no key; None if the topic is not known."""

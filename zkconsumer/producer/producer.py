@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,8 +18,8 @@ from zkconsumer.producer.bulk import BulkSend, SendSummary
 from zkconsumer.producer.delivery import Delivery, RequestSettings
 from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named, load_named
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
-from zkconsumer.producer.opening import find_cluster
-from zkconsumer.producer.outcome import BatchOutcome, SendFuture
+from zkconsumer.producer.opening import FoundCluster, find_cluster
+from zkconsumer.producer.outcome import BatchFuture, BatchOutcome, SendFuture
 from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 from zkconsumer.producer.placing import Placer
 
@@ -42,6 +42,7 @@ class Producer:
         key_encoder: Makes bytes of keys, instead of `key.serializer.class`.
         value_encoder: Makes bytes of values, instead of `serializer.class`.
         partitioner: Chooses the partition of a key, instead of `partitioner.class`.
+        cluster: Finds partitions and leaders, instead of `metadata.broker.list` or `zookeeper.connect`.
 
     Raises:
         ConfigError: A class that a setting names is not there.
@@ -56,6 +57,7 @@ class Producer:
         key_encoder: Encoder | None = None,
         value_encoder: Encoder | None = None,
         partitioner: Partitioner | None = None,
+        cluster: FoundCluster | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.config = config
@@ -67,7 +69,7 @@ class Producer:
             value_encoder, config, "serializer.class"
         )
         chosen = partitioner or _partitioner(config.partitioner_class)
-        found = find_cluster(config, rng)
+        found = cluster or find_cluster(config, rng)
         self._close_cluster = found.close
         self._delivery = Delivery(found.lookup, self._limits, _request_settings(config), rng)
         self._placer = Placer(self._delivery, *encoders, chosen, config.message_max_bytes, found.has_keys)
@@ -129,8 +131,37 @@ class Producer:
                 numbers. All others were sent.
             What `send` raises for a closed producer, and what reading `messages` raises; what was read before is sent.
         """
+        return self.bulk().send(messages, topic)
+
+    def bulk(self, *, spreads: bool = False) -> BulkSend:
+        """Return `send_all` in steps, for messages that come one by one.
+
+        Args:
+            spreads: Messages without a key go to one partition after the other; else to one for some time.
+        """
         self._check_process()
-        return BulkSend(self._placer, self._delivery, self._limits, self._wait_s).send(messages, topic)
+        return BulkSend(self._placer, self._delivery, self._limits, self._wait_s, spreads=spreads)
+
+    def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
+        """Send messages to one partition as a batch of their own; return the future of their outcome.
+
+        Args:
+            topic: Their topic.
+            messages: Pairs of key and value, at least one.
+            partition: Their partition.
+
+        Raises:
+            What `send` raises for each of them; none of them is sent then.
+        """
+        self._check_process()
+        name, pairs, size = self._placer.place_batch(topic, messages, partition)
+        outcome = self._delivery.add_batch(name, pairs, size, False, self._wait_s)
+        return BatchFuture(outcome, len(pairs))
+
+    @property
+    def repeated(self) -> int:
+        """How many messages were sent again after a lost connection, and may be stored twice."""
+        return self._delivery.repeated
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Send everything that waits now; return whether all of it has its outcome within the time."""
@@ -207,7 +238,7 @@ def _limits(config: ProducerConfig) -> Limits:
         config.batch_num_messages, config.batch_max_bytes, config.request_max_bytes,
         0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
         config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
-        config.retry_backoff_ms / 1000,
+        config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
     )  # fmt: skip
 
 
