@@ -6,16 +6,17 @@ iterable are taken one by one, so that they leave in time while it waits for mor
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.errors import MessagesNotSent, ProducerError
+from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerError
 from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
 from zkconsumer.producer.outcome import BatchOutcome
 from zkconsumer.producer.placing import PlacedMessage, Placer
@@ -92,21 +93,28 @@ class BulkSend:
         limits: Those of a batch.
         wait_s: Longest wait for room in the queue; None waits for ever.
         spreads: Messages without a key go to one partition after the other; else to one for some time.
+        stall_s: Longest wait of `finish` for the outcome of one batch; those that have none then fail. None waits for
+            ever, and there is an outcome in the end.
 
     Attributes:
         sent: How many messages were acknowledged so far.
         failed: How many were not.
         failures: The number and the error of the first hundred that failed, in the order in which that was found.
+        sent_to: Partition -> how many messages it acknowledged so far.
 
     Threads: one at a time.
     """
 
     def __init__(
-        self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None, *, spreads: bool = False
-    ) -> None:
+        self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None, *, spreads: bool = False,
+        stall_s: float | None = None,
+    ) -> None:  # fmt: skip
         self.sent = 0
         self.failed = 0
         self.failures: list[tuple[int, Exception]] = []
+        self.sent_to: Counter[TopicPartition] = Counter()
+        self._first_failure: tuple[int, Exception] | None = None
+        self._stall_s = stall_s
         self._placer = placer
         self._delivery = delivery
         self._limits = limits
@@ -163,10 +171,27 @@ class BulkSend:
         self.flush()
         while self._open:
             outcome = next(iter(self._open))
-            outcome.wait()
-            self._count(outcome)
-        failures = tuple(sorted(self.failures, key=lambda each: each[0]))
-        return SendSummary(self.sent, self.failed, failures)
+            if outcome.wait(self._stall_s):
+                self._count(outcome)
+            else:
+                self._give_up()
+        failures = sorted(self.failures, key=itemgetter(0))
+        if self._first_failure is not None and self._first_failure[0] < failures[0][0]:
+            failures = [self._first_failure, *failures[: _MOST_NAMED - 1]]
+        return SendSummary(self.sent, self.failed, tuple(failures))
+
+    def _give_up(self) -> None:
+        """Fail the batches that have no outcome."""
+        reason = f"there was no outcome for {self._stall_s:g} s"
+        while self._open:
+            outcome, batch = next(iter(self._open.items()))
+            if outcome.is_done:
+                self._count(outcome)
+                continue
+            del self._open[outcome]
+            error = MessageNotSent(outcome.topic, outcome.partition, reason, may_be_stored=True)
+            for number in batch.numbers:
+                self.fail(number, error)
 
     def _next_partition(self, topic: str) -> int | str:
         """Return the partition whose turn it is, of those that have a leader."""
@@ -194,7 +219,7 @@ class BulkSend:
                 name = self._placer.name_without_key(topic)
                 if name is not None and name not in self._gathered:
                     pairs: list[Pair] = [(None, value) for value in values]
-                    self._send_batch(name, pairs, range(first, first + len(pairs)), size, True)
+                    self.send_batch(name, pairs, range(first, first + len(pairs)), size, True)
                     return
         self._add_each(first, values, topic)
 
@@ -246,11 +271,12 @@ class BulkSend:
 
     def _flush(self, name: TopicPartition) -> None:
         gathered = self._gathered.pop(name)
-        self._send_batch(name, gathered.pairs, gathered.numbers, gathered.size, gathered.is_movable)
+        self.send_batch(name, gathered.pairs, gathered.numbers, gathered.size, gathered.is_movable)
 
-    def _send_batch(
+    def send_batch(
         self, name: TopicPartition, pairs: list[Pair], numbers: Sequence[int], size: int, is_movable: bool
     ) -> None:
+        """Send encoded messages that make a batch, within the limits of one; a full queue fails them."""
         try:
             outcome = self._delivery.add_batch(name, pairs, size, is_movable, self._wait_s)
         except ProducerError as error:
@@ -276,17 +302,23 @@ class BulkSend:
         if batch is None:
             return
         if outcome.error is None and outcome.halves is None:
-            self.sent += len(batch.numbers)
+            self._count_sent(TopicPartition(outcome.topic, outcome.partition), len(batch.numbers))
             return
         for number, index in zip(batch.numbers, batch.indexes, strict=True):
             found = outcome.of_message(index)
             if isinstance(found, ProducerError):
                 self.fail(number, found)
             else:
-                self.sent += 1
+                self._count_sent(TopicPartition(found.topic, found.partition), 1)
+
+    def _count_sent(self, name: TopicPartition, messages: int) -> None:
+        self.sent += messages
+        self.sent_to[name] += messages
 
     def fail(self, number: int, error: Exception) -> None:
         """Count a message that was not sent."""
         self.failed += 1
         if len(self.failures) < _MOST_NAMED:
             self.failures.append((number, error))
+        if self._first_failure is None or number < self._first_failure[0]:
+            self._first_failure = number, error

@@ -38,9 +38,10 @@ class Placer:
     Args:
         delivery: Knows the partitions.
         max_bytes: As the attribute.
-        has_keys: Messages have keys and may have no value; in Kafka 0.7 a key only chooses the partition.
+        has_keys: As the attribute.
 
     Attributes:
+        has_keys: Messages have keys and may have no value; in Kafka 0.7 a key only chooses the partition.
         max_bytes: Most bytes of key and value together.
         takes_bytes: Values are bytes, and are sent as they are.
     """
@@ -55,7 +56,7 @@ class Placer:
         has_keys: bool,
     ) -> None:
         self.max_bytes = max_bytes
-        self._has_keys = has_keys
+        self.has_keys = has_keys
         self.takes_bytes = isinstance(encode_value, DefaultEncoder)
         self._encode_key = encode_key
         self._encode_value = encode_value
@@ -72,16 +73,26 @@ class Placer:
             MessageNotSent: The topic is not known, or the message is too large.
             TypeError, ValueError: What the encoders and the partitioner do not take, or no partition of the topic.
         """
-        pair = self._encode_key(key) if self._has_keys else None, self._encode_value(value)
-        if pair[1] is None and not self._has_keys:
+        pair = self._encode_key(key) if self.has_keys else None, self._encode_value(value)
+        size = self.check(topic, pair, partition)
+        by = key if part_key is None else part_key
+        name = TopicPartition(topic, self.partition(topic, by, partition))
+        return PlacedMessage(name, pair, size, by is None and partition is None)
+
+    def check(self, topic: str, pair: Pair, partition: int | str | None) -> int:
+        """Return the bytes of an encoded message in a message set.
+
+        Raises:
+            OversizedMessage: It is too large.
+            TypeError: It has no value, which Kafka 0.7 does not store.
+        """
+        if pair[1] is None and not self.has_keys:
             raise TypeError(f"a message for {topic} has no value: Kafka 0.7 stores no null, only values of 0 bytes")
         size = message_size(pair)
         if size - MESSAGE_OVERHEAD_BYTES > self.max_bytes:
             reason = f"it has {size - MESSAGE_OVERHEAD_BYTES} bytes, more than message.max.bytes = {self.max_bytes}"
             raise OversizedMessage(topic, partition, reason)
-        by = key if part_key is None else part_key
-        name = TopicPartition(topic, self._partition(topic, by, partition))
-        return PlacedMessage(name, pair, size, by is None and partition is None)
+        return size
 
     def place_batch(
         self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str
@@ -113,7 +124,13 @@ class Placer:
             return None
         return TopicPartition(topic, self._delivery.sticky_partition(topic))
 
-    def _partition(self, topic: str, key: Any, partition: int | str | None) -> int | str:
+    def partition(self, topic: str, key: Any, partition: int | str | None) -> int | str:
+        """Return where a message goes: the partition that is given, or that of the key, or any.
+
+        Raises:
+            MessageNotSent: The topic is not known.
+            TypeError, ValueError: What the partitioner does not take, or no partition of the topic.
+        """
         if topic not in self._checked:
             self._checked.add(check_topic(topic))
         known = self._delivery.partitions(topic)

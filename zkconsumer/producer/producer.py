@@ -15,6 +15,7 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.bulk import BulkSend, SendSummary
+from zkconsumer.producer.columns import ColumnSend
 from zkconsumer.producer.delivery import Delivery, RequestSettings
 from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named, load_named
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
@@ -162,6 +163,18 @@ class Producer:
     def repeated(self) -> int:
         """How many messages were sent again after a lost connection, and may be stored twice."""
         return self._delivery.repeated
+
+    def columns(self, stall_s: float | None = None) -> ColumnSend:
+        """Return what sends messages that are given as columns, in batches, as `send_all` does.
+
+        Args:
+            stall_s: Longest wait for the outcome of a batch when all are sent, and for room in the queue before that;
+                what has no outcome then fails. None waits for every outcome.
+        """
+        self._check_process()
+        wait_s = self._wait_s if stall_s is None else stall_s
+        bulk = BulkSend(self._placer, self._delivery, self._limits, wait_s, stall_s=stall_s)
+        return ColumnSend(self._placer, self._delivery, self._limits, bulk)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Send everything that waits now; return whether all of it has its outcome within the time."""

@@ -1,0 +1,189 @@
+"""Sends messages that are given as columns: many keys, values and partitions of one topic at a time.
+
+A program with columns, such as a Spark task with its record batches, need not make an object of every message. Messages
+are grouped by partition and sent in batches; those of a batch share one outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Final, NamedTuple
+
+from rebalance.subscription import check_topic
+from simpleconsumer.types import TopicPartition
+from zkconsumer.producer.accumulator import Limits
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
+from zkconsumer.producer.bulk import BulkSend, SendSummary
+from zkconsumer.producer.delivery import Delivery
+from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent
+from zkconsumer.producer.placing import Placer
+
+__all__ = ["ColumnSend", "MessageColumns"]
+
+_Place = int | str | None
+_REFUSED: Final = ""
+"""In place of a partition: the message failed."""
+
+
+class MessageColumns(NamedTuple):
+    """Messages of one topic; all columns have the same length.
+
+    Attributes:
+        topic: Their topic.
+        values: Their values, encoded; None is a null.
+        keys: Their keys, encoded; None for no keys at all. Kafka 0.7 stores none.
+        partitions: Their partitions; None for one that the key chooses, or that may be any.
+        choose: Number of partitions -> for each message the index of its partition among those of the topic, in order,
+            and -1 for one that may go to any; without it the partitioner gets each key.
+        numbers: Their numbers for errors, ascending; without it they are counted on from the last ones.
+    """
+
+    topic: str
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None = None
+    partitions: Sequence[int | str | None] | None = None
+    choose: Callable[[int], Sequence[int]] | None = None
+    numbers: Sequence[int] | None = None
+
+
+class ColumnSend:
+    """Sends columns until `finish`; at most what the queue takes is sent ahead of the brokers.
+
+    Args:
+        placer: Knows the partitioner and the largest message.
+        delivery: Takes the batches.
+        limits: Those of a batch.
+        bulk: Counts outcomes.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, placer: Placer, delivery: Delivery, limits: Limits, bulk: BulkSend) -> None:
+        self._placer = placer
+        self._delivery = delivery
+        self._limits = limits
+        self._bulk = bulk
+        self._next_number = 0
+
+    @property
+    def failed(self) -> int:
+        """How many messages failed so far."""
+        return self._bulk.failed
+
+    @property
+    def sent_to(self) -> dict[TopicPartition, int]:
+        """How many messages each partition has acknowledged so far."""
+        return dict(self._bulk.sent_to)
+
+    def add(self, columns: MessageColumns) -> None:
+        """Send messages in the background; wait while the queue is full.
+
+        Messages that cannot be sent count as failed: those that are too large, or have no partition, for example.
+
+        Raises:
+            ValueError: The topic has no legal name.
+            ProducerClosed: The producer is closed.
+        """
+        count = len(columns.values)
+        if not count:
+            return
+        check_topic(columns.topic)
+        numbers = range(self._next_number, self._next_number + count) if columns.numbers is None else columns.numbers
+        self._next_number = numbers[-1] + 1
+        known = self._delivery.partitions(columns.topic)
+        if isinstance(known, str):
+            error = MessageNotSent(columns.topic, None, known)
+            for number in numbers:
+                self._bulk.fail(number, error)
+            return
+        stored = columns.keys if columns.keys is not None and self._placer.has_keys else repeat(None, count)
+        pairs: list[Pair] = list(zip(stored, columns.values, strict=True))
+        sizes = [len(key or b"") + len(value or b"") + MESSAGE_OVERHEAD_BYTES for key, value in pairs]
+        places = self._places(columns, list(known), numbers)
+        if None in columns.values or max(sizes) - MESSAGE_OVERHEAD_BYTES > self._placer.max_bytes:
+            self._refuse(columns.topic, pairs, places, numbers)
+        rows: Sequence[int]
+        for place, rows in _groups(places).items():
+            if place == _REFUSED:
+                continue
+            partition = self._delivery.sticky_partition(columns.topic) if place is None else place
+            self._send(TopicPartition(columns.topic, partition), [pairs[row] for row in rows],
+                       [sizes[row] for row in rows], [numbers[row] for row in rows], place is None)  # fmt: skip
+
+    def finish(self) -> SendSummary:
+        """Return when every message has its outcome.
+
+        Raises:
+            MessagesNotSent: Some failed; all others were sent.
+        """
+        summary = self._bulk.finish()
+        if summary.failed:
+            raise MessagesNotSent(*summary)
+        return summary
+
+    def _places(self, columns: MessageColumns, known: list[int | str], numbers: Sequence[int]) -> list[_Place]:
+        """Return the partition of each message; None for any, and `_REFUSED` for those that failed here."""
+        count = len(columns.values)
+        given: Sequence[int | str | None] = columns.partitions or [None] * count
+        if columns.choose is None and None in given and columns.keys is not None:
+            return [self._place(columns.topic, *each) for each in zip(numbers, columns.keys, given, strict=True)]
+        chosen: Sequence[_Place] = [None] * count
+        if columns.choose is not None and None in given:
+            chosen = [known[index] if index >= 0 else None for index in columns.choose(len(known))]
+        if columns.partitions is None:
+            return list(chosen)
+        is_known = set(given) <= {*known, None}
+        places: list[_Place] = [by_key if place is None else place for by_key, place in zip(chosen, given, strict=True)]
+        if is_known:
+            return places
+        for row, place in enumerate(given):
+            if place is not None:
+                places[row] = self._place(columns.topic, numbers[row], None, place)
+        return places
+
+    def _place(self, topic: str, number: int, key: bytes | None, partition: int | str | None) -> _Place:
+        if key is None and partition is None:
+            return None
+        try:
+            return self._placer.partition(topic, key, partition)
+        except (MessageNotSent, TypeError, ValueError) as error:
+            self._bulk.fail(number, error)
+            return _REFUSED
+
+    def _refuse(self, topic: str, pairs: Sequence[Pair], places: list[_Place], numbers: Sequence[int]) -> None:
+        """Fail the messages that brokers would not take."""
+        for row, pair in enumerate(pairs):
+            if places[row] == _REFUSED:
+                continue
+            try:
+                self._placer.check(topic, pair, places[row])
+            except (MessageNotSent, TypeError) as error:
+                self._bulk.fail(numbers[row], error)
+                places[row] = _REFUSED
+
+    def _send(
+        self, name: TopicPartition, pairs: list[Pair], sizes: list[int], numbers: list[int], is_movable: bool
+    ) -> None:
+        """Send messages of one partition in batches."""
+        first, size = 0, 0
+        for row, each in enumerate(sizes):
+            is_full = size + each > self._limits.batch_bytes or row - first == self._limits.batch_messages
+            if is_full and row > first:
+                self._bulk.send_batch(name, pairs[first:row], numbers[first:row], size, is_movable)
+                first, size = row, 0
+            size += each
+        self._bulk.send_batch(name, pairs[first:], numbers[first:], size, is_movable)
+
+
+def _groups(places: Sequence[_Place]) -> dict[_Place, Sequence[int]]:
+    """Return partition -> the messages that go there, in order."""
+    if places.count(places[0]) == len(places):
+        return {places[0]: range(len(places))}
+    groups: dict[_Place, Sequence[int]] = {}
+    for row, place in enumerate(places):
+        found = groups.get(place)
+        if found is None:
+            found = groups[place] = []
+        found.append(row)  # type: ignore[attr-defined]
+    return groups
