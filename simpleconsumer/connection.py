@@ -46,6 +46,8 @@ class Connection:
         max_frame_bytes: int = MAX_FRAME_BYTES,
         *,
         reuse_answers: bool = False,
+        send_buffer_bytes: int = 0,
+        connect_timeout_s: float | None = None,
     ) -> None:
         """
         Args:
@@ -55,6 +57,8 @@ class Connection:
             max_frame_bytes: Largest answer that is taken, by default 256 MiB.
             reuse_answers: An answer is valid until the next call only, which uses its memory again. New memory for each
                 megabyte costs as much as receiving it.
+            send_buffer_bytes: Socket send buffer; 0 leaves it to the system.
+            connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
         """
         if timeout_s <= 0:
             raise ValueError(f"timeout_s is {timeout_s}, it must be positive")
@@ -62,6 +66,8 @@ class Connection:
         self.port = port
         self.timeout_s = timeout_s
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._send_buffer_bytes = send_buffer_bytes
+        self._connect_timeout_s = connect_timeout_s
         self._max_frame_bytes = max_frame_bytes
         self._kept: bytearray | None = bytearray() if reuse_answers else None
         self._lock = threading.Lock()
@@ -186,12 +192,16 @@ class Connection:
         """
         failure = OSError(f"no address for {self.host}")
         addresses = self._resolve()
+        if self._connect_timeout_s is not None:
+            deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
         for index, (family, kind, protocol, _, address) in enumerate(addresses):
             connection = socket.socket(family, kind, protocol)
             self._adopt(connection)
             try:
                 if self._receive_buffer_bytes:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+                if self._send_buffer_bytes:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 connection.settimeout(_left(deadline) / (len(addresses) - index))
@@ -201,6 +211,8 @@ class Connection:
                 failure = error
                 if self._closed:
                     break
+        if self._connect_timeout_s is not None and _is_deadline(failure):
+            raise OSError(f"no connection within {min(self._connect_timeout_s, self.timeout_s):g} s") from failure
         raise failure
 
     def _resolve(self) -> list[tuple[int, int, int, str, Any]]:

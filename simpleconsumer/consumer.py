@@ -75,6 +75,8 @@ class SimpleConsumer:
         max_frame_bytes: int = MAX_FRAME_BYTES,
         reuse_answers: bool = False,
         dialect: Dialect = KAFKA08,
+        send_buffer_bytes: int = 0,
+        connect_timeout_s: float | None = None,
     ) -> None:
         """
         Args:
@@ -84,12 +86,15 @@ class SimpleConsumer:
             max_frame_bytes: Largest answer that is accepted (256 MiB); a larger one is refused before it is read.
             reuse_answers: The message sets of `multifetch` are valid until the next call only; saves memory and time.
             dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
+            send_buffer_bytes: Socket send buffer; 0 leaves it to the system.
+            connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
         """
         self.dialect = dialect
         self.client_id = client_id
         self._connection = Connection(
-            host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers
-        )
+            host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers,
+            send_buffer_bytes=send_buffer_bytes, connect_timeout_s=connect_timeout_s,
+        )  # fmt: skip
         self._correlation_id = 0
 
     @property

@@ -1,12 +1,16 @@
-"""The ZooKeeper-coordinated Kafka high-level consumer for Python: the public names.
+"""The ZooKeeper-coordinated Kafka high-level consumer for Python, and producers: the public names.
 
     with ConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
         [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
         for message in stream:
             print(message.value)
 
-Other modules for applications: `zkconsumer.aio` (asyncio), `zkconsumer.prometheus`, `zkconsumer.config`,
-`zkconsumer.errors`, `zkconsumer.admin`, `zkconsumer.spark`, `zkconsumer.testing`. The remaining ones are internal.
+    with Producer(ProducerConfig(zookeeper_connect="zk1:2181,zk2:2181/kafka")) as producer:
+        producer.send("clicks", b"a value", key=b"a key")
+
+Other modules for applications: `zkconsumer.producer`, `zkconsumer.aio` (asyncio), `zkconsumer.prometheus`,
+`zkconsumer.config`, `zkconsumer.errors`, `zkconsumer.admin`, `zkconsumer.spark`, `zkconsumer.testing`. The remaining
+ones are internal.
 """
 
 from rebalance.errors import (
@@ -19,7 +23,7 @@ from rebalance.errors import (
 )
 from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import ConsumerConfig, ProducerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.consumer import Consumer
 from zkconsumer.errors import (
@@ -46,6 +50,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.filters import Blacklist, Whitelist
 from zkconsumer.member.listening import RebalanceListener
+from zkconsumer.producer import KeyedMessage, Producer
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
 from zkconsumer.streams.batches import MessageBatch
@@ -77,6 +82,7 @@ __all__ = [
     "ForkedConnector",
     "GroupRefused",
     "KafkaStream",
+    "KeyedMessage",
     "ListenerRefused",
     "Message",
     "MessageBatch",
@@ -87,6 +93,8 @@ __all__ = [
     "OwnedPartition",
     "PartitionStopped",
     "PauseFailed",
+    "Producer",
+    "ProducerConfig",
     "ReadFailed",
     "SettingsNotUsable",
     "RebalanceError",
@@ -105,7 +113,7 @@ __all__ = [
     "read_topic",
 ]
 
-_MODULES = frozenset({"admin", "aio", "config", "errors", "prometheus", "spark", "testing"})
+_MODULES = frozenset({"admin", "aio", "config", "errors", "producer", "prometheus", "spark", "testing"})
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import KEYS, find_key
 from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.setting_table import Key
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress
 from zkconsumer.errors import ConfigError, UnknownSetting
@@ -495,7 +496,13 @@ DEFAULTS_OF_OTHERS = {"zookeeper.sync.time.ms"}
 
 def test_every_setting_has_an_effect_but_those_that_the_documentation_names() -> None:
     root = Path(__file__).resolve().parents[2] / "zkconsumer"
-    tables = ("consumer_config.py", "keys.py", "typed_settings.py")
+    tables = (
+        "consumer_config.py", "keys.py", "typed_settings.py", "producer_config.py", "producer_keys.py",
+        "typed_producer_settings.py",
+    )  # fmt: skip
     sources = [path for path in root.rglob("*.py") if path.name not in tables]
     words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in sources)))
     assert {key.name for key in KEYS if key.attribute not in words} == WITHOUT_EFFECT | DEFAULTS_OF_OTHERS
+    assert {key.name for key in PRODUCER_KEYS if key.attribute not in words} == {
+        key.name for key in PRODUCER_KEYS if key.meaning.startswith("No effect")
+    }

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.config.docs import BEGIN, END, main, settings_tables, with_tables
+from zkconsumer.config.docs import TABLES, main, markers, with_tables
 from zkconsumer.config.keys import KEYS
+from zkconsumer.config.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.setting_table import Key
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 
@@ -17,9 +19,16 @@ def test_the_document_is_up_to_date() -> None:
     assert with_tables(text) == text, f"run: python -m zkconsumer.config.docs {DOCUMENT.name}"
 
 
-def test_every_setting_has_one_row_with_its_default() -> None:
-    rows = settings_tables().splitlines()
-    for key in KEYS:
+def pages(text: str) -> str:
+    return "".join(f"before {name}\n{first}\n{text}{last}\n" for name in TABLES for first, last in [markers(name)])
+
+
+@pytest.mark.parametrize(("name", "keys"), [("settings", KEYS), ("settings of producers", PRODUCER_KEYS)])
+def test_every_setting_has_one_row_with_its_default(name: str, keys: tuple[Key, ...]) -> None:
+    rows = TABLES[name].splitlines()
+    for key in keys:
+        if key.section == "zookeeper" and keys is PRODUCER_KEYS:
+            continue  # as those of consumers
         (row,) = [row for row in rows if row.startswith((f"| `{key.name}` ", f"| `{key.name}`<br>"))]
         assert row.count(" | ") == 3
         if key.default is not None and key.default_text is None:
@@ -28,9 +37,13 @@ def test_every_setting_has_one_row_with_its_default() -> None:
 
 def test_the_command_rewrites_between_the_markers_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    page.write_text(pages("old\n") + "after\n")
     assert main([str(page)]) == 0
-    assert page.read_text() == f"before\n{BEGIN}\n\n{settings_tables()}\n{END}\nafter\n"
+    written = "".join(
+        f"before {name}\n{first}\n\n{tables}\n{last}\n"
+        for name, tables in TABLES.items() for first, last in [markers(name)]
+    )  # fmt: skip
+    assert page.read_text() == written + "after\n"
 
 
 def test_a_document_without_markers_is_left_alone(tmp_path: Path) -> None:

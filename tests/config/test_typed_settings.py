@@ -7,14 +7,16 @@ import typing
 import pytest
 
 from tests.mypy_snippets import complaints_about
-from zkconsumer.config import ConsumerSettings, OptionalSettings
+from zkconsumer.config import ConsumerSettings, OptionalSettings, ProducerSettings
 from zkconsumer.config.keys import KEYS
-from zkconsumer.config.typed_settings_writer import TARGET, typed_settings
+from zkconsumer.config.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.setting_table import Key
+from zkconsumer.config.typed_settings_writer import typed_files
 
 # Each line is checked alone: what stands behind `#!` is in mypy's complaint about it; other lines are fine.
 SNIPPETS = '''\
-from zkconsumer import ConsumerConfig
-from zkconsumer.config import ConsumerSettings, OptionalSettings
+from zkconsumer import ConsumerConfig, ProducerConfig
+from zkconsumer.config import ConsumerSettings, OptionalSettings, ProducerSettings
 ConsumerConfig("zk", "g", auto_offset_reset="smallest", auto_commit_enable=False, fetch_message_max_bytes=1024)
 ConsumerConfig(zk_connect="zk", groupid="g", autooffset_reset="largest", zk_sessiontimeout_ms=6000)
 ConsumerConfig("zk", "g", consumer_id=None, max_processing_interval_ms="off", zookeeper_acl="creator")
@@ -33,20 +35,32 @@ ConsumerConfig("zk", "g", roundrobin_order="1.1")  #! expected "Literal[
 ConsumerConfig("zk", "g", zookeeper_auth=7)  #! expected "str | Sequence[str | tuple[str, str]] | None"
 ConsumerConfig("zk", 7)  #! expected "str | None"
 ConsumerConfig.from_properties({}, grup_id="g")  #! Unexpected keyword argument "grup_id"
+ProducerConfig(metadata_broker_list="a:1,b:2", request_required_acks=-1, compression_codec="snappy", queue_time=7)
+ProducerConfig(broker_list=["1:a:1", "2:b:2"], compressed_topics=["t"], compression_codec=2, producer_type="async")
+ProducerConfig.from_properties("producer.properties", zk_connect="zk", partitioner_class="mine:choose")
+some: ProducerSettings = {"batch_size": 10}
+ProducerConfig(**some)
+ProducerConfig(acks="all")  #! Unexpected keyword argument "acks"
+ProducerConfig(producer_type="quick")  #! expected "Literal['sync', 'async'] | None"
+ProducerConfig(compression_codec="zstd")  #! expected "Literal[
+ProducerConfig(metadata_broker_list=7)  #! expected "str | Sequence[str] | None"
 wrong: OptionalSettings = {"auto_comit_enable": False}  #! Extra key "auto_comit_enable"
 '''
 
 
-def test_the_file_is_up_to_date() -> None:
-    assert TARGET.read_text(encoding="utf-8") == typed_settings(), (
-        "run: python -m zkconsumer.config.typed_settings_writer"
-    )
+def test_the_files_are_up_to_date() -> None:
+    for path, text in typed_files().items():
+        assert path.read_text(encoding="utf-8") == text, "run: python -m zkconsumer.config.typed_settings_writer"
+
+
+def names_of(keys: tuple[Key, ...]) -> set[str]:
+    return {name.replace(".", "_") for key in keys for name in (key.name, key.name_07) if name}
 
 
 def test_every_name_of_the_table_is_a_keyword() -> None:
-    names = {name.replace(".", "_") for key in KEYS for name in (key.name, key.name_07) if name}
-    assert set(typing.get_type_hints(ConsumerSettings)) == names
-    assert set(typing.get_type_hints(OptionalSettings)) == names - {"zookeeper_connect", "group_id"}
+    assert set(typing.get_type_hints(ConsumerSettings)) == names_of(KEYS)
+    assert set(typing.get_type_hints(OptionalSettings)) == names_of(KEYS) - {"zookeeper_connect", "group_id"}
+    assert set(typing.get_type_hints(ProducerSettings)) == names_of(PRODUCER_KEYS)
 
 
 @pytest.fixture(scope="module")

@@ -175,6 +175,33 @@ def test_a_broker_that_does_not_read_does_not_stretch_the_deadline() -> None:
         connection.close()
 
 
+def test_a_host_that_takes_no_connection_uses_up_the_time_for_connecting_alone() -> None:
+    with socket.socket() as listener, contextlib.ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):  # more than its queue has room for: the next connection is not answered
+            each = waiting.enter_context(socket.socket())
+            each.setblocking(False)
+            each.connect_ex(listener.getsockname())
+        connection = Connection("127.0.0.1", listener.getsockname()[1], timeout_s=60, connect_timeout_s=0.2)
+        with pytest.raises(ConnectionFailed, match=r"no connection within 0\.2 s"):
+            call(connection, 1)
+        connection.close()
+
+
+def test_the_send_buffer_is_that_of_the_setting() -> None:
+    with ScriptedBroker(echo(1), echo(1)) as broker:
+        sizes = []
+        for size in (0, 20_000):
+            connection = Connection("127.0.0.1", broker.port, DEADLINE_S, send_buffer_bytes=size)
+            call(connection, 1)
+            assert connection._socket is not None
+            sizes.append(connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+            connection.close()
+    asked = (20_000, 40_000)  # Linux counts twice what was asked
+    assert [size in asked for size in sizes] == [False, True]
+
+
 @pytest.mark.catalogue("F11")
 def test_a_late_answer_is_never_the_answer_to_a_later_request() -> None:
     timed_out = threading.Event()

@@ -1,6 +1,8 @@
-"""The settings of a consumer: one table of names, types and defaults, and one frozen value made of them."""
+"""The settings of consumers and producers: a table of names, types and defaults, and a frozen value for each."""
 
 from zkconsumer.config.consumer_config import ConsumerConfig
+from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.config.typed_producer_settings import ProducerSettings
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 
-__all__ = ["ConsumerConfig", "ConsumerSettings", "OptionalSettings"]
+__all__ = ["ConsumerConfig", "ConsumerSettings", "OptionalSettings", "ProducerConfig", "ProducerSettings"]

@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from zkconsumer.config.keys import KEYS
+from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.setting_table import Key
 
-BEGIN = "<!-- settings: written by python -m zkconsumer.config.docs docs/CONFIGURATION.md -->"
-END = "<!-- settings: end -->"
+__all__ = ["TABLES", "main", "markers", "with_tables"]
 
-_SECTIONS = {
+_CONSUMER_SECTIONS: Final = {
     "kafka": "Settings of Kafka's consumer",
     "0.7": "Settings that only Kafka 0.7 has",
     "own": "Settings of our own",
     "zookeeper": "Connection to ZooKeeper",
 }
+_PRODUCER_SECTIONS: Final = {
+    "kafka": "Settings of Kafka's producer",
+    "0.7": "Settings that only producers of Kafka 0.7 have",
+    "own": "Settings of our own for producers",
+}
 
 
-def settings_tables() -> str:
+def _tables(keys: Iterable[Key], sections: Mapping[str, str]) -> str:
     """Return one Markdown table for each section of the settings."""
+    keys = tuple(keys)
     parts = []
-    for section, title in _SECTIONS.items():
-        rows = [_row(key) for key in KEYS if key.section == section]
+    for section, title in sections.items():
+        rows = [_row(key) for key in keys if key.section == section]
         head = "| setting | default | allowed | meaning |\n|---|---|---|---|\n"
         parts.append(f"## {title}\n\n{head}" + "".join(rows))
     return "\n".join(parts)
 
 
-def with_tables(document: str) -> str:
-    """Return a document whose text between the two markers is replaced by the tables.
-
-    Raises:
-        ValueError: A marker is missing.
-    """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the markers {BEGIN} and {END} are not both there")
-    return f"{before}{BEGIN}\n\n{settings_tables()}\n{END}{after}"
-
-
 def _row(key: Key) -> str:
     name = f"`{key.name}`" + (f"<br>0.7: `{key.name_07}`" if key.name_07 else "")
-    default = _default(key) + (f"<br>0.7: `{key.kind.format(key.default_07)}`" if key.default_07 else "")
+    default = _default(key)
+    if key.default_07 is not None:
+        default += f"<br>0.7: `{key.kind.format(key.default_07)}`"
     return f"| {name} | {default} | {_cell(key.kind.allowed)} | {_cell(key.meaning)} |\n"
 
 
@@ -56,6 +53,37 @@ def _default(key: Key) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+TABLES: Final = {
+    "settings": _tables(KEYS, _CONSUMER_SECTIONS),
+    "settings of producers": _tables(PRODUCER_KEYS, _PRODUCER_SECTIONS),
+}
+"""The tables by the names in their markers; the settings of the connection to ZooKeeper stand among the first ones."""
+
+
+def markers(name: str) -> tuple[str, str]:
+    """Return the lines between which tables stand."""
+    return (
+        f"<!-- {name}: written by python -m zkconsumer.config.docs docs/CONFIGURATION.md -->",
+        f"<!-- {name}: end -->",
+    )
+
+
+def with_tables(document: str) -> str:
+    """Return a document whose text between the markers is replaced by the tables.
+
+    Raises:
+        ValueError: A marker is missing.
+    """
+    for name, tables in TABLES.items():
+        first, last = markers(name)
+        before, begin, rest = document.partition(first)
+        _, end, after = rest.partition(last)
+        if not begin or not end:
+            raise ValueError(f"the markers {first} and {last} are not both there")
+        document = f"{before}{first}\n\n{tables}\n{last}{after}"
+    return document
 
 
 def main(arguments: list[str]) -> int:

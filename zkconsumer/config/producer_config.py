@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.kinds import OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.producer_keys import PRODUCER_SETTINGS, contradiction
 from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.setting_table import SettingTable
+from zkconsumer.config.typed_producer_settings import ProducerSettings
 from zkconsumer.errors import ConfigError
 
 __all__ = ["ProducerConfig"]
@@ -64,9 +65,17 @@ class ProducerConfig(FrozenSettings):
     key_serializer_class: str
     serializer_encoding: str
     partitioner_class: str
+    event_handler: str | None
+    event_handler_props: tuple[str, ...]
+    callback_handler: str | None
+    callback_handler_props: tuple[str, ...]
     send_buffer_bytes: int
     connect_timeout_ms: int
     kafka_generation: str
+    zk_read_num_retries: int
+    reconnect_interval: int
+    reconnect_time_interval_ms: int
+    zookeeper_sync_time_ms: int
     zookeeper_auth: tuple[ZooKeeperAuth, ...]
     zookeeper_use_ssl: bool
     zookeeper_ssl_cafile: str | None
@@ -79,12 +88,12 @@ class ProducerConfig(FrozenSettings):
     zookeeper_sasl_username: str | None
     zookeeper_sasl_password: str | None
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[ProducerSettings]) -> None:
         self._set(settings)
 
     @classmethod
     def from_properties(
-        cls, source: str | os.PathLike[str] | Mapping[str, object], **settings: Any
+        cls, source: str | os.PathLike[str] | Mapping[str, object], **settings: Unpack[ProducerSettings]
     ) -> ProducerConfig:
         """Return the configuration of a Java properties file, or of a mapping with its keys.
 

@@ -49,8 +49,9 @@ _DELIVERY = (
     Key("request.required.acks", Integer(-1, 1), 1,
         "Who acknowledges: 1 the leader, -1 all in-sync replicas, 0 nobody: then messages can be lost without an "
         "error. Kafka's default was 0."),
-    Key("request.timeout.ms", Integer(1), 10_000, "Longest wait of the leader for replicas; the answer may take as "
-        "long again."),
+    Key("request.timeout.ms", Integer(1), 10_000,
+        "Longest wait of the leader for replicas; the answer may take as long again.", name_07="socket.timeout.ms",
+        default_07=30_000),
     Key("message.send.max.retries", Integer(0), 3, "How often a failed batch is sent again.", name_07="num.retries"),
     Key("retry.backoff.ms", Integer(0), 100, "Wait before a batch is sent again and leaders are looked up."),
     Key("retry.unanswered.batches", Boolean(), True,
@@ -88,16 +89,40 @@ _ENCODING = (
         "kafka.producer.DefaultPartitioner", "What chooses the partition of a key."),
 )
 
+_HANDLERS = (
+    Key("event.handler", Text("module:name of a class"), None,
+        "Class that takes batches instead of the brokers; see docs/PRODUCING.md.", default_text="none", section="0.7"),
+    Key("event.handler.props", NameList(), (), "`name=value` between commas: what its method `init` gets.",
+        default_text="none", section="0.7"),
+    Key("callback.handler", Text("module:name of a class"), None,
+        "Class whose methods see messages on their way; see docs/PRODUCING.md.", default_text="none", section="0.7"),
+    Key("callback.handler.props", NameList(), (), "`name=value` between commas: what its method `init` gets.",
+        default_text="none", section="0.7"),
+)
+
 _CONNECTIONS = (
-    Key("send.buffer.bytes", Integer(1), 102_400, "Send buffer of a broker connection.", name_07="buffer.size"),
+    Key("send.buffer.bytes", Integer(0), 102_400, "Send buffer of a broker connection; 0 leaves it to the system.",
+        name_07="buffer.size"),
     Key("connect.timeout.ms", Integer(1), 5000, "Longest wait for a connection to a broker."),
     Key("kafka.generation", Choice(("auto", "0.7", "0.8")), "auto",
         "The generation of the brokers; `auto` finds it in ZooKeeper, or by the ids in `broker.list`.", section="own"),
 )
 
+_WITHOUT_EFFECT = (
+    Key("zk.read.num.retries", Integer(0), 3, "No effect: ZooKeeper is read again before every further try.",
+        section="0.7"),
+    Key("reconnect.interval", Integer(-INT32_MAX - 1), 30_000, "No effect: a connection is kept while it works.",
+        section="0.7"),
+    Key("reconnect.time.interval.ms", Integer(-INT32_MAX - 1), 10_000_000,
+        "No effect: a connection is kept while it works.", section="0.7"),
+    Key("zookeeper.sync.time.ms", Integer(0), 2000, "No effect on producers.", name_07="zk.synctime.ms"),
+)
+
 _ZOOKEEPER = tuple(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl")  # a producer creates no nodes
 
-PRODUCER_KEYS: Final = (*_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_CONNECTIONS, *_ZOOKEEPER)
+PRODUCER_KEYS: Final = (
+    *_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_HANDLERS, *_CONNECTIONS, *_WITHOUT_EFFECT, *_ZOOKEEPER,
+)
 
 _OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {
     "bootstrap.servers": "metadata.broker.list",

@@ -76,6 +76,11 @@ class Codec:
     allowed: str = "none, gzip, snappy or lz4 (or 0 to 3)"
     python_type: object = str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the codecs."""
+        return tuple(name for name in _CODECS if not name.isdigit())
+
     def convert(self, value: object) -> str:
         text = str(value).strip().lower() if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if text not in _CODECS:

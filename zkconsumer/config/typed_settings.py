@@ -1,4 +1,4 @@
-"""The settings as keywords with their types, as type checkers see them; the names of Kafka 0.7 are among them.
+"""The settings of a consumer as keywords with their types, for type checkers; names of Kafka 0.7 are among them.
 
 Written by `python -m zkconsumer.config.typed_settings_writer` from the table in `zkconsumer.config.keys`.
 """

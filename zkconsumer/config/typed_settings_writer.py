@@ -1,22 +1,24 @@
-"""Writes `typed_settings.py`, the settings for type checkers: `python -m zkconsumer.config.typed_settings_writer`."""
+"""Writes the typed settings of consumers and producers: `python -m zkconsumer.config.typed_settings_writer`."""
 
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.kinds import AclList, AuthList, Boolean, Choice, Integer
+from zkconsumer.config.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.producer_kinds import BrokerList, Codec, NameList
 from zkconsumer.config.setting_table import Key
 
-__all__ = ["TARGET", "typed_settings"]
+__all__ = ["typed_files"]
 
-TARGET: Final = Path(__file__).with_name("typed_settings.py")
 _HEAD: Final = '''\
-"""The settings as keywords with their types, as type checkers see them; the names of Kafka 0.7 are among them.
+"""The settings of a {kind} as keywords with their types, for type checkers; names of Kafka 0.7 are among them.
 
-Written by `python -m zkconsumer.config.typed_settings_writer` from the table in `zkconsumer.config.keys`.
+Written by `python -m zkconsumer.config.typed_settings_writer` from the table in `zkconsumer.config.{table}`.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-__all__ = ["ConsumerSettings", "OptionalSettings"]
+__all__ = [{names}]
 
 
-class OptionalSettings(TypedDict, total=False):
-    """The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`; None counts as not given."""
+class {first}(TypedDict, total=False):
+    """{about}; None counts as not given."""
 
 '''
 _SECOND: Final = '''
@@ -39,14 +41,34 @@ class ConsumerSettings(OptionalSettings, total=False):
 '''
 
 
-def typed_settings() -> str:
-    """Return the text of `typed_settings.py`."""
+def typed_files() -> Mapping[Path, str]:
+    """Return the path of each file with settings for type checkers, and its text."""
+    folder = Path(__file__).parent
+    return {
+        folder / "typed_settings.py": _consumer_settings(),
+        folder / "typed_producer_settings.py": _producer_settings(),
+    }
+
+
+def _consumer_settings() -> str:
     named = [key for key in KEYS if key.required]
-    optional = [line for key in KEYS for line in _lines(key, key not in named)]
-    return _HEAD + "".join(optional) + _SECOND + "".join(f"    {key.attribute}: {_type(key)}\n" for key in named)
+    head = _HEAD.format(
+        kind="consumer", table="keys", names='"ConsumerSettings", "OptionalSettings"', first="OptionalSettings",
+        about="The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`",
+    )  # fmt: skip
+    body = "".join(line for key in KEYS for line in _lines(key, key not in named))
+    return head + body + _SECOND + "".join(f"    {key.attribute}: {_type(key)}\n" for key in named)
 
 
-def _lines(key: Key, with_own_name: bool) -> list[str]:
+def _producer_settings() -> str:
+    head = _HEAD.format(
+        kind="producer", table="producer_keys", names='"ProducerSettings"', first="ProducerSettings",
+        about="The keywords of `ProducerConfig(...)` and `ProducerConfig.from_properties(...)`",
+    )  # fmt: skip
+    return head + "".join(line for key in PRODUCER_KEYS for line in _lines(key, True))
+
+
+def _lines(key: Key, with_own_name: bool) -> Iterable[str]:
     names = [key.attribute] if with_own_name else []
     if key.name_07 is not None:
         names.append(key.name_07.replace(".", "_"))
@@ -61,8 +83,11 @@ def _type(key: Key) -> str:
     if isinstance(kind, Boolean):
         return "bool | None"
     if isinstance(kind, Choice):
-        words = ", ".join(f'"{word}"' for word in kind.words)
-        return f"Literal[{words}] | None"
+        return f"Literal[{_quoted(kind.words)}] | None"
+    if isinstance(kind, Codec):
+        return f"Literal[{_quoted(kind.names)}] | int | None"
+    if isinstance(kind, BrokerList | NameList):
+        return "str | Sequence[str] | None"
     if isinstance(kind, AuthList):
         return "str | Sequence[str | tuple[str, str]] | None"
     if isinstance(kind, AclList):
@@ -70,5 +95,10 @@ def _type(key: Key) -> str:
     return "str | None"
 
 
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
+
+
 if __name__ == "__main__":
-    TARGET.write_text(typed_settings(), encoding="utf-8")
+    for path, text in typed_files().items():
+        path.write_text(text, encoding="utf-8")

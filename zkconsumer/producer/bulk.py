@@ -6,40 +6,22 @@ iterable are taken one by one, so that they leave in time while it waits for mor
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerError
-from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
+from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError
+from zkconsumer.producer.keyed_message import as_keyed_messages
 from zkconsumer.producer.outcome import BatchOutcome
 from zkconsumer.producer.placing import PlacedMessage, Placer
+from zkconsumer.producer.send_summary import Counts, SendSummary
 
-__all__ = ["BulkSend", "SendSummary"]
-
-_MOST_NAMED: Final = 100
-"""Failures that are kept one by one; the others are only counted."""
-
-
-class SendSummary(NamedTuple):
-    """What became of many messages.
-
-    Attributes:
-        sent: How many were acknowledged (with acks 0: written to a socket).
-        failed: How many were not.
-        failures: The number of the message among those given, from 0, and its error, of the first hundred that failed.
-    """
-
-    sent: int
-    failed: int
-    failures: tuple[tuple[int, Exception], ...]
-
+__all__ = ["BulkSend"]
 
 class _Gathered:
     """Messages of one partition that become a batch."""
@@ -84,7 +66,7 @@ class _SentBatch(NamedTuple):
     indexes: Any
 
 
-class BulkSend:
+class BulkSend(Counts):
     """`Producer.send_all`, in one call (`send`) or in steps (`add`, `flush`, `count_finished`, `finish`).
 
     Args:
@@ -96,12 +78,6 @@ class BulkSend:
         stall_s: Longest wait of `finish` for the outcome of one batch; those that have none then fail. None waits for
             ever, and there is an outcome in the end.
 
-    Attributes:
-        sent: How many messages were acknowledged so far.
-        failed: How many were not.
-        failures: The number and the error of the first hundred that failed, in the order in which that was found.
-        sent_to: Partition -> how many messages it acknowledged so far.
-
     Threads: one at a time.
     """
 
@@ -109,11 +85,7 @@ class BulkSend:
         self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None, *, spreads: bool = False,
         stall_s: float | None = None,
     ) -> None:  # fmt: skip
-        self.sent = 0
-        self.failed = 0
-        self.failures: list[tuple[int, Exception]] = []
-        self.sent_to: Counter[TopicPartition] = Counter()
-        self._first_failure: tuple[int, Exception] | None = None
+        super().__init__()
         self._stall_s = stall_s
         self._placer = placer
         self._delivery = delivery
@@ -138,9 +110,7 @@ class BulkSend:
                 self._add_each(0, messages, topic)
         finally:
             summary = self.finish()
-        if summary.failed:
-            raise MessagesNotSent(*summary)
-        return summary
+        return summary.checked()
 
     def add(
         self, number: int, topic: str, value: Any, key: Any = None, partition: int | str | None = None
@@ -175,10 +145,7 @@ class BulkSend:
                 self._count(outcome)
             else:
                 self._give_up()
-        failures = sorted(self.failures, key=itemgetter(0))
-        if self._first_failure is not None and self._first_failure[0] < failures[0][0]:
-            failures = [self._first_failure, *failures[: _MOST_NAMED - 1]]
-        return SendSummary(self.sent, self.failed, tuple(failures))
+        return self.summary()
 
     def _give_up(self) -> None:
         """Fail the batches that have no outcome."""
@@ -208,7 +175,9 @@ class BulkSend:
         for number, message in enumerate(messages, first):
             try:
                 self._add(number, message, topic)
-            except (ProducerError, TypeError, ValueError) as error:
+            except ProducerClosed:
+                raise
+            except Exception as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
                 self.fail(number, error)
 
     def _add_slice(self, first: int, values: Sequence[Any], topic: str) -> None:
@@ -225,21 +194,11 @@ class BulkSend:
 
     def _add(self, number: int, message: Any, topic: str | None) -> None:
         place = self._placer.place
-        if isinstance(message, KeyedMessage):
-            self._gather(number, place(
-                message.topic, message.message, message.key, message.partition, message.part_key
-            ))  # fmt: skip
-        elif isinstance(message, ProducerData):
-            for each in message.messages():
-                self._gather(number, place(each.topic, each.message, None, None, each.part_key))
-        elif topic is None:
-            raise TypeError(f"{message!r:.60} is no KeyedMessage, which is needed without a topic")
-        elif isinstance(message, tuple):
-            if len(message) != 2:
-                raise TypeError(f"a tuple of {len(message)} is no pair of key and value")
-            self._gather(number, place(topic, message[1], message[0]))
-        else:
+        if topic is not None and type(message) is bytes:
             self._gather(number, place(topic, message))
+            return
+        for each in as_keyed_messages(message, topic):
+            self._gather(number, place(each.topic, each.message, each.key, each.partition, each.part_key))
 
     def _gather(self, number: int, placed: PlacedMessage) -> None:
         """Add a message to a batch: here, or in the queue, from where it leaves in time."""
@@ -302,23 +261,11 @@ class BulkSend:
         if batch is None:
             return
         if outcome.error is None and outcome.halves is None:
-            self._count_sent(TopicPartition(outcome.topic, outcome.partition), len(batch.numbers))
+            self.count_sent(TopicPartition(outcome.topic, outcome.partition), len(batch.numbers))
             return
         for number, index in zip(batch.numbers, batch.indexes, strict=True):
             found = outcome.of_message(index)
             if isinstance(found, ProducerError):
                 self.fail(number, found)
             else:
-                self._count_sent(TopicPartition(found.topic, found.partition), 1)
-
-    def _count_sent(self, name: TopicPartition, messages: int) -> None:
-        self.sent += messages
-        self.sent_to[name] += messages
-
-    def fail(self, number: int, error: Exception) -> None:
-        """Count a message that was not sent."""
-        self.failed += 1
-        if len(self.failures) < _MOST_NAMED:
-            self.failures.append((number, error))
-        if self._first_failure is None or number < self._first_failure[0]:
-            self._first_failure = number, error
+                self.count_sent(TopicPartition(found.topic, found.partition), 1)

@@ -14,10 +14,11 @@ from rebalance.subscription import check_topic
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
-from zkconsumer.producer.bulk import BulkSend, SendSummary
+from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent
+from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.producer.placing import Placer
+from zkconsumer.producer.send_summary import SendSummary
 
 __all__ = ["ColumnSend", "MessageColumns"]
 
@@ -117,10 +118,7 @@ class ColumnSend:
         Raises:
             MessagesNotSent: Some failed; all others were sent.
         """
-        summary = self._bulk.finish()
-        if summary.failed:
-            raise MessagesNotSent(*summary)
-        return summary
+        return self._bulk.finish().checked()
 
     def _places(self, columns: MessageColumns, known: list[int | str], numbers: Sequence[int]) -> list[_Place]:
         """Return the partition of each message; None for any, and `_REFUSED` for those that failed here."""

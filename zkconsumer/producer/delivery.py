@@ -12,16 +12,18 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from simpleconsumer.consumer import LATEST, SimpleConsumer
+from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, FailedSearches, Finished, Limits
+from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, Pair
 from zkconsumer.producer.errors import ProducerClosed, QueueFull
-from zkconsumer.producer.outcome import BatchOutcome
+from zkconsumer.producer.outcome import BatchOutcome, call_each
 from zkconsumer.producer.topic_lookup import FoundTopic
 
 __all__ = ["ANY_PARTITION", "Delivery", "Lookup", "RequestSettings"]
@@ -41,25 +43,35 @@ class Lookup(Protocol):
         """Return what is known about each of the topics; it has a deadline, and raises nothing."""
 
 
+@dataclass(frozen=True)
 class RequestSettings:
     """How requests are made.
 
     Attributes:
         acks: -1, 0 or 1.
         timeout_ms: Longest wait of a leader for its replicas; the answer may take as long again.
+        connect_timeout_s: Longest wait for a connection.
+        send_buffer_bytes: Send buffer of a connection; 0 leaves it to the system.
         client_id: The name under which brokers log and count the requests.
         codec_of: Topic -> codec.
         refresh_s: Time between two look-ups of all topics; None: only after a failure.
     """
 
-    def __init__(
-        self, acks: int, timeout_ms: int, client_id: str, codec_of: Callable[[str], str], refresh_s: float | None
-    ) -> None:
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.client_id = client_id
-        self.codec_of = codec_of
-        self.refresh_s = refresh_s
+    acks: int
+    timeout_ms: int
+    connect_timeout_s: float
+    send_buffer_bytes: int
+    client_id: str
+    codec_of: Callable[[str], str]
+    refresh_s: float | None
+
+    def connection(self, broker: Broker) -> SimpleConsumer:
+        """Return a new connection to a broker."""
+        timeout_s = self.timeout_ms / 500  # twice what the leader may wait for its replicas
+        return SimpleConsumer(
+            broker.host, broker.port, timeout_s, self.client_id, dialect=dialect_of(broker),
+            send_buffer_bytes=self.send_buffer_bytes, connect_timeout_s=self.connect_timeout_s,
+        )  # fmt: skip
 
 
 class Delivery:
@@ -282,8 +294,7 @@ class Delivery:
                 callbacks = outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
                 with self._lock:
                     self._open.pop(outcome, None)
-                for callback in callbacks:
-                    _call(callback)
+                call_each(callbacks)
             else:
                 first, second = effect.halves
                 outcome.split(len(first.pairs), first.outcome, second.outcome)
@@ -382,7 +393,7 @@ class _BrokerThread:
             results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
             is_sent = True
             if self._settings.acks and not connection.dialect.has_metadata:
-                _wait_until_read(connection, batches[0].name)
+                wait_until_read(connection, _name_on_wire(batches[0].name))
         except SimpleConsumerError as error:
             never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
             self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
@@ -401,10 +412,7 @@ class _BrokerThread:
         broker = self.broker
         if self._connection is None or self._connected_to != broker:
             self.end()
-            timeout_s = self._settings.timeout_ms / 500  # twice what the leader may wait for its replicas
-            self._connection = SimpleConsumer(
-                broker.host, broker.port, timeout_s, self._settings.client_id, dialect=dialect_of(broker)
-            )
+            self._connection = self._settings.connection(broker)
             self._connected_to = broker
         return self._connection
 
@@ -412,27 +420,3 @@ class _BrokerThread:
 def _name_on_wire(name: TopicPartition) -> TopicPartition:
     is_any = isinstance(name.partition, str) and name.partition.endswith(f"-{ANY_PARTITION}")
     return TopicPartition(name.topic, -1) if is_any else name
-
-
-def _wait_until_read(connection: SimpleConsumer, name: TopicPartition) -> None:
-    """Return when a broker of Kafka 0.7, which acknowledges nothing, has read what was sent before.
-
-    It serves the requests of a connection in order, and closes the connection at a produce request that it refuses. So
-    its answer to another request, on the same connection, comes behind the messages.
-
-    Raises:
-        ConnectionFailed: The connection was closed before.
-    """
-    opened = connection.connects
-    number = 0 if _name_on_wire(name).partition == -1 else name.partition
-    connection.get_offsets_before(name.topic, number, LATEST)
-    if connection.connects != opened:
-        raise ConnectionFailed(connection.host, connection.port, "closed behind the messages")
-
-
-def _call(callback: Callable[[], None]) -> None:
-    """Call what the application gave; what it raises is logged, and stops nothing."""
-    try:
-        callback()
-    except Exception:
-        log.exception("a callback of the producer raised")

@@ -1,7 +1,7 @@
 """Encoders: what makes bytes of keys and values.
 
 Any function of one argument that returns bytes, or None for a null, is an encoder; so is an object with Java's method
-`toBytes`. Those of `kafka.serializer` have their names.
+`toBytes`, or `toMessage` of Kafka 0.7. Those of `kafka.serializer` have their names.
 
 Source: kafka.serializer.Encoder, DefaultEncoder, StringEncoder, NullEncoder (0.8.2.2).
 """
@@ -88,13 +88,14 @@ def encoder_named(name: str, setting: str, encoding: str) -> Encoder:
 
 
 def as_encoder(given: Any) -> Encoder:
-    """Return what encodes: a function, an instance of a class, or the method `toBytes` of Java's encoders.
+    """Return what encodes: a function, an instance of a class, or `toBytes` or `toMessage` of Java's encoders.
 
     Raises:
         TypeError: It is nothing of these.
     """
     made = given() if isinstance(given, type) else given
-    method: Encoder | None = made if callable(made) else getattr(made, "toBytes", None)
+    named = getattr(made, "toBytes", None) or getattr(made, "toMessage", None)
+    method: Encoder | None = made if callable(made) else named
     if method is None:
         raise TypeError(f"{given!r:.60} is no encoder: a function that returns bytes is one")
     return method

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["KeyedMessage", "ProducerData"]
+__all__ = ["KeyedMessage", "ProducerData", "as_keyed_messages"]
 
 
 class KeyedMessage:
@@ -63,3 +63,26 @@ class ProducerData:
     def messages(self) -> list[KeyedMessage]:
         """Return a message for each value."""
         return [KeyedMessage(self.topic, None, self.key, value) for value in self.data]
+
+
+def as_keyed_messages(message: Any, topic: str | None) -> list[KeyedMessage]:
+    """Return the messages that one element given to `Producer.send_all` stands for.
+
+    Args:
+        message: A KeyedMessage, ProducerData; or with a topic a value, or a pair of key and value.
+        topic: The topic of values and pairs.
+
+    Raises:
+        TypeError: It is nothing of these.
+    """
+    if isinstance(message, KeyedMessage):
+        return [message]
+    if isinstance(message, ProducerData):
+        return message.messages()
+    if topic is None:
+        raise TypeError(f"{message!r:.60} is no KeyedMessage, which is needed without a topic")
+    if isinstance(message, tuple):
+        if len(message) != 2:
+            raise TypeError(f"a tuple of {len(message)} is no pair of key and value")
+        return [KeyedMessage(topic, message[0], message[1])]
+    return [KeyedMessage(topic, message)]

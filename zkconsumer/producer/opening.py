@@ -1,4 +1,4 @@
-"""Finds the cluster of a producer, by ZooKeeper or by a list of brokers, and its generation."""
+"""Opens the way of messages to the brokers, which it finds by ZooKeeper or by a list of some of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,67 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
-from zkconsumer.producer.delivery import ANY_PARTITION, Lookup
+from zkconsumer.producer.accumulator import Limits
+from zkconsumer.producer.delivery import ANY_PARTITION, Delivery, Lookup, RequestSettings
+from zkconsumer.producer.dispatch import BrokerDispatch, EventDispatch
+from zkconsumer.producer.handled_sending import HandledSending
+from zkconsumer.producer.handlers import EventHandler
+from zkconsumer.producer.placing import Encoding, Placer
+from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
 from zkconsumer.producer.zookeeper_lookup import Lookup07, ZooKeeperLookup
 
-__all__ = ["FoundCluster", "find_cluster"]
+__all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending"]
 
 _CODECS_07: Final = ("none", "gzip", "snappy")
+
+
+class Handlers(NamedTuple):
+    """What an application gives to see or take over messages.
+
+    Attributes:
+        callbacks: A callback handler, or None.
+        events: An event handler, or None.
+    """
+
+    callbacks: object
+    events: EventHandler | None
+
+
+def open_sending(
+    config: ProducerConfig,
+    encoding: Encoding,
+    handlers: Handlers,
+    cluster: FoundCluster | None,
+    opened: ExitStack,
+    rng: random.Random | None,
+) -> Sending:
+    """Return what takes the messages of a producer; `opened` closes what it needs.
+
+    Args:
+        config: The settings.
+        encoding: Encodes, and chooses partitions.
+        handlers: What the application gives to see or take over messages.
+        cluster: Where the messages go; None: the cluster that the settings name.
+        opened: Gets what has to be closed behind the producer.
+        rng: Chooses among equal partitions and brokers.
+
+    Raises:
+        ConfigError: A codec, or acks, that Kafka 0.7 does not have.
+        What opening a connection to ZooKeeper raises.
+    """
+    wait_ms = config.queue_enqueue_timeout_ms
+    wait_s = None if wait_ms < 0 else wait_ms / 1000
+    limits = _limits(config)
+    if handlers.events is not None:
+        return HandledSending(handlers.callbacks, EventDispatch(handlers.events), limits, wait_s)
+    found = cluster or find_cluster(config, rng)
+    opened.callback(found.close)
+    delivery = Delivery(found.lookup, limits, _request_settings(config), rng)
+    placer = Placer(delivery, encoding, config.message_max_bytes, found.has_keys)
+    if handlers.callbacks is not None:
+        return HandledSending(handlers.callbacks, BrokerDispatch(placer, delivery), limits, wait_s)
+    return DirectSending(placer, delivery, limits, wait_s)
 
 
 class FoundCluster(NamedTuple):
@@ -92,3 +146,26 @@ def _check_07(config: ProducerConfig) -> None:
 
 def _nothing() -> None:
     pass
+
+
+def _limits(config: ProducerConfig) -> Limits:
+    return Limits(
+        config.batch_num_messages, config.batch_max_bytes, config.request_max_bytes,
+        0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
+        config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
+        config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
+    )  # fmt: skip
+
+
+def _request_settings(config: ProducerConfig) -> RequestSettings:
+    topics = frozenset(config.compressed_topics)
+
+    def codec_of(topic: str) -> str:
+        return config.compression_codec if not topics or topic in topics else "none"
+
+    refresh_ms = config.topic_metadata_refresh_interval_ms
+    return RequestSettings(
+        config.request_required_acks, config.request_timeout_ms, config.connect_timeout_ms / 1000,
+        config.send_buffer_bytes, config.client_id, codec_of,
+        None if refresh_ms < 0 else refresh_ms / 1000,
+    )  # fmt: skip

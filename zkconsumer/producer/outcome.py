@@ -5,13 +5,16 @@ Threads: any.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from zkconsumer.producer.errors import ProducerError
+from zkconsumer.producer.errors import MessageNotSent, ProducerError
 
-__all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage"]
+__all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage", "call_each", "failed_future"]
+
+log = logging.getLogger(__name__)
 
 _lock: Final = threading.Lock()
 """Held for a few assignments; a lock for each batch would cost more than the waits for this one."""
@@ -60,9 +63,12 @@ class BatchOutcome:
         return self._is_done
 
     def finish(self, partition: int | str, offset: int, error: ProducerError | None) -> list[Callable[[], None]]:
-        """Set the outcome, wake who waits, and return the callbacks to run."""
-        self.partition, self.offset, self.error = partition, offset, error
-        return self._end()
+        """Set the outcome if there is none yet, wake who waits, and return the callbacks to run."""
+        with _lock:
+            if self._is_done:
+                return []
+            self.partition, self.offset, self.error = partition, offset, error
+            return self._ended()
 
     def split(self, first_messages: int, first: BatchOutcome, second: BatchOutcome) -> None:
         """Go on as two; it is done when both are."""
@@ -73,16 +79,15 @@ class BatchOutcome:
     def _half_done(self) -> None:
         assert self.halves is not None
         if self.halves[1].is_done and self.halves[2].is_done:
-            for callback in self._end():
-                callback()
+            with _lock:
+                callbacks = [] if self._is_done else self._ended()
+            call_each(callbacks)
 
-    def _end(self) -> list[Callable[[], None]]:
-        with _lock:
-            if self._is_done:
-                return []
-            self._is_done = True
-            event, callbacks = self._event, self._callbacks
-            self._event = self._callbacks = None
+    def _ended(self) -> list[Callable[[], None]]:
+        """Wake who waits, and return the callbacks to run. The lock is held."""
+        self._is_done = True
+        event, callbacks = self._event, self._callbacks
+        self._event = self._callbacks = None
         if event is not None:
             event.set()
         return callbacks or []
@@ -204,3 +209,19 @@ class BatchFuture:
                 raise type(found)(*found.args) from found.__cause__
             places.append(found)
         return places
+
+
+def failed_future(error: MessageNotSent) -> SendFuture:
+    """Return the future of a message that was not sent."""
+    outcome = BatchOutcome(error.topic, -1 if error.partition is None else error.partition)
+    outcome.finish(outcome.partition, -1, error)
+    return SendFuture(outcome, 0)
+
+
+def call_each(callbacks: Iterable[Callable[[], None]]) -> None:
+    """Call what the application gave; what it raises is logged, and stops nothing."""
+    for callback in callbacks:
+        try:
+            callback()
+        except Exception:
+            log.exception("a callback of the producer raised")

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from rebalance.subscription import check_topic
 from simpleconsumer.types import TopicPartition
+from zkconsumer.errors import ConfigError
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.encoders import DefaultEncoder, Encoder
+from zkconsumer.producer.encoders import DefaultEncoder, Encoder, load_named
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
-from zkconsumer.producer.partitioners import Partitioner
+from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 
-__all__ = ["PlacedMessage", "Placer"]
+__all__ = ["Encoding", "PlacedMessage", "Placer", "as_partitioner"]
 
 
 class PlacedMessage(NamedTuple):
@@ -32,11 +33,26 @@ class PlacedMessage(NamedTuple):
     is_movable: bool
 
 
+class Encoding(NamedTuple):
+    """What an application makes of keys and values.
+
+    Attributes:
+        key: Makes bytes of a key.
+        value: Makes bytes of a value.
+        partitioner: Chooses the partition of a key.
+    """
+
+    key: Encoder
+    value: Encoder
+    partitioner: Partitioner
+
+
 class Placer:
     """Prepares messages.
 
     Args:
         delivery: Knows the partitions.
+        encoding: Encodes, and chooses partitions.
         max_bytes: As the attribute.
         has_keys: As the attribute.
 
@@ -49,19 +65,15 @@ class Placer:
     def __init__(
         self,
         delivery: Delivery,
-        encode_key: Encoder,
-        encode_value: Encoder,
-        partitioner: Partitioner,
+        encoding: Encoding,
         max_bytes: int,
         has_keys: bool,
     ) -> None:
         self.max_bytes = max_bytes
         self.has_keys = has_keys
-        self.takes_bytes = isinstance(encode_value, DefaultEncoder)
-        self._encode_key = encode_key
-        self._encode_value = encode_value
+        self.takes_bytes = isinstance(encoding.value, DefaultEncoder)
+        self._encode_key, self._encode_value, self._partitioner = encoding
         self._delivery = delivery
-        self._partitioner = partitioner
         self._checked: set[str] = set()
 
     def place(
@@ -148,3 +160,23 @@ class Placer:
             raise ValueError(f"the partitioner chose {chosen} for the key {key!r:.60}, of {len(known)} partitions of "
                              f"topic {topic!r}")  # fmt: skip
         return list(known)[chosen]
+
+
+def as_partitioner(given: Any) -> Partitioner:
+    """Return what chooses partitions: a function, an instance of a class, the method `partition`, or what a name names.
+
+    Args:
+        given: One of these, a name of `PARTITIONERS`, or `module:name`.
+
+    Raises:
+        ConfigError: It is nothing of these.
+    """
+    known = PARTITIONERS.get(given.strip()) if isinstance(given, str) else None
+    if known is not None:
+        return known
+    found = load_named(given, "partitioner.class") if isinstance(given, str) else given
+    made = found() if isinstance(found, type) else found
+    method: Partitioner | None = made if callable(made) else getattr(made, "partition", None)
+    if method is None:
+        raise ConfigError("partitioner.class", given, "a function of key and number of partitions")
+    return method

@@ -8,27 +8,30 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, overload
 
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.errors import ConfigError
-from zkconsumer.producer.accumulator import Limits
-from zkconsumer.producer.bulk import BulkSend, SendSummary
+from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.columns import ColumnSend
-from zkconsumer.producer.delivery import Delivery, RequestSettings
-from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named, load_named
-from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
-from zkconsumer.producer.opening import FoundCluster, find_cluster
-from zkconsumer.producer.outcome import BatchFuture, BatchOutcome, SendFuture
-from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
-from zkconsumer.producer.placing import Placer
+from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
+from zkconsumer.producer.errors import ProducerClosed
+from zkconsumer.producer.handlers import EventHandler, configured_handler
+from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData, as_keyed_messages
+from zkconsumer.producer.opening import FoundCluster, Handlers, open_sending
+from zkconsumer.producer.outcome import BatchFuture, SendFuture
+from zkconsumer.producer.partitioners import Partitioner
+from zkconsumer.producer.placing import Encoding, as_partitioner
+from zkconsumer.producer.send_summary import SendSummary
+from zkconsumer.producer.sending import DirectSending, Sending
 
 __all__ = ["Producer"]
 
 log = logging.getLogger(__name__)
 
 _AT_EXIT_S: Final = 10.0
+_NOT_GIVEN: Final = object()
 
 
 class Producer:
@@ -43,6 +46,8 @@ class Producer:
         key_encoder: Makes bytes of keys, instead of `key.serializer.class`.
         value_encoder: Makes bytes of values, instead of `serializer.class`.
         partitioner: Chooses the partition of a key, instead of `partitioner.class`.
+        callback_handler: Sees messages on their way (`CallbackHandler`), instead of `callback.handler`.
+        event_handler: Takes batches instead of the brokers (`EventHandler`), instead of `event.handler`.
         cluster: Finds partitions and leaders, instead of `metadata.broker.list` or `zookeeper.connect`.
 
     Raises:
@@ -58,38 +63,58 @@ class Producer:
         key_encoder: Encoder | None = None,
         value_encoder: Encoder | None = None,
         partitioner: Partitioner | None = None,
+        callback_handler: object = None,
+        event_handler: EventHandler | None = None,
         cluster: FoundCluster | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.config = config
         self._is_sync = config.producer_type == "sync"
-        wait_ms = config.queue_enqueue_timeout_ms
-        self._wait_s = None if wait_ms < 0 else wait_ms / 1000
-        self._limits = _limits(config)
-        encoders = _encoder(key_encoder, config, "key.serializer.class"), _encoder(
-            value_encoder, config, "serializer.class"
+        encoding = Encoding(
+            _encoder(key_encoder, config.key_serializer_class, "key.serializer.class", config),
+            _encoder(value_encoder, config.serializer_class, "serializer.class", config),
+            as_partitioner(config.partitioner_class if partitioner is None else partitioner),
+        )  # fmt: skip
+        callbacks = callback_handler or configured_handler(
+            config.callback_handler, config.callback_handler_props, "callback.handler"
         )
-        chosen = partitioner or _partitioner(config.partitioner_class)
-        found = cluster or find_cluster(config, rng)
-        self._close_cluster = found.close
-        self._delivery = Delivery(found.lookup, self._limits, _request_settings(config), rng)
-        self._placer = Placer(self._delivery, *encoders, chosen, config.message_max_bytes, found.has_keys)
+        events = event_handler or configured_handler(config.event_handler, config.event_handler_props, "event.handler")
+        with ExitStack() as opened:
+            handlers = Handlers(callbacks, events)
+            self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
+            self._close_cluster = opened.pop_all().close
         self._pid = os.getpid()
         self._is_closed = False
         self._at_exit = _close_at_exit(self)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
+    @overload
     def send(
         self, topic: str, value: Any, key: Any = None, partition: int | str | None = None, part_key: Any = None
-    ) -> SendFuture:
+    ) -> SendFuture: ...
+
+    @overload
+    def send(self, topic: KeyedMessage) -> SendFuture: ...
+
+    @overload
+    def send(self, topic: ProducerData) -> list[SendFuture]: ...
+
+    def send(
+        self,
+        topic: str | KeyedMessage | ProducerData,
+        value: Any = _NOT_GIVEN,
+        key: Any = None,
+        partition: int | str | None = None,
+        part_key: Any = None,
+    ) -> SendFuture | list[SendFuture]:
         """Send a message; return the future of its outcome.
 
         With `producer.type=sync` the outcome is there when it returns, and an error is raised. With `async` messages
         are gathered in batches and sent in the background.
 
         Args:
-            topic: Its topic.
+            topic: Its topic; or a KeyedMessage; or ProducerData, which returns a future for each of its values.
             value: What the value encoder takes; with the default one bytes, or None for a tombstone.
             key: What the key encoder takes.
             partition: Its partition; None lets the partitioner choose by the key, or any partition take it.
@@ -102,17 +127,27 @@ class Producer:
             ValueError: No legal topic, or a partition that the topic does not have.
             TypeError: What the encoder or the partitioner does not take.
         """
-        self._check_process()
-        try:
-            placed = self._placer.place(topic, value, key, partition, part_key)
-        except MessageNotSent as error:
-            future = _failed(error)
-        else:
-            name, pair, size, is_movable = placed
-            future = SendFuture(*self._delivery.add(name, pair, size, is_movable, self._wait_s))
+        if self._pid != os.getpid():
+            raise _forked()
+        if value is _NOT_GIVEN:
+            return self._send_given(topic)
+        future = self._sending.send(topic, value, key, partition, part_key)  # type: ignore[arg-type]
         if self._is_sync:
             future.result()
         return future
+
+    def _send_given(self, message: str | KeyedMessage | ProducerData) -> SendFuture | list[SendFuture]:
+        if isinstance(message, str):
+            raise TypeError(f"no value for a message of topic {message!r}")
+        send = self._sending.send
+        futures = [
+            send(each.topic, each.message, each.key, each.partition, each.part_key)
+            for each in as_keyed_messages(message, None)
+        ]
+        if self._is_sync:
+            for future in futures:
+                future.result()
+        return futures[0] if isinstance(message, KeyedMessage) else futures
 
     def send_all(self, messages: Iterable[Any], topic: str | None = None) -> SendSummary:
         """Send messages in batches; return when all of them have their outcome.
@@ -132,7 +167,8 @@ class Producer:
                 numbers. All others were sent.
             What `send` raises for a closed producer, and what reading `messages` raises; what was read before is sent.
         """
-        return self.bulk().send(messages, topic)
+        self._check_process()
+        return self._sending.send_all(messages, topic)
 
     def bulk(self, *, spreads: bool = False) -> BulkSend:
         """Return `send_all` in steps, for messages that come one by one.
@@ -140,8 +176,7 @@ class Producer:
         Args:
             spreads: Messages without a key go to one partition after the other; else to one for some time.
         """
-        self._check_process()
-        return BulkSend(self._placer, self._delivery, self._limits, self._wait_s, spreads=spreads)
+        return self._direct().bulk(spreads)
 
     def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
         """Send messages to one partition as a batch of their own; return the future of their outcome.
@@ -154,15 +189,7 @@ class Producer:
         Raises:
             What `send` raises for each of them; none of them is sent then.
         """
-        self._check_process()
-        name, pairs, size = self._placer.place_batch(topic, messages, partition)
-        outcome = self._delivery.add_batch(name, pairs, size, False, self._wait_s)
-        return BatchFuture(outcome, len(pairs))
-
-    @property
-    def repeated(self) -> int:
-        """How many messages were sent again after a lost connection, and may be stored twice."""
-        return self._delivery.repeated
+        return self._direct().send_batch(topic, messages, partition)
 
     def columns(self, stall_s: float | None = None) -> ColumnSend:
         """Return what sends messages that are given as columns, in batches, as `send_all` does.
@@ -171,15 +198,23 @@ class Producer:
             stall_s: Longest wait for the outcome of a batch when all are sent, and for room in the queue before that;
                 what has no outcome then fails. None waits for every outcome.
         """
+        return self._direct().columns(stall_s)
+
+    @property
+    def repeated(self) -> int:
+        """How many messages were sent again after a lost connection, and may be stored twice."""
+        return self._direct().repeated
+
+    def _direct(self) -> DirectSending:
         self._check_process()
-        wait_s = self._wait_s if stall_s is None else stall_s
-        bulk = BulkSend(self._placer, self._delivery, self._limits, wait_s, stall_s=stall_s)
-        return ColumnSend(self._placer, self._delivery, self._limits, bulk)
+        if not isinstance(self._sending, DirectSending):
+            raise TypeError("a producer with a callback or event handler has send and send_all alone")
+        return self._sending
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Send everything that waits now; return whether all of it has its outcome within the time."""
         self._check_process()
-        return self._delivery.flush(timeout_s)
+        return self._sending.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> int:
         """Send what waits, for so long; fail the rest, whose futures name it, and return how many messages that are.
@@ -192,7 +227,7 @@ class Producer:
         self._is_closed = True
         atexit.unregister(self._at_exit)
         try:
-            return self._delivery.close(timeout_s)
+            return self._sending.close(timeout_s)
         finally:
             self._close_cluster()
 
@@ -206,13 +241,11 @@ class Producer:
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
-            raise ProducerClosed("this process was forked from the one of the producer; it needs a producer of its own")
+            raise _forked()
 
 
-def _failed(error: MessageNotSent) -> SendFuture:
-    outcome = BatchOutcome(error.topic, -1 if error.partition is None else error.partition)
-    outcome.finish(outcome.partition, -1, error)
-    return SendFuture(outcome, 0)
+def _forked() -> ProducerClosed:
+    return ProducerClosed("this process was forked from the one of the producer; it needs a producer of its own")
 
 
 def _close_at_exit(producer: Producer) -> Callable[[], None]:
@@ -228,41 +261,7 @@ def _close_at_exit(producer: Producer) -> Callable[[], None]:
     return close
 
 
-def _encoder(given: Encoder | None, config: ProducerConfig, setting: str) -> Encoder:
+def _encoder(given: Encoder | None, name: str, setting: str, config: ProducerConfig) -> Encoder:
     if given is not None:
         return as_encoder(given)
-    return encoder_named(getattr(config, setting.replace(".", "_")), setting, config.serializer_encoding)
-
-
-def _partitioner(name: str) -> Partitioner:
-    known: Partitioner | None = PARTITIONERS.get(name.strip())
-    if known is not None:
-        return known
-    found = load_named(name, "partitioner.class")
-    made = found() if isinstance(found, type) else found
-    method: Partitioner | None = made if callable(made) else getattr(made, "partition", None)
-    if method is None:
-        raise ConfigError("partitioner.class", name, "a function of key and number of partitions")
-    return method
-
-
-def _limits(config: ProducerConfig) -> Limits:
-    return Limits(
-        config.batch_num_messages, config.batch_max_bytes, config.request_max_bytes,
-        0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
-        config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
-        config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
-    )  # fmt: skip
-
-
-def _request_settings(config: ProducerConfig) -> RequestSettings:
-    topics = frozenset(config.compressed_topics)
-
-    def codec_of(topic: str) -> str:
-        return config.compression_codec if not topics or topic in topics else "none"
-
-    refresh_ms = config.topic_metadata_refresh_interval_ms
-    return RequestSettings(
-        config.request_required_acks, config.request_timeout_ms, config.client_id, codec_of,
-        None if refresh_ms < 0 else refresh_ms / 1000,
-    )  # fmt: skip
+    return encoder_named(name, setting, config.serializer_encoding)

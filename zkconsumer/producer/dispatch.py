@@ -1,0 +1,72 @@
+"""Where batches go behind a callback handler: to the brokers, or to an event handler of the application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from zkconsumer.producer.delivery import Delivery
+from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
+from zkconsumer.producer.handled_sending import Report
+from zkconsumer.producer.handlers import EventHandler, QueueItem
+from zkconsumer.producer.outcome import BatchOutcome, SentMessage
+from zkconsumer.producer.placing import Placer
+
+__all__ = ["BrokerDispatch", "EventDispatch"]
+
+
+class BrokerDispatch:
+    """Encodes messages, chooses their partitions, and gives them to the delivery, which sends them at once.
+
+    Args:
+        placer: Encodes and chooses partitions.
+        delivery: Takes the messages.
+    """
+
+    def __init__(self, placer: Placer, delivery: Delivery) -> None:
+        self._placer = placer
+        self._delivery = delivery
+
+    def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
+        """Take a batch; the brokers' answers are its outcomes."""
+        for item in items:
+            try:
+                placed = self._placer.place(item.topic, item.data, item.key, item.partition, item.part_key)
+                outcome, index = self._delivery.add(*placed, wait_s=None)
+            except MessageNotSent as error:
+                report(item, error)
+            except ProducerClosed as error:
+                report(item, MessageNotSent(item.topic, item.partition, str(error)))
+            except Exception as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
+                report(item, MessageNotSent(item.topic, item.partition, f"it cannot be sent: {error!r}"))
+            else:
+                outcome.when_done(partial(_report, report, item, outcome, index))
+        self._delivery.close_batches()
+
+    def close(self, timeout_s: float | None) -> None:
+        """Send what waits, for so long; what is left has failed."""
+        self._delivery.close(timeout_s)
+
+
+def _report(report: Report, item: QueueItem, outcome: BatchOutcome, index: int) -> None:
+    report(item, outcome.of_message(index))
+
+
+class EventDispatch:
+    """Gives batches to an event handler."""
+
+    def __init__(self, handler: EventHandler) -> None:
+        if not callable(getattr(handler, "handle", None)):
+            raise TypeError(f"{handler!r:.60} is no event handler: it has no method handle")
+        self._handler = handler
+
+    def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
+        """Take a batch; what the handler raises is the outcome of all its messages."""
+        self._handler.handle([item.message() for item in items])
+        for item in items:
+            report(item, SentMessage(item.topic, -1 if item.partition is None else item.partition, None))
+
+    def close(self, timeout_s: float | None) -> None:
+        """Close the handler."""
+        if hasattr(self._handler, "close"):
+            self._handler.close()

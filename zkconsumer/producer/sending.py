@@ -1,0 +1,88 @@
+"""The way of messages from `Producer` to the brokers, without handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from zkconsumer.producer.accumulator import Limits
+from zkconsumer.producer.bulk import BulkSend
+from zkconsumer.producer.columns import ColumnSend
+from zkconsumer.producer.delivery import Delivery
+from zkconsumer.producer.errors import MessageNotSent
+from zkconsumer.producer.outcome import BatchFuture, SendFuture, failed_future
+from zkconsumer.producer.placing import Placer
+from zkconsumer.producer.send_summary import SendSummary
+
+__all__ = ["DirectSending", "Sending"]
+
+
+class Sending(Protocol):
+    """What `Producer` hands its messages to; the arguments are those of its methods."""
+
+    def send(
+        self, topic: str, value: Any, key: Any, partition: int | str | None, part_key: Any
+    ) -> SendFuture:
+        """Take a message, and return the future of its outcome."""
+
+    def send_all(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
+        """Send messages, and return what became of them."""
+
+    def flush(self, timeout_s: float | None) -> bool:
+        """Return whether everything that was taken before has its outcome within the time."""
+
+    def close(self, timeout_s: float | None) -> int:
+        """Send what waits, for so long; fail the rest, and return how many messages that are."""
+
+
+class DirectSending:
+    """Encodes messages, chooses their partitions, and gives them to the delivery.
+
+    Args:
+        placer: Encodes and chooses partitions.
+        delivery: Takes the messages.
+        limits: Those of a batch.
+        wait_s: Longest wait for room in the queue; None waits for ever.
+    """
+
+    def __init__(self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None) -> None:
+        self._placer = placer
+        self._delivery = delivery
+        self._limits = limits
+        self._wait_s = wait_s
+        self.flush = delivery.flush
+        self.close = delivery.close
+
+    def send(
+        self, topic: str, value: Any, key: Any, partition: int | str | None, part_key: Any
+    ) -> SendFuture:
+        """Take a message, and return the future of its outcome."""
+        try:
+            name, pair, size, is_movable = self._placer.place(topic, value, key, partition, part_key)
+        except MessageNotSent as error:
+            return failed_future(error)
+        return SendFuture(*self._delivery.add(name, pair, size, is_movable, self._wait_s))
+
+    def send_all(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
+        """Send messages, and return what became of them."""
+        return BulkSend(self._placer, self._delivery, self._limits, self._wait_s).send(messages, topic)
+
+    def bulk(self, spreads: bool) -> BulkSend:
+        """Return `send_all` in steps; see `Producer.bulk`."""
+        return BulkSend(self._placer, self._delivery, self._limits, self._wait_s, spreads=spreads)
+
+    def columns(self, stall_s: float | None) -> ColumnSend:
+        """Return what sends columns; see `Producer.columns`."""
+        wait_s = self._wait_s if stall_s is None else stall_s
+        bulk = BulkSend(self._placer, self._delivery, self._limits, wait_s, stall_s=stall_s)
+        return ColumnSend(self._placer, self._delivery, self._limits, bulk)
+
+    def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
+        """Send messages of one partition as a batch; see `Producer.send_batch`."""
+        name, pairs, size = self._placer.place_batch(topic, messages, partition)
+        return BatchFuture(self._delivery.add_batch(name, pairs, size, False, self._wait_s), len(pairs))
+
+    @property
+    def repeated(self) -> int:
+        """How many messages were sent again after a lost connection."""
+        return self._delivery.repeated
