@@ -15,7 +15,7 @@ from typing import Self
 
 from kazoo.client import KazooClient
 
-PRODUCE, FETCH, OFFSETS = 0, 1, 4
+PRODUCE, FETCH, MULTIPRODUCE, OFFSETS = 0, 1, 3, 4
 LATEST, EARLIEST = -1, -2
 
 
@@ -29,7 +29,7 @@ class Broker07:
     Attributes:
         logs: (topic, number) -> bytes of the log.
         segments: (topic, number) -> starts of its segments, if there are more than one.
-        closes: So many produce requests still are answered by a closed connection, and stored nowhere.
+        closes: So many produce and multiproduce requests still are answered by a closed connection, and stored nowhere.
         requests: Kind -> how many came.
     """
 
@@ -66,6 +66,8 @@ class Broker07:
     def answer(self, request: bytes) -> bytes | None:
         """The answer with its size, nothing for a produce request; None to close the connection."""
         kind, size = struct.unpack_from(">hh", request)
+        if kind == MULTIPRODUCE:
+            return self._take_all(request, size)
         topic, at = request[4 : 4 + size].decode(), 4 + size
         (number,) = struct.unpack_from(">i", request, at)
         self.requests[kind] += 1
@@ -87,6 +89,21 @@ class Broker07:
         found = {LATEST: [*([len(log)] if log else []), *starts[::-1]], EARLIEST: starts[:1]}.get(time_ms, [])[:most]
         body = struct.pack(f">hi{len(found)}q", 0, len(found), *found)
         return struct.pack(">i", len(body)) + body
+
+    def _take_all(self, request: bytes, count: int) -> bytes | None:
+        """The answer to a multiproduce request."""
+        self.requests[MULTIPRODUCE] += 1
+        if self.closes:
+            self.closes -= 1
+            return None
+        at = 4
+        for _ in range(count):
+            (size,) = struct.unpack_from(">h", request, at)
+            topic, at = request[at + 2 : at + 2 + size].decode(), at + 2 + size
+            number, size = struct.unpack_from(">ii", request, at)
+            self.logs[topic, number] += request[at + 8 : at + 8 + size]
+            at += 8 + size
+        return b""
 
     def __enter__(self) -> Self:
         return self

@@ -2,51 +2,96 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
+from simpleconsumer.types import Message
+from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine, json_parser, line_parser
+from zkconsumer.cli.messages.message_lines import json_line
+
+MIB = 1024 * 1024
 
 
-@given(text=st.binary(max_size=60).map(lambda data: data.replace(b"\x01", b"\n")), cuts=st.lists(st.integers(0, 60)))
-def test_lines_do_not_depend_on_where_the_pieces_are_cut(text: bytes, cuts: list[int]) -> None:
-    splitter = LineSplitter()
+@given(text=st.binary(max_size=60).map(lambda data: data.replace(b"\x01", b"\n")), cuts=st.lists(st.integers(0, 60)),
+       limit=st.integers(1, 20))  # fmt: skip
+def test_lines_do_not_depend_on_where_the_pieces_are_cut(text: bytes, cuts: list[int], limit: int) -> None:
     places = sorted({0, len(text), *(cut for cut in cuts if cut <= len(text))})
-    lines = [line for start, end in pairwise(places) for line in splitter.feed(text[start:end])]
-    lines += splitter.finish()
     whole = text.split(b"\n")
-    assert lines == (whole if whole[-1] else whole[:-1])
+    wanted = whole if whole[-1] else whole[:-1]
+    splitter, bounded = LineSplitter(MIB), LineSplitter(limit)
+    found = [line for start, end in pairwise(places) for line in splitter.feed(text[start:end])] + splitter.finish()
+    assert found == wanted
+    found = [line for start, end in pairwise(places) for line in bounded.feed(text[start:end])] + bounded.finish()
+    # A line within one piece is whole: it was in memory before it was a line.
+    assert [line.size if isinstance(line, LongLine) else len(line) for line in found] == list(map(len, wanted))
+    assert all(line == whole for line, whole in zip(found, wanted, strict=True) if not isinstance(line, LongLine))
+    assert all(line.size > limit for line in found if isinstance(line, LongLine))
 
 
 def test_an_empty_line_is_a_message() -> None:
-    assert LineSplitter().feed(b"a\n\nb\n") == [b"a", b"", b"b"]
+    assert LineSplitter(MIB).feed(b"a\n\nb\n") == [b"a", b"", b"b"]
 
 
 def test_a_carriage_return_stays() -> None:
-    assert LineSplitter().feed(b"a\r\n") == [b"a\r"]
+    assert LineSplitter(MIB).feed(b"a\r\n") == [b"a\r"]
 
 
-def test_a_line_without_end_is_refused_at_the_bound_and_named() -> None:
+def test_of_a_line_above_the_bound_the_size_is_kept_alone() -> None:
     splitter = LineSplitter(max_line_bytes=10)
-    splitter.feed(b"short\n12345")
-    with pytest.raises(CliError, match="line 2 of the input is longer than 10 bytes"):
-        splitter.feed(b"678901")
+    assert splitter.feed(b"short\n12345") == [b"short"]
+    assert splitter.feed(b"678901") == []
+    assert splitter.has_rest
+    assert splitter.feed(b"23\nnext\n1234567890") == [LongLine(13), b"next"]
+    assert splitter.finish() == [b"1234567890"]
+    assert not splitter.has_rest
+    assert splitter.finish() == []
 
 
 def test_the_first_separator_counts() -> None:
-    assert KeyedLines(b"::").split(b"key::a::b") == (b"key", b"a::b")
+    assert line_parser(b"::", None)(b"key::a::b") == (b"key", b"a::b")
 
 
-def test_without_a_separator_there_are_no_keys() -> None:
-    assert KeyedLines(None).split(b"key:value") == (None, b"key:value")
+def test_a_line_that_lacks_its_key_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"it has no key separator ':': 'noth\\x00ing'"):
+        line_parser(b":", None)(b"noth\x00ing")
 
 
-def test_a_line_that_lacks_its_key_is_named() -> None:
-    lines = KeyedLines(b":")
-    lines.split(b"a:1")
-    with pytest.raises(CliError, match="line 2 of the input has no key separator ':': 'nothing'"):
-        lines.split(b"nothing")
+def test_a_text_may_stand_for_null() -> None:
+    parse = line_parser(b":", b"null")
+    assert parse(b"null:null") == (None, None)
+    assert parse(b"nul:null ") == (b"nul", b"null ")
+    assert line_parser(None, b"-")(b"-") == (None, None)
+    assert line_parser(None, b"-")(b"--") == (None, b"--")
+
+
+@given(key=st.none() | st.binary(max_size=9), value=st.none() | st.binary(max_size=9))
+def test_what_consume_prints_as_json_is_read_back(key: bytes | None, value: bytes | None) -> None:
+    line = json_line(Message("t", 0, 7, 8, key, value, None))
+    assert json_parser(True)(line.removesuffix(b"\n")) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("{", "it is no JSON: "),
+        ([1], 'it is no JSON object with a "value"'),
+        ({"key": "k"}, 'it is no JSON object with a "value"'),
+        ({"value": 1}, "\"value\" is '1': text or null is needed"),
+        ({"value": "x", "value_encoding": "base65"}, "\"value_encoding\" is 'base65': base64 is the only one"),
+        ({"value": "x", "value_encoding": "base64"}, '"value" is no base64'),
+        ({"value": "x", "key": "\ud800"}, "surrogates not allowed"),
+    ],
+)
+def test_json_that_is_no_message_is_refused(entry: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        json_parser(True)(entry.encode() if isinstance(entry, str) else json.dumps(entry).encode())
+
+
+def test_keys_are_refused_where_none_is_stored() -> None:
+    assert json_parser(False)(b'{"value": "v", "key": null}') == (None, b"v")
+    with pytest.raises(ValueError, match=r"it has a key, and Kafka 0\.7 stores none"):
+        json_parser(False)(b'{"value": "v", "key": "k"}')

@@ -9,7 +9,7 @@ from kafka_07 import entry
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import Message
-from tests.admin.broker_07 import OFFSETS, PRODUCE, Broker07
+from tests.admin.broker_07 import MULTIPRODUCE, OFFSETS, PRODUCE, Broker07
 from tests.cli.command_line import run
 
 READ = "Kafka 0.7 acknowledges no message: the brokers have read these\n"
@@ -44,7 +44,7 @@ def produce(fresh_chroot: str) -> Produce:
 def test_messages_go_to_all_partitions_in_turn(broker: Broker07, produce: Produce) -> None:
     assert produce() == (0, f"Produced 2 messages; {READ}")
     assert broker.logs == {("clicks", 0): entry(b"a"), ("clicks", 1): entry(b"b")}
-    assert (broker.requests[PRODUCE], broker.requests[OFFSETS]) == (2, 2)
+    assert (broker.requests[PRODUCE], broker.requests[MULTIPRODUCE], broker.requests[OFFSETS]) == (0, 1, 1)
 
 
 def test_a_batch_behind_which_the_connection_was_closed_is_sent_again(broker: Broker07, produce: Produce) -> None:
@@ -70,12 +70,20 @@ def test_a_compressed_batch_is_one_entry(broker: Broker07, produce: Produce) -> 
     assert [(each.value, each.offset, each.index) for each in found] == [(b"a", 0, 0), (b"b", 0, 1)]
 
 
-def test_messages_that_brokers_may_drop_are_reported_once(broker: Broker07, produce: Produce) -> None:
+def test_messages_that_brokers_may_drop_are_refused_or_reported_once(broker: Broker07, produce: Produce) -> None:
     large = b"x" * 1_000_001
-    status, said = produce(stdin=b"\n".join([large, b"y", large]))
+    stdin = b"\n".join([large, b"y", large])
+    status, said = produce(stdin=stdin)
+    assert status == 1
+    assert said.splitlines()[1:] == ["zkconsumer: 2 of 3 lines were not sent"] + [
+        f"  line {number}: it has 1000001 bytes, more than message.max.bytes = 1000000" for number in (1, 3)
+    ]
+    status, said = produce("--property", "max.message.size=2000000", stdin=stdin)
     assert status == 0
-    [warning, _] = said.splitlines()
-    assert warning.startswith("zkconsumer: 1 message of more than 1000000 bytes, the default of max.message.size")
+    assert said.splitlines()[0] == (
+        "warning: brokers of Kafka 0.7 drop messages above their max.message.size, by default 1000000 bytes, without a "
+        "sign"
+    )
 
 
 def test_a_topic_that_does_not_exist_is_made_by_partition_0_of_each_broker(broker: Broker07, produce: Produce) -> None:

@@ -29,6 +29,7 @@ from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
 from zkconsumer.cli.messages.topic_printing import TopicPrinting
 from zkconsumer.cli.partition_option import PartitionType
+from zkconsumer.cli.property_option import named_values, refuse_zookeeper
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
@@ -36,8 +37,7 @@ from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
-from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
-from zkconsumer.config.keys import find_key, shown_name, shown_pair, unknown_setting
+from zkconsumer.config.keys import find_key, unknown_setting
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ZkConsumerError
@@ -234,30 +234,15 @@ def _check_topics(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _given_properties(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings of `--property`, and those of the formatter."""
-    properties = _properties(options["properties"])
+    properties = named_values(options["properties"])
     formatting = {name: properties.pop(name) for name in _FORMAT_KEYS if name in properties}
     for name in properties:
         key = find_key(name)
         if key is None:
             raise unknown_setting(name)
         if key.name == "zookeeper.connect":
-            # The credentials of a file are checked against the ZooKeeper of --zookeeper, and sent nowhere else unseen.
-            raise click.BadParameter(f"{name} names a ZooKeeper: give --zookeeper HOSTS instead",
-                                     param_hint="--property")
+            raise refuse_zookeeper(name)
     return properties, formatting
-
-
-def _properties(pairs: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{shown_pair(pair)!r} is not key=value", param_hint="--property")
-        if found.setdefault(name.strip(), value) != value:
-            raise click.BadParameter(f"{shown_name(name.strip())} is given twice with different values",
-                                     param_hint="--property")
-    warn_of_shown_secrets(found, "--property")
-    return found
 
 
 def _formatter(options: Mapping[str, Any], formatting: Mapping[str, str]) -> Callable[[Message], bytes]:

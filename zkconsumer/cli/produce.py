@@ -5,37 +5,53 @@ Source: kafka.tools.ConsoleProducer, kafka.producer.DefaultPartitioner (0.8.2.2)
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import click
 
-from rebalance.assignment import sort_partitions
-from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_topic
-from zkconsumer.cli.connection_options import connection_settings, named_places, open_zookeeper, zookeeper_option
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.connection_options import named_places, open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.messages.input_lines import KeyedLines, LineSplitter
-from zkconsumer.cli.messages.sender import CLIENT_ID, KeyValue, Sender, SendSettings
-from zkconsumer.cli.messages.sender_07 import Sender07
+from zkconsumer.cli.messages.input_lines import json_parser, line_parser
+from zkconsumer.cli.messages.produce_settings import CLIENT_ID, producer_config
+from zkconsumer.cli.messages.production import LineTarget, Produced, Production
+from zkconsumer.cli.messages.target_topic import ListedTopic, RegisteredTopic, Target
+from zkconsumer.cli.messages.target_topic_07 import ListedTopic07, RegisteredTopic07, check_settings_07
 from zkconsumer.cli.partition_option import PartitionType
+from zkconsumer.cli.property_option import named_values
+from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.config.connection_settings import config_without_group
-from zkconsumer.producer.partitioners import partition_of_key
+from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.config.producer_kinds import BrokerList
+from zkconsumer.producer.encoders import DefaultEncoder
+from zkconsumer.producer.opening import FoundCluster, registered_cluster
+from zkconsumer.producer.producer import Producer
 
 __all__ = ["produce"]
 
-_PIECE_BYTES = 256 * 1024
-_BATCH_BYTES = 512 * 1024
-"""Most bytes in a batch: a compressed one counts as one message, and brokers take 1 MB (`message.max.bytes`)."""
+_ANSWER_S: Final = 10.0
+_SHOWN_FAILURES: Final = 10
+_DEFAULT_LIMIT_07: Final = 1_000_000
+"""`max.message.size` of brokers of Kafka 0.7, if it is not set otherwise."""
+
+_READER_KEYS: Final = ("parse.key", "key.separator", "null.marker")
+"""Properties of Kafka's own line reader, which `--property` takes beside the settings of a producer."""
 
 _EPILOG = """\
 \b
-A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2); lines without a key
-go to one partition after the other. Batches are sent when they are full or when the input pauses, and sent again
-when a leader changes.
+A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2; --property
+partitioner.class=NAME for others); lines without a key go to one partition after the other. Batches are sent when they
+are full or when the input pauses. They are sent again when a leader changes or a broker dies, for half a minute with
+the defaults (--retries 100 --property retry.backoff.ms=300); after a lost connection a message may be stored twice.
+
+\b
+A line ends with LF; CR belongs to the message. An empty line is an empty message. Bytes are sent as they are. A line
+that cannot be sent (larger than message.max.bytes, no key separator, no leader in time) fails alone, and is named at
+the end. After 1000 failures in a row the rest is not read.
 
 \b
 Brokers of Kafka 0.7 acknowledge nothing. There a batch counts as sent when its broker has answered another question
@@ -43,138 +59,176 @@ behind it on the same connection; a message that is larger than max.message.size
 no keys, and make a topic when its first message comes. A partition is named broker-partition, such as 0-3.
 
 \b
-Example: three messages, two of them with the same key
+Ctrl-C and SIGTERM: what was read is sent, for ten seconds at most, and counted.
+Status: 0 all lines were sent (also after Ctrl-C or SIGTERM, unless the rest of a file is left); 1 some were not, or
+nothing could be sent; 2 wrong usage; 130 interrupted before the first line was read.
+
+\b
+Examples: three messages, two of them with the same key; what `consume --json` has written, nulls and any bytes included
   printf 'ann:1\\nbob:2\\nann:3\\n' | zkconsumer produce --zookeeper localhost:2181 --topic clicks --key-separator :
+  zkconsumer produce --brokers b1:9092,b2:9092 --topic clicks --from-json --acks -1 < clicks.json
 """
 
 
+def _check_brokers(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            BrokerList().convert(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 @click.command(epilog=_EPILOG)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@click.option("--brokers", metavar="LIST", callback=_check_brokers,
+              help="Some brokers, host:port,host:port, instead of a ZooKeeper.")
 @click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.")
 @click.option("--partition", metavar="P", type=PartitionType(), help="Write all to this partition.")
 @click.option("--key-separator", metavar="TEXT", help="Lines are key, this text, value.")
-@click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4"]), default="none",
-              help="Compression. [none]")
-@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), default=200,
-              help="Most messages in a batch. [200]")
-@click.option("--acks", type=click.Choice(["1", "-1", "0"]), default="1",
+@click.option("--null", "null_text", metavar="TEXT", help="A key or value that is this text is null.")
+@click.option("--from-json", "from_json", is_flag=True,
+              help="Lines are those of `consume --json`: their key and value are sent.")
+@click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4"]), help="Compression. [none]")
+@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), help="Most messages in a batch. [200]")
+@click.option("--acks", type=click.Choice(["1", "-1", "0"]),
               help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
+@click.option("--retries", metavar="N", type=click.IntRange(min=0), help="How often a batch is sent again. [100]")
+@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
+              help="One setting of the producer, or parse.key, key.separator, null.marker; may be repeated.")
 @click.option("--no-create", is_flag=True, help="Do not let the brokers create a topic that does not exist.")
-def produce(
-    zookeeper: str, topic: str, partition: int | str | None, key_separator: str | None, codec: str, batch_size: int,
-    acks: str, no_create: bool,
-) -> None:
+def produce(**options: Any) -> None:
     """Send the lines of stdin as messages.
 
-    The brokers are found in ZooKeeper. A topic that does not exist is created by brokers that create topics on their
-    own (auto.create.topics.enable), which is reported on stderr before anything is sent; see --no-create.
+    The brokers are found in ZooKeeper, or named by --brokers. A topic that does not exist is created by brokers that
+    create topics on their own (auto.create.topics.enable), which is reported on stderr before anything is sent; see
+    --no-create.
     """
-    check_topic(topic)
+    check_topic(options["topic"])
     if sys.stdin is None:
         raise CliError("standard input is closed")
-    if key_separator == "":
+    properties = named_values(options["properties"])
+    _take_reader_settings(options, properties)
+    _check_options(options)
+    with LeaveSignals() as signals, named_places():
+        config = _config(options, properties)
+        try:
+            with _opened(config, options) as (target, cluster):
+                _produce(config, options, target, cluster, signals)
+        except Interrupted:
+            click.echo("Produced 0 messages", err=True)
+            raise click.exceptions.Exit(130) from None
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    if options["key_separator"] == "":
         raise click.BadParameter("is empty", param_hint="--key-separator")
-    lines = KeyedLines(None if key_separator is None else key_separator.encode())
-    with open_zookeeper(zookeeper) as port:
-        settings = SendSettings(codec, int(acks), may_create=not no_create, has_keys=key_separator is not None)
-        cluster = _cluster(port, zookeeper, settings)
-        of_07 = cluster.generation().has_broker_nodes
-        sender = (Sender07 if of_07 else Sender)(cluster, zookeeper, topic, settings)
-        try:
-            sender.open()
-            if (creation := sender.about_creation()) is not None:
-                click.echo(creation, err=True)
-            batches = Batches(sender, partition, batch_size)
-            try:
-                _send_input(batches, lines)
-            finally:
-                click.echo(sender.about_sent(), err=True)
-        finally:
-            sender.close()
+    for name, shown in (("key_separator", "--key-separator"), ("null_text", "--null")):
+        if options["from_json"] and options[name] is not None:
+            raise click.UsageError(f"{shown} has no effect with --from-json, which says it: leave one of them out.")
 
 
-def _cluster(port: ZooKeeperPort, zookeeper: str, settings: SendSettings) -> Cluster:
-    with named_places():
-        forced = config_without_group(zookeeper, connection_settings().properties).kafka_generation
-        cluster = Cluster(port, CLIENT_ID, settings.request_timeout_s, forced_generation=forced)
+def _take_reader_settings(options: dict[str, Any], properties: dict[str, str]) -> None:
+    """Take over the properties of Kafka's own line reader, unless an option says the same."""
+    found = {name: properties.pop(name) for name in _READER_KEYS if name in properties}
+    if found.get("parse.key", "").strip().lower() == "true" and options["key_separator"] is None:
+        options["key_separator"] = found.get("key.separator", "\t")
+    if "null.marker" in found and options["null_text"] is None:
+        options["null_text"] = found["null.marker"]
+
+
+def _config(options: dict[str, Any], properties: dict[str, str]) -> ProducerConfig:
+    chosen = {
+        "compression.codec": options["codec"], "batch.num.messages": options["batch_size"],
+        "request.required.acks": options["acks"], "message.send.max.retries": options["retries"],
+    }  # fmt: skip
+    return producer_config(options["zookeeper"], options["brokers"], properties, chosen)
+
+
+@contextmanager
+def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[Target, FoundCluster | None]]:
+    """Yield the topic, and the cluster if it is found in ZooKeeper."""
+    topic, may_create = options["topic"], not options["no_create"]
+    has_keys = options["key_separator"] is not None
+    brokers = config.metadata_broker_list
+    if brokers is not None:
+        is_07 = brokers[0].id is not None or config.kafka_generation == "0.7"
+        if is_07:
+            check_settings_07(config, has_keys)
+        yield ListedTopic07(topic, may_create) if is_07 else ListedTopic(brokers, topic, may_create, CLIENT_ID), None
+        return
+    assert config.zookeeper_connect is not None
+    with open_zookeeper(config.zookeeper_connect) as port:
+        cluster = Cluster(port, CLIENT_ID, _ANSWER_S, forced_generation=config.kafka_generation)
         cluster.refuse_other_generation()
-    return cluster
+        is_07 = cluster.generation().has_broker_nodes
+        if is_07:
+            check_settings_07(config, has_keys)
+        kind = RegisteredTopic07 if is_07 else RegisteredTopic
+        target = kind(cluster, config.zookeeper_connect, topic, may_create, CLIENT_ID)
+        yield target, registered_cluster(port, config)
 
 
-class Batches:
-    """Collects messages by partition and sends full batches.
-
-    Args:
-        fixed: The partition of all messages, None to choose one for each.
-        size: Most messages in a batch.
-    """
-
-    def __init__(self, sender: Sender, fixed: int | str | None, size: int) -> None:
-        if fixed is not None and fixed not in sender.partitions:
-            raise sender.no_partition(fixed)
-        self._sender = sender
-        self._fixed = fixed
-        self._size = size
-        self._waiting: dict[int | str, list[KeyValue]] = {}
-        self._bytes: dict[int | str, int] = {}
-        leaderless = set(sender.leaderless())
-        # A message without a key may go to any partition, so those without a leader are left out.
-        existing = sort_partitions(sender.partitions)
-        self._turn = [number for number in existing if number not in leaderless] or existing
-        self._count = 0
-
-    def add(self, key: bytes | None, value: bytes) -> None:
-        """Add a message, and send its batch when it is full."""
-        partition = self._partition(key)
-        size = len(key or b"") + len(value) + 26
-        if self._bytes.get(partition, 0) + size > _BATCH_BYTES:
-            self._send(partition)
-        batch = self._waiting.setdefault(partition, [])
-        batch.append((key, value))
-        self._bytes[partition] = self._bytes.get(partition, 0) + size
-        if len(batch) >= self._size:
-            self._send(partition)
-
-    def _partition(self, key: bytes | None) -> int | str:
-        if self._fixed is not None:
-            return self._fixed
-        if key is not None:
-            return partition_of_key(key, [int(each) for each in self._sender.partitions])
-        self._count += 1
-        return self._turn[(self._count - 1) % len(self._turn)]
-
-    def _send(self, partition: int | str) -> None:
-        batch = self._waiting.pop(partition, [])
-        self._bytes[partition] = 0
-        if batch:
-            self._sender.send(partition, batch)
-
-    def send_all(self) -> None:
-        """Send all batches."""
-        for partition in sort_partitions(self._waiting):
-            self._send(partition)
+def _produce(
+    config: ProducerConfig, options: dict[str, Any], target: Target, cluster: FoundCluster | None,
+    signals: LeaveSignals,
+) -> None:  # fmt: skip
+    target.open()
+    if (creation := target.about_creation()) is not None:
+        click.echo(creation, err=True)
+    partition = options["partition"]
+    if partition is not None and partition not in target.partitions:
+        raise target.no_partition(partition)
+    with Producer(config, key_encoder=DefaultEncoder(), value_encoder=DefaultEncoder(), cluster=cluster) as producer:
+        if not producer.has_keys and config.message_max_bytes > _DEFAULT_LIMIT_07:
+            click.echo("warning: brokers of Kafka 0.7 drop messages above their max.message.size, by default "
+                       f"{_DEFAULT_LIMIT_07} bytes, without a sign", err=True)  # fmt: skip
+        lines = _line_target(config, options, producer.has_keys)
+        fd = sys.stdin.fileno()
+        report = _report_line if sys.stdin.isatty() else None
+        done = Production(producer, lines, fd, signals, report).run()
+        click.echo(_about_sent(done, producer, config), err=True)
+    _end(done, report is not None)
 
 
-def _send_input(batches: Batches, lines: KeyedLines) -> None:
-    for line in _input_lines():
-        if line is None:
-            batches.send_all()
-            continue
-        try:
-            key, value = lines.split(line)
-        except CliError:
-            batches.send_all()  # the lines before it are valid
-            raise
-        batches.add(key, value)
-    batches.send_all()
+def _line_target(config: ProducerConfig, options: dict[str, Any], has_keys: bool) -> LineTarget:
+    most = config.message_max_bytes
+    separator, null = (None if options[name] is None else options[name].encode("utf-8", "surrogateescape")
+                       for name in ("key_separator", "null_text"))  # fmt: skip
+    parse = None
+    longest = most + len(separator or b"")
+    if options["from_json"]:
+        parse = json_parser(has_keys)
+        longest = 6 * most + 64 * 1024  # a character may be written as \u0000; and there is more in an object
+    elif separator is not None or null is not None:
+        parse = line_parser(separator, null)
+    return LineTarget(options["topic"], options["partition"], parse, most, longest)
 
 
-def _input_lines() -> Iterator[bytes | None]:
-    """Yield the lines of stdin, and None whenever there is none at the moment."""
-    splitter = LineSplitter()
-    fd = sys.stdin.fileno()
-    while piece := os.read(fd, _PIECE_BYTES):
-        yield from splitter.feed(piece)
-        if not select.select([fd], [], [], 0)[0]:
-            yield None
-    yield from splitter.finish()
+def _about_sent(done: Produced, producer: Producer, config: ProducerConfig) -> str:
+    said = f"Produced {count_of(done.sent, 'message')}"
+    if producer.repeated:
+        said += f"; {producer.repeated} were sent again after a lost connection and may be stored twice"
+    if not producer.has_keys:
+        known = "the brokers have read these" if config.request_required_acks else "nothing is known of these"
+        said += f"; Kafka 0.7 acknowledges no message: {known}"
+    return said
+
+
+def _report_line(number: int, error: Exception) -> None:
+    click.echo(f"zkconsumer: line {number} was not sent: {error}", err=True)
+
+
+def _end(done: Produced, is_reported: bool) -> None:
+    """Name what was not sent, and end with status 1 if there is something."""
+    if done.ended:
+        more = "" if done.is_whole else "; what is behind it was not sent"
+        click.echo(f"zkconsumer: {done.ended}; the last line that was read is {done.lines}{more}", err=True)
+    if done.failed == 1 and not is_reported:
+        _report_line(*done.failures[0])
+    elif done.failed:
+        click.echo(f"zkconsumer: {done.failed} of {done.lines} lines were not sent", err=True)
+        for number, error in () if is_reported else done.failures[:_SHOWN_FAILURES]:
+            click.echo(f"  line {number}: {error}", err=True)
+    if done.failed or not done.is_whole:
+        raise click.exceptions.Exit(1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,7 +24,9 @@ from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.frozen_settings import line_places
 from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
+from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
 from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
+from zkconsumer.config.setting_table import Key
 from zkconsumer.config.setting_values import GivenValue, given_twice, same_value
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.errors import ConfigError, SettingsNotUsable
@@ -88,6 +90,9 @@ class ConnectionSettings:
     def name_place(self, error: ConfigError) -> None:
         """Have an error about a value of one of the files name the file and the line."""
         given = self.properties.get(error.key)
+        if given is None:
+            of_producers = canonical(self.properties, PRODUCER_SETTINGS.find)
+            given = of_producers.get(error.key)
         if not error.place and given is not None and str(error.value) in (given, given.strip(), "***"):
             error.place = self.places[error.key]
 
@@ -159,6 +164,7 @@ def find_connection_settings(
     places: dict[str, str] = {}
     for file in reversed(files):
         properties |= {name: value for name, value in file.entries.items() if name != _CONNECT}
+        places |= line_places(PRODUCER_SETTINGS, file.shown, file.lines)
         places |= line_places(CONSUMER_SETTINGS, file.shown, file.lines)
     place, address = named[0] if named else ("", None)
     if address is not None:
@@ -189,8 +195,12 @@ def config_without_group(
     return ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
 
 
-def canonical(entries: Mapping[str, Value]) -> dict[str, Value]:
+def canonical(entries: Mapping[str, Value], find: Callable[[str], Key | None] = find_key) -> dict[str, Value]:
     """Return the settings by their 0.8 names, so that those of another source can override them.
+
+    Args:
+        entries: Name -> value.
+        find: Name -> setting, None for an unknown name, which is kept; by default the settings of consumers.
 
     Raises:
         ConfigError: A setting has two values under two names.
@@ -198,7 +208,7 @@ def canonical(entries: Mapping[str, Value]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     origins: dict[str, GivenValue] = {}
     for name, value in entries.items():
-        key = find_key(name)
+        key = find(name)
         found.setdefault(key.name if key else name, value)
         if key is not None:
             first = origins.setdefault(key.name, GivenValue(name, value))

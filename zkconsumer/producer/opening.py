@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
+from rebalance.requests import ZooKeeperPort
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.generation import generation_named, generation_of_cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
@@ -25,7 +26,11 @@ from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
 from zkconsumer.producer.zookeeper_lookup import Lookup07, ZooKeeperLookup
 
+<<<<<<< HEAD
 __all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending"]
+=======
+__all__ = ["FoundCluster", "find_cluster", "registered_cluster"]
+>>>>>>> 5a00fba (zkconsumer produce sends with the producer: outcomes of lines, brokers, settings, nulls, JSON, signals, progress)
 
 _CODECS_07: Final = ("none", "gzip", "snappy")
 
@@ -113,15 +118,30 @@ def find_cluster(config: ProducerConfig, rng: random.Random | None) -> FoundClus
         port = stack.enter_context(zookeeper_connection(
             config.zookeeper_connect, config.zookeeper_connection_timeout_ms / 1000, **zookeeper_options(config)
         ))  # fmt: skip
-        forced = generation_named(config.kafka_generation)
-        is_07 = (forced or generation_of_cluster(port, {}, READ_TIMEOUT_S)).has_broker_nodes
-        lookup: Lookup
-        if is_07:
-            _check_07(config)
-            lookup = Lookup07(port, config.client_id, timeout_s)
-        else:
-            lookup = ZooKeeperLookup(port, config.client_id, timeout_s, rng)
-        return FoundCluster(lookup, not is_07, stack.pop_all().close)
+        return registered_cluster(port, config, rng)._replace(close=stack.pop_all().close)
+
+
+def registered_cluster(port: ZooKeeperPort, config: ProducerConfig, rng: random.Random | None = None) -> FoundCluster:
+    """Return the cluster that is registered in a ZooKeeper.
+
+    Args:
+        port: A connected port; it stays the caller's.
+        config: The settings of the producer.
+        rng: Chooses the order in which brokers are asked.
+
+    Raises:
+        ConfigError: A codec, or acks, that Kafka 0.7 does not have.
+    """
+    timeout_s = config.connect_timeout_ms / 1000
+    forced = generation_named(config.kafka_generation)
+    is_07 = (forced or generation_of_cluster(port, {}, READ_TIMEOUT_S)).has_broker_nodes
+    lookup: Lookup
+    if is_07:
+        _check_07(config)
+        lookup = Lookup07(port, config.client_id, timeout_s)
+    else:
+        lookup = ZooKeeperLookup(port, config.client_id, timeout_s, rng)
+    return FoundCluster(lookup, not is_07, _nothing)
 
 
 class _ListOf07:

@@ -1,0 +1,218 @@
+"""Reads lines from a descriptor, sends them with a producer, and counts what became of each.
+
+Rules, and which failure each prevents:
+- A line that cannot be sent fails alone; its number and the reason are kept. The lines behind it are sent.
+- What was read leaves at once when the input pauses, and is in batches otherwise: a terminal sends each line.
+- After many failures in a row without a success nothing more is read: a cluster that is gone does not use up the input.
+- A signal ends the reading. What was read is sent for some seconds; what is left then counts as failed.
+
+Threads: the main thread reads and adds; another one shows progress, and closes the producer some time after a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine, ParsedLine
+from zkconsumer.cli.messages.produce_progress import ProduceProgress
+from zkconsumer.cli.terminal.signals import LeaveSignals
+from zkconsumer.producer.bulk import BulkSend
+from zkconsumer.producer.producer import Producer
+
+__all__ = ["LineTarget", "Produced", "Production"]
+
+_PIECE_BYTES: Final = 256 * 1024
+_POLL_S: Final = 0.2
+_LEAVE_S: Final = 10.0
+_MOST_IN_A_ROW: Final = 1000
+
+
+class LineTarget(NamedTuple):
+    """What becomes of a line.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition; None to choose one.
+        parse: Line -> key and value; None: the line is the value.
+        max_message_bytes: Most bytes of key and value.
+        max_line_bytes: Most bytes of a line that may be such a message.
+    """
+
+    topic: str
+    partition: int | str | None
+    parse: Callable[[bytes], ParsedLine] | None
+    max_message_bytes: int
+    max_line_bytes: int
+
+
+class Produced(NamedTuple):
+    """What became of the input.
+
+    Attributes:
+        lines: How many lines were read.
+        sent: How many were acknowledged (with acks 0: written to a socket).
+        failed: How many were not.
+        failures: Number, from 1, and reason of the first hundred that failed.
+        ended: Why not all of the input was read, a clause; empty if it was.
+        is_whole: Nothing is known to be left: the input ended, or a signal ended a pipe or a terminal.
+    """
+
+    lines: int
+    sent: int
+    failed: int
+    failures: tuple[tuple[int, Exception], ...]
+    ended: str
+    is_whole: bool
+
+
+class Production:
+    """Sends the lines of one input.
+
+    Args:
+        producer: It is closed by the caller.
+        target: What becomes of a line.
+        fd: Where the lines come from.
+        signals: Ends the reading.
+        report: Called with number and reason of each line that fails, on a terminal; None: they are kept alone.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        target: LineTarget,
+        fd: int,
+        signals: LeaveSignals,
+        report: Callable[[int, Exception], None] | None,
+    ) -> None:
+        self._producer = producer
+        self._bulk: BulkSend = producer.bulk(spreads=True)
+        self._target = target
+        self._fd = fd
+        self._signals = signals
+        self._report = report
+        self._reported = 0
+        self._splitter = LineSplitter(target.max_line_bytes)
+        self._lines = 0
+        self._ended = ""
+        self._is_whole = True
+        self._sent_before = 0
+        self._failed_before = 0
+        self._is_over = threading.Event()
+
+    def run(self) -> Produced:
+        """Send everything, and return what became of it."""
+        self._signals.wait_quietly()
+        progress = ProduceProgress(self._fd, lambda: (self._bulk.sent, self._bulk.failed))
+        watch = threading.Thread(target=self._watch, args=[progress], name="produce-watch", daemon=True)
+        watch.start()
+        try:
+            self._read()
+            found = self._bulk.finish()
+        finally:
+            self._is_over.set()
+            watch.join()
+            progress.clear()
+        self._report_new()
+        return Produced(self._lines, found.sent, found.failed, found.failures, self._ended, self._is_whole)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        while True:
+            if not self._wait_for_input():
+                self._interrupted()
+                return
+            try:
+                piece = os.read(self._fd, _PIECE_BYTES)
+            except OSError as error:
+                self._ended = f"standard input cannot be read: {error.strerror or error}"
+                self._is_whole = False
+                return
+            self._add(self._splitter.feed(piece) if piece else self._splitter.finish())
+            if not piece:
+                return
+            if self._goes_wrong():
+                self._ended = f"{_MOST_IN_A_ROW} lines and more failed one after the other"
+                self._is_whole = False
+                return
+
+    def _wait_for_input(self) -> bool:
+        """Wait until there is something to read, or its end; False after a signal."""
+        fds = [self._fd, self._signals.fd]
+        timeout_s = 0.0
+        while not self._signals.came:
+            ready = select.select(fds, [], [], timeout_s)[0]
+            if self._signals.fd in ready:
+                self._signals.drain()
+                continue
+            if self._fd in ready:
+                return True
+            if not timeout_s:
+                self._bulk.flush()  # the input pauses: what was read leaves now
+            timeout_s = _POLL_S
+            self._bulk.count_finished()
+            self._report_new()
+        return False
+
+    def _add(self, lines: list[bytes | LongLine]) -> None:
+        add, fail, (topic, partition, parse, *_) = self._bulk.add, self._bulk.fail, self._target
+        for number, line in enumerate(lines, self._lines + 1):
+            if isinstance(line, LongLine):
+                fail(number, self._too_long(line))
+            elif parse is None:
+                add(number, topic, line, None, partition)
+            else:
+                try:
+                    key, value = parse(line)
+                except ValueError as error:
+                    fail(number, error)
+                else:
+                    add(number, topic, value, key, partition)
+        self._lines += len(lines)
+
+    def _too_long(self, line: LongLine) -> ValueError:
+        return ValueError(f"it has {line.size} bytes, more than message.max.bytes = {self._target.max_message_bytes}")
+
+    def _goes_wrong(self) -> bool:
+        """Return whether nothing but failures came for some time."""
+        sent, failed = self._bulk.sent, self._bulk.failed
+        if sent != self._sent_before:
+            self._sent_before, self._failed_before = sent, failed
+        return failed - self._failed_before >= _MOST_IN_A_ROW
+
+    def _interrupted(self) -> None:
+        self._ended = "interrupted"
+        self._is_whole = not self._splitter.has_rest and not _has_more(self._fd)
+
+    # -- the other thread ----------------------------------------------------------------------------------------------
+
+    def _watch(self, progress: ProduceProgress) -> None:
+        """Show progress; some time after a signal, fail what is not acknowledged by then."""
+        close_at: float | None = None
+        while not self._is_over.wait(_POLL_S):
+            progress.show()
+            if close_at is None and self._signals.came:
+                close_at = time.monotonic() + _LEAVE_S
+            if close_at is not None and time.monotonic() >= close_at:
+                self._producer.close(0.0)
+                return
+
+    def _report_new(self) -> None:
+        if self._report is None:
+            return
+        failures = self._bulk.failures
+        for number, error in failures[self._reported :]:
+            self._report(number, error)
+        self._reported = len(failures)
+
+
+def _has_more(fd: int) -> bool:
+    """Return whether a regular file was not read to its end."""
+    found = os.fstat(fd)
+    return stat.S_ISREG(found.st_mode) and os.lseek(fd, 0, os.SEEK_CUR) < found.st_size

@@ -1,0 +1,264 @@
+"""The topic that `zkconsumer produce` sends to: whether it exists, who creates it, which partitions it has.
+
+The cluster is found in ZooKeeper (`RegisteredTopic`), or by some of its brokers (`ListedTopic`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from rebalance.assignment import sort_partitions
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.admin.phrases import count_of
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.topic_of_07 import no_partition
+from zkconsumer.config.producer_kinds import BrokerAddress
+
+__all__ = ["ListedTopic", "RegisteredTopic", "Target", "TargetTopic"]
+
+_POLL_S: Final = 0.1
+_ANSWER_S: Final = 10.0
+_TOPIC_APPEARS_S: Final = 10.0
+_LEADER_NOT_AVAILABLE: Final = 5
+_UNKNOWN_TOPIC: Final = 3
+
+Answer = TypeVar("Answer")
+Address = tuple[str, int]
+
+
+class Target(Protocol):
+    """A topic to send to.
+
+    Attributes:
+        partitions: Its partitions, once it is open; empty where they are not known.
+    """
+
+    partitions: tuple[int | str, ...]
+
+    def open(self) -> None:
+        """Find the partitions, and have a missing topic created; CliError if that is not possible."""
+
+    def about_creation(self) -> str | None:
+        """Return what is said about a topic that did not exist, None if it did."""
+
+    def no_partition(self, partition: int | str) -> CliError:
+        """Return the error for a partition that the topic does not have."""
+
+
+class TargetTopic(ABC):
+    """One topic.
+
+    Args:
+        topic: Its name.
+        may_create: Have the brokers create it if it does not exist.
+        client_id: The name under which brokers log and count the requests.
+
+    Attributes:
+        partitions: Its partitions, once it is open.
+
+    Threads: One at a time.
+    """
+
+    def __init__(self, topic: str, may_create: bool, client_id: str) -> None:
+        self.partitions: tuple[int | str, ...] = ()
+        self._topic = topic
+        self._may_create = may_create
+        self._client_id = client_id
+        self._is_created = False
+
+    def open(self) -> None:
+        """Find the partitions; the brokers create a missing topic if they are configured to.
+
+        Raises:
+            CliError: No brokers; or no such topic, and it is not to be created, or the brokers do not create it.
+        """
+        self._check_brokers()
+        if not self._exists():
+            if not self._may_create:
+                raise self._no_topic("and --no-create is given")
+            self._create()
+        self.partitions = self._read_partitions()
+        if not self.partitions:
+            raise CliError(f"topic {self._topic!r} has no partitions")
+
+    def about_creation(self) -> str | None:
+        """Return what is said about a topic that did not exist, None if it did."""
+        if not self._is_created:
+            return None
+        partitions = count_of(len(self.partitions), "partition")
+        return f"topic {self._topic!r} did not exist{self._hint()}; the brokers created it with {partitions}"
+
+    def no_partition(self, partition: int | str) -> CliError:
+        """Return the error for a partition that the topic does not have."""
+        known = ", ".join(map(str, sort_partitions(self.partitions)))
+        return CliError(no_partition(self._topic, [partition], self.partitions), f"it has {known}")
+
+    @abstractmethod
+    def _check_brokers(self) -> None:
+        """Raise CliError if no broker can be asked."""
+
+    @abstractmethod
+    def _exists(self) -> bool:
+        """Return whether the topic is there."""
+
+    @abstractmethod
+    def _topics(self) -> list[str]:
+        """Return all topics of the cluster."""
+
+    @abstractmethod
+    def _read_partitions(self) -> tuple[int | str, ...]:
+        """Return the partitions; none if there is no such topic."""
+
+    @abstractmethod
+    def _is_unled(self) -> bool:
+        """Return whether one of `partitions` has no leader."""
+
+    @abstractmethod
+    def _addresses(self) -> Sequence[Address]:
+        """Return the brokers that can be asked."""
+
+    def _create(self) -> None:
+        """Have the brokers create the topic, and wait for a while until it has leaders."""
+        self._ask_for_topic()
+        self.partitions = self._read_partitions()
+        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        while self._is_unled() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self._is_created = True
+
+    def _ask_for_topic(self) -> None:
+        """Ask a broker about the topic, which creates it if `auto.create.topics.enable` is on."""
+        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        code = self._metadata_code()
+        while not self._exists():
+            if code == _UNKNOWN_TOPIC:
+                raise self._no_topic("and the brokers do not create it (auto.create.topics.enable is off)")
+            if code != _LEADER_NOT_AVAILABLE:
+                raise self._no_topic(f"and the brokers do not create it: {BrokerError(code, self._topic, None)}")
+            if time.monotonic() > deadline:
+                raise self._no_topic(f"and the brokers did not create it within {_TOPIC_APPEARS_S:g} s")
+            time.sleep(_POLL_S)
+
+    def _metadata_code(self) -> int:
+        return self._ask(lambda broker: broker.topic_metadata([self._topic]).topics[self._topic].error_code)
+
+    def _ask(self, call: Callable[[SimpleConsumer], Answer]) -> Answer:
+        """Return what the first broker answers that answers at all."""
+        failures = []
+        addresses = self._addresses()
+        for host, port in addresses:
+            try:
+                with SimpleConsumer(host, port, _ANSWER_S, self._client_id) as broker:
+                    return call(broker)
+            except SimpleConsumerError as error:
+                failures.append(str(error))
+        raise CliError(f"none of the {len(addresses)} known brokers answers ({'; '.join(failures[:3])})")
+
+    def _hint(self) -> str:
+        near = self._near()
+        return f" (there is a topic {near!r}; was it meant?)" if near else ""
+
+    def _near(self) -> str | None:
+        """Return the existing topic whose name is most like that of this one; None if none is like it."""
+        others = [topic for topic in self._topics() if topic != self._topic]
+        return next(iter(difflib.get_close_matches(self._topic, others, n=1)), None)
+
+    def _no_topic(self, reason: str) -> CliError:
+        near = self._near()
+        hint = f" (did you mean {near!r}?)" if near else ""
+        return CliError(
+            f"topic {self._topic!r} does not exist{hint}, {reason}",
+            f"create it with `zkconsumer topics create {self._topic} --partitions N`",
+        )
+
+
+class RegisteredTopic(TargetTopic):
+    """A topic of a cluster that is found in ZooKeeper.
+
+    Args:
+        cluster: That in which the topic is, or shall be.
+        zookeeper: Its address, for the messages of errors.
+        topic, may_create, client_id: As for `TargetTopic`.
+    """
+
+    def __init__(self, cluster: Cluster, zookeeper: str, topic: str, may_create: bool, client_id: str) -> None:
+        super().__init__(topic, may_create, client_id)
+        self._cluster = cluster
+        self._zookeeper = zookeeper
+        self._brokers: list[Broker] = []
+
+    def _check_brokers(self) -> None:
+        self._brokers = self._cluster.brokers()
+        if not self._brokers and (left_out := self._cluster.reader.left_out):
+            broker_id, reason = min(left_out.items())
+            raise CliError(f"no broker of the cluster can be asked; broker {broker_id}: {reason}")
+        if not self._brokers:
+            raise CliError(
+                f"no broker is registered in ZooKeeper at {self._zookeeper}",
+                "is Kafka running, and does its zookeeper.connect end with the same chroot?",
+            )
+
+    def _exists(self) -> bool:
+        return self._cluster.reader.topic_exists(self._topic)
+
+    def _topics(self) -> list[str]:
+        return self._cluster.topics()
+
+    def _read_partitions(self) -> tuple[int | str, ...]:
+        return self._cluster.partitions([self._topic]).get(self._topic, ())
+
+    def _is_unled(self) -> bool:
+        names = [TopicPartition(self._topic, partition) for partition in self.partitions]
+        return len(self._cluster.leaders(dict.fromkeys(names))) < len(names)
+
+    def _addresses(self) -> list[Address]:
+        return [(broker.host, broker.port) for broker in self._brokers]
+
+
+class ListedTopic(TargetTopic):
+    """A topic of a cluster of Kafka 0.8 or later of which some brokers are given.
+
+    Args:
+        brokers: Some brokers of the cluster.
+        topic, may_create, client_id: As for `TargetTopic`.
+    """
+
+    def __init__(self, brokers: Sequence[BrokerAddress], topic: str, may_create: bool, client_id: str) -> None:
+        super().__init__(topic, may_create, client_id)
+        self._listed = [(each.host, each.port) for each in brokers]
+        self._known: list[str] = []
+        self._is_asked_for = False
+
+    def _check_brokers(self) -> None:
+        # Asking about the topic by its name could create it.
+        self._known = sorted(self._ask(lambda broker: broker.all_topic_metadata()).topics)
+
+    def _exists(self) -> bool:
+        return self._topic in self._known or (self._is_asked_for and self._metadata_code() == 0)
+
+    def _metadata_code(self) -> int:
+        self._is_asked_for = True
+        return super()._metadata_code()
+
+    def _topics(self) -> list[str]:
+        return self._known
+
+    def _read_partitions(self) -> tuple[int | str, ...]:
+        return tuple(sorted(self._leaders()))
+
+    def _is_unled(self) -> bool:
+        return None in self._leaders().values()
+
+    def _leaders(self) -> dict[int, int | None]:
+        found = self._ask(lambda broker: broker.topic_metadata([self._topic]).topics[self._topic])
+        return {each.partition: each.leader for each in found.partitions}
+
+    def _addresses(self) -> list[Address]:
+        return self._listed
