@@ -28,7 +28,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.producer_kinds import BrokerList
 from zkconsumer.producer.encoders import DefaultEncoder
-from zkconsumer.producer.opening import FoundCluster, registered_cluster
+from zkconsumer.producer.opening import FoundCluster, find_cluster, registered_cluster
 from zkconsumer.producer.producer import Producer
 
 __all__ = ["produce"]
@@ -146,8 +146,8 @@ def _config(options: dict[str, Any], properties: dict[str, str]) -> ProducerConf
 
 
 @contextmanager
-def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[Target, FoundCluster | None]]:
-    """Yield the topic, and the cluster if it is found in ZooKeeper."""
+def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[Target, FoundCluster]]:
+    """Yield the topic and its cluster."""
     topic, may_create = options["topic"], not options["no_create"]
     has_keys = options["key_separator"] is not None
     brokers = config.metadata_broker_list
@@ -155,7 +155,8 @@ def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[T
         is_07 = brokers[0].id is not None or config.kafka_generation == "0.7"
         if is_07:
             check_settings_07(config, has_keys)
-        yield ListedTopic07(topic, may_create) if is_07 else ListedTopic(brokers, topic, may_create, CLIENT_ID), None
+        target = ListedTopic07(topic, may_create) if is_07 else ListedTopic(brokers, topic, may_create, CLIENT_ID)
+        yield target, find_cluster(config)
         return
     assert config.zookeeper_connect is not None
     with open_zookeeper(config.zookeeper_connect) as port:
@@ -165,14 +166,12 @@ def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[T
         if is_07:
             check_settings_07(config, has_keys)
         kind = RegisteredTopic07 if is_07 else RegisteredTopic
-        target = kind(cluster, config.zookeeper_connect, topic, may_create, CLIENT_ID)
-        yield target, registered_cluster(port, config)
+        yield kind(cluster, config.zookeeper_connect, topic, may_create, CLIENT_ID), registered_cluster(port, config)
 
 
 def _produce(
-    config: ProducerConfig, options: dict[str, Any], target: Target, cluster: FoundCluster | None,
-    signals: LeaveSignals,
-) -> None:  # fmt: skip
+    config: ProducerConfig, options: dict[str, Any], target: Target, cluster: FoundCluster, signals: LeaveSignals
+) -> None:
     target.open()
     if (creation := target.about_creation()) is not None:
         click.echo(creation, err=True)
@@ -180,14 +179,15 @@ def _produce(
     if partition is not None and partition not in target.partitions:
         raise target.no_partition(partition)
     with Producer(config, key_encoder=DefaultEncoder(), value_encoder=DefaultEncoder(), cluster=cluster) as producer:
-        if not producer.has_keys and config.message_max_bytes > _DEFAULT_LIMIT_07:
+        if not cluster.has_keys and config.message_max_bytes > _DEFAULT_LIMIT_07:
             click.echo("warning: brokers of Kafka 0.7 drop messages above their max.message.size, by default "
                        f"{_DEFAULT_LIMIT_07} bytes, without a sign", err=True)  # fmt: skip
-        lines = _line_target(config, options, producer.has_keys)
+        lines = _line_target(config, options, cluster.has_keys)
         fd = sys.stdin.fileno()
         report = _report_line if sys.stdin.isatty() else None
         done = Production(producer, lines, fd, signals, report).run()
-        click.echo(_about_sent(done, producer, config), err=True)
+        acks = None if cluster.has_keys else config.request_required_acks
+        click.echo(_about_sent(done.sent, producer.repeated, acks), err=True)
     _end(done, report is not None)
 
 
@@ -205,12 +205,13 @@ def _line_target(config: ProducerConfig, options: dict[str, Any], has_keys: bool
     return LineTarget(options["topic"], options["partition"], parse, most, longest)
 
 
-def _about_sent(done: Produced, producer: Producer, config: ProducerConfig) -> str:
-    said = f"Produced {count_of(done.sent, 'message')}"
-    if producer.repeated:
-        said += f"; {producer.repeated} were sent again after a lost connection and may be stored twice"
-    if not producer.has_keys:
-        known = "the brokers have read these" if config.request_required_acks else "nothing is known of these"
+def _about_sent(sent: int, repeated: int, acks_07: int | None) -> str:
+    """Return the last line; `acks_07` is None for brokers that acknowledge messages."""
+    said = f"Produced {count_of(sent, 'message')}"
+    if repeated:
+        said += f"; {repeated} were sent again after a lost connection and may be stored twice"
+    if acks_07 is not None:
+        known = "the brokers have read these" if acks_07 else "nothing is known of these"
         said += f"; Kafka 0.7 acknowledges no message: {known}"
     return said
 

@@ -327,6 +327,8 @@ class Accumulator:
             if not is_due or not fits or (queue.in_flight and (batch.is_alone or queue.in_flight[-1].is_alone)):
                 break
             batch.is_closed = True
+            if batch.may_be_stored:
+                self.repeated += len(batch.pairs)
             queue.in_flight.append(queue.waiting.popleft())
             taken.append(batch)
             size += batch.size
@@ -379,11 +381,7 @@ class Accumulator:
             self._forget_leader(name, now)
             for each in mine:
                 each.may_be_stored |= may_be_stored
-            failures = list(self._again(name, mine, reason, broker, now))
-            if may_be_stored:
-                failed = sum(len(each.batch.pairs) for each in failures)
-                self.repeated += sum(len(each.pairs) for each in mine) - failed
-            effects += failures
+            effects += self._again(name, mine, reason, broker, now)
         return effects
 
     def abandon(self, reason: str) -> list[Effect]:
@@ -427,7 +425,7 @@ class Accumulator:
 
     def _again(
         self, name: TopicPartition, batches: Sequence[Batch], reason: str | Exception, avoided: int | None, now: float
-    ) -> Iterator[Finished]:
+    ) -> Iterator[Effect]:
         """Put batches back, or move them; those that were tried often enough fail."""
         queue = self._queues[name]
         queue.retry_at = now + self._limits.backoff_s

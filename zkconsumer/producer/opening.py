@@ -26,11 +26,7 @@ from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
 from zkconsumer.producer.zookeeper_lookup import Lookup07, ZooKeeperLookup
 
-<<<<<<< HEAD
-__all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending"]
-=======
-__all__ = ["FoundCluster", "find_cluster", "registered_cluster"]
->>>>>>> 5a00fba (zkconsumer produce sends with the producer: outcomes of lines, brokers, settings, nulls, JSON, signals, progress)
+__all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending", "registered_cluster"]
 
 _CODECS_07: Final = ("none", "gzip", "snappy")
 
@@ -97,7 +93,7 @@ class FoundCluster(NamedTuple):
     close: Callable[[], None]
 
 
-def find_cluster(config: ProducerConfig, rng: random.Random | None) -> FoundCluster:
+def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> FoundCluster:
     """Return the cluster that the settings name.
 
     Raises:

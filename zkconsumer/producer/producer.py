@@ -52,7 +52,6 @@ class Producer:
 
     Attributes:
         config: The settings.
-        has_keys: Brokers store keys and nulls; those of Kafka 0.7 do not.
 
     Raises:
         ConfigError: A class that a setting names is not there.
@@ -82,20 +81,11 @@ class Producer:
         callbacks = callback_handler or configured_handler(
             config.callback_handler, config.callback_handler_props, "callback.handler"
         )
-<<<<<<< HEAD
         events = event_handler or configured_handler(config.event_handler, config.event_handler_props, "event.handler")
         with ExitStack() as opened:
             handlers = Handlers(callbacks, events)
             self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
             self._close_cluster = opened.pop_all().close
-=======
-        chosen = partitioner or _partitioner(config.partitioner_class)
-        found = cluster or find_cluster(config, rng)
-        self._close_cluster = found.close
-        self._delivery = Delivery(found.lookup, self._limits, _request_settings(config), rng)
-        self.has_keys = found.has_keys
-        self._placer = Placer(self._delivery, *encoders, chosen, config.message_max_bytes, found.has_keys)
->>>>>>> 5a00fba (zkconsumer produce sends with the producer: outcomes of lines, brokers, settings, nulls, JSON, signals, progress)
         self._pid = os.getpid()
         self._is_closed = False
         self._at_exit = _close_at_exit(self)

@@ -37,6 +37,8 @@ _OF_THE_COMMAND: Final[Mapping[str, object]] = {
     "key.serializer.class": "kafka.serializer.DefaultEncoder",
 }
 """What no file changes: lines are bytes, and reading waits for room in the queue."""
+_HANDLERS: Final = ("callback.handler", "callback.handler.props", "event.handler", "event.handler.props")
+"""Settings of applications, which have no effect here."""
 
 
 def producer_config(
@@ -68,6 +70,8 @@ def producer_config(
     settings: dict[str, Any] = {**_DEFAULTS, **of_files, **given_properties}
     settings |= {name: value for name, value in options.items() if value is not None}
     settings |= _OF_THE_COMMAND
+    for name in _HANDLERS:
+        settings.pop(name, None)
     given = given_properties.get(_BROKERS) if brokers is None else brokers
     if given is not None and found.zookeeper_from == "--zookeeper":
         raise click.UsageError("--brokers and --zookeeper both say where the cluster is: give one of them.")
