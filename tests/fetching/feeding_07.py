@@ -134,7 +134,7 @@ class Rig07:
         )
         self.directory = BrokerDirectory(config.client_id, 3.0, lambda: [broker], set, lambda names: {})
         self.delivery = Delivery(
-            config, {("t", "thread-0"): self.stream}, self.directory, lease_clock, lambda partition, gone: None
+            config, {("t", "thread-0"): self.stream}, self.directory, lease_clock, lambda partition, gone, restart: None
         )
 
     def start(self, partition: TopicPartition = P0, position: int = 0) -> None:

@@ -328,7 +328,8 @@ class Asked:
 def test_nothing_is_asked_about_one_partition_while_the_answer_holds_messages_of_others() -> None:
     """The memory of an answer is used again for the next one."""
     connection = Asked()
-    checks = EntryChecks(0, connection, Counters(), CheckCalls(lambda task, reason: None, lambda partition, gone: None))  # type: ignore[arg-type]
+    calls = CheckCalls(lambda task, reason: None, lambda partition, gone, restart: None)
+    checks = EntryChecks(0, connection, Counters(), calls)  # type: ignore[arg-type]
     states = [FetchState(each, 26, 100, Need.COMPARE, last_entry=EntryMark(13, 26, 0)) for each in (P0, P1)]
     for state, code, data in zip(states, (1, 0), (b"", plain([b"other", b"log"])), strict=True):
         answer = FetchedPartition(*state.partition, code, -1, memoryview(data))

@@ -88,6 +88,54 @@ def test_after_a_reset_nothing_is_committed() -> None:
     assert (queue.position, queue.committed) == (3, -1)
 
 
+@pytest.mark.parametrize("end", ["cancel", "drain", "drain with one in hand", "pause"])
+def test_who_ends_before_the_reader_gets_to_a_reset_ends_where_it_leads(end: str) -> None:
+    """The position is outside the log: it would be skipped up to there once it has grown past it."""
+    feed = Feed()
+    queue, done = feed.queue(position=90), Drained()
+    queue.push(chunk(90, 92))
+    queue.push_reset(10, range(31, 93))
+    queue.push(chunk(10, 12))
+    match end:
+        case "cancel":
+            assert queue.cancel() == 10
+            return
+        case "drain":
+            queue.end(done)
+        case "drain with one in hand":
+            next(feed.stream)
+            queue.end(done)
+            assert done.positions == []
+            queue.finish_hand(91)
+        case "pause":
+            queue.end()
+            queue.when_hand_empty(done)
+    assert done.positions == [10]
+
+
+def test_a_position_that_the_log_has_stays_the_final_one_before_a_reset() -> None:
+    queue = Feed().queue(position=25)
+    queue.push(chunk(25, 40))
+    queue.push_reset(30, range(31, 41))
+    assert queue.cancel() == 25
+
+
+def test_behind_a_reset_that_was_read_the_final_position_is_the_done_one() -> None:
+    feed = Feed()
+    queue = feed.queue(position=90)
+    queue.push_reset(40, range(31, 91))
+    queue.push(chunk(40, 42))
+    assert [next(feed.stream).offset for _ in range(2)] == [40, 41]
+    assert queue.cancel() == 41
+
+
+def test_of_two_resets_that_nobody_has_read_the_second_one_counts() -> None:
+    queue = Feed().queue(position=90)
+    queue.push_reset(64, range(65, 91))
+    queue.push_reset(0, range(1, 65))
+    assert queue.cancel() == 0
+
+
 def test_a_queue_that_was_ended_is_settled_when_it_has_reported_its_final_position() -> None:
     feed = Feed()
     queue, done = feed.queue(), Drained()

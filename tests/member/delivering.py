@@ -25,7 +25,7 @@ class Rig:
         clock: Callable[[], float],
     ) -> None:
         decoder = settings.pop("value_decoder", None)
-        out_of_range: Any = settings.pop("out_of_range", lambda partition, gone: None)
+        out_of_range: Any = settings.pop("out_of_range", lambda partition, gone, restart: None)
         died: Any = settings.pop("died", lambda name, error: None)
         settings = {
             "consumer_timeout_ms": int(DEADLINE_S * 1000),

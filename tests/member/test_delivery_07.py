@@ -43,7 +43,10 @@ class Rig07:
         parts = StreamParts("thread-0", config, HeldLease(), lease_clock)
         self.stream: KafkaStream = KafkaStream(parts)
         directory = BrokerDirectory(config.client_id, 5.0, lambda: [broker], set, lambda names: {})
-        self.delivery = Delivery(config, {("t", "thread-0"): self.stream}, directory, lease_clock)
+        self.left: list[tuple[TopicPartition, range, int]] = []
+        self.delivery = Delivery(
+            config, {("t", "thread-0"): self.stream}, directory, lease_clock, lambda *found: self.left.append(found)
+        )
 
     def replace_log(self, data: bytes) -> None:
         """Have the broker come back with another log."""
@@ -183,6 +186,18 @@ def test_a_position_within_an_entry_is_found_with_requests_of_any_size(fetch_byt
         rig.delivery.start(PARTITION, "thread-0", len(data) - 3)
         assert offsets(take(rig.stream, len(NEW))) == [len(data) - len(compressed)] * len(NEW)
         assert rig.errors()["within_entry"] == 1
+
+
+def test_the_start_of_the_entry_around_a_position_may_be_stored_before_a_message_of_it_is_read() -> None:
+    """A Java member that takes over reads nothing from within an entry."""
+    compressed = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))
+    start = len(OLD) * SIZE
+    position = start + len(compressed) - 3
+    with rigged_07([], b"".join(map(entry, OLD)) + compressed) as rig:
+        rig.delivery.start(PARTITION, "thread-0", position)
+        wait_until(lambda: rig.delivery._queue(PARTITION).chunks, DEADLINE_S, "the entry around the position")
+        assert rig.left == [(PARTITION, range(start + 1, position + 1), start)]
+        assert rig.drained() == start
 
 
 def test_entries_of_which_a_part_is_done_are_counted_when_nobody_waits_for_the_rest() -> None:

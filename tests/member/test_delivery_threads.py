@@ -108,7 +108,7 @@ def test_after_the_close_no_fetcher_is_started_for_a_leader_that_is_found_late()
 def test_a_fetcher_that_is_busy_after_the_time_for_closing_is_named(caplog: pytest.LogCaptureFixture) -> None:
     busy, go_on = threading.Event(), threading.Event()
 
-    def out_of_range(_: TopicPartition, gone: range) -> None:
+    def out_of_range(_: TopicPartition, gone: range, restart: int) -> None:
         busy.set()
         go_on.wait(DEADLINE_S)
 
@@ -136,7 +136,7 @@ def test_a_fetcher_that_dies_is_told_with_its_fault() -> None:
     dead: list[tuple[str, BaseException]] = []
     fault = Fault()
 
-    def out_of_range(_: TopicPartition, gone: range) -> None:
+    def out_of_range(_: TopicPartition, gone: range, restart: int) -> None:
         raise fault
 
     with rigged(ScriptedLog(1000), out_of_range=out_of_range, died=lambda *told: dead.append(told)) as rig:
@@ -166,12 +166,12 @@ def test_a_finder_that_dies_is_told_with_its_fault() -> None:
 def test_who_starts_outside_the_log_begins_where_the_configuration_says_and_the_partition_is_told(
     policy: str, offset: int
 ) -> None:
-    told: list[tuple[TopicPartition, range]] = []
+    told: list[tuple[TopicPartition, range, int]] = []
     log = ScriptedLog(900, start=30)
     with rigged(log, out_of_range=lambda *call: told.append(call), auto_offset_reset=policy) as rig:
         rig.delivery.start(P0, "thread-0", 5000)
         wait_until(lambda: told, DEADLINE_S, "word of it")
-        assert told == [(P0, range(5000, 5001))]
+        assert told == [(P0, range(5000, 5001), offset)]
         log.end = 901
         assert next(rig.streams[0]).offset == offset
 

@@ -81,7 +81,7 @@ def test_a_commit_from_before_the_log_became_shorter_does_not_stop_the_commits_a
         if is_there:
             assert one.commit({first: 100}) == {}
         assert one.load(first) == (100 if is_there else None)
-        one.call(one.offsets.out_of_range, first, range(100, 111))
+        one.call(one.offsets.out_of_range, first, range(100, 111), 0)
         for position in (104, 105, 0, 3):
             assert one.commit({first: position}) == {}
             assert one.offsets.committed() == {first: position}

@@ -108,9 +108,26 @@ def test_work_behind_a_chosen_start_counts_although_the_offset_was_lowered_befor
 def test_a_position_outside_the_log_may_be_written_over_with_less(steps: SteppedOffsets) -> None:
     steps.set(P0, b"50")
     steps.load()
-    steps.offsets.out_of_range(P0, range(8, 51))
+    steps.offsets.out_of_range(P0, range(8, 51), 5)
     assert steps.commit({P0: 7}) == {}
     assert steps.stored() == (b"7", 1)
+
+
+def test_the_next_claim_starts_where_reading_went_on_if_nothing_was_committed_since(steps: SteppedOffsets) -> None:
+    steps.set(P0, b"50")
+    assert steps.load() == 50
+    steps.offsets.out_of_range(P0, range(8, 51), 5)
+    assert [steps.load(), steps.load()] == [5, 5]
+    steps.set(P0, b"50")
+    assert steps.load() == 50, "somebody has stored it since"
+
+
+def test_what_was_done_behind_a_reset_counts_at_the_next_claim(steps: SteppedOffsets) -> None:
+    steps.set(P0, b"50")
+    steps.load()
+    steps.offsets.out_of_range(P0, range(8, 51), 5)
+    steps.offsets.remember(P0, 6)
+    assert steps.load() == 6
 
 
 # -- another incarnation of the topic ----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_an_offset_that_this_member_itself_set_back_is_obeyed_over_its_own_work(
 
 def test_an_offset_written_over_because_the_log_does_not_have_it_was_not_set_back_on_purpose() -> None:
     record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
-    record.out_of_range(range(31, 901))
+    record.out_of_range(range(31, 901), 0)
     record.written(0, 4)
     record.done = 7
     assert start_position(record) == (7, False)
@@ -73,14 +73,14 @@ def test_an_offset_that_is_written_again_as_it_is_was_not_set_back() -> None:
 def test_what_somebody_wrote_since_is_not_void_because_the_position_before_it_was_out_of_range() -> None:
     record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
     record.seen(950, 4)
-    record.out_of_range(range(31, 951))
+    record.out_of_range(range(31, 951), 0)
     assert decide_write(record, 20, may_lower=False) is WriteDecision.HOLD
 
 
 def void_record(gone: range, stored: int = 100) -> OffsetRecord:
     """Return a record whose offset the log does not have."""
     record = OffsetRecord(stored, 3, baseline=stored, baseline_version=3)
-    record.out_of_range(gone)
+    record.out_of_range(gone, 0)
     return record
 
 
@@ -110,7 +110,7 @@ def test_an_offset_that_the_log_has_ends_the_leave_to_lower_although_it_is_raise
 
 def test_a_second_reset_does_not_forget_what_may_come_of_the_log_before_the_first() -> None:
     record = void_record(range(100, 111))
-    record.out_of_range(range(15, 21))
+    record.out_of_range(range(15, 21), 0)
     record.written(104, 4)
     assert decide_write(record, 5, may_lower=False) is WriteDecision.WRITE
 
@@ -129,7 +129,7 @@ def test_what_was_void_once_says_nothing_of_another_node_that_comes_to_the_same_
     record = OffsetRecord()
     record.seen(100, 3, mzxid=7)
     record.baseline, record.baseline_version = 100, 3
-    record.out_of_range(range(21, 101))
+    record.out_of_range(range(21, 101), 0)
     record.done = 20
     assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE
     assert start_position(record) == (20, False)
@@ -148,10 +148,52 @@ def test_an_offset_that_is_void_stays_so_when_it_is_read_again() -> None:
     record = OffsetRecord()
     record.seen(5, 0, mzxid=6)
     record.written(100, 1)
-    record.out_of_range(range(21, 101))
+    record.out_of_range(range(21, 101), 0)
     record.seen(100, 1, mzxid=7)
     record.seen(100, 1, mzxid=7)
     assert decide_write(record, 20, may_lower=False) is WriteDecision.WRITE
+
+
+def test_a_claim_starts_where_reading_went_on_although_nothing_was_stored_since_the_reset() -> None:
+    """The log may have the stored offset by now: it has grown, and its messages up to there would be skipped."""
+    record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
+    record.out_of_range(range(31, 951), 5)
+    record.seen(900, 3)
+    assert start_position(record) == (5, False)
+    record.taken()
+    record.written(940, 4)  # decided before the reset
+    assert start_position(record) == (5, False)
+    record.written(7, 5)
+    assert start_position(record) == (7, False)
+
+
+def test_a_partition_without_a_stored_offset_starts_again_where_reading_went_on() -> None:
+    record = OffsetRecord()
+    record.out_of_range(range(31, 901), 30)
+    assert start_position(record) == (30, False)
+
+
+def test_an_offset_that_is_outside_the_log_after_it_was_set_back_on_purpose_is_none_to_start_from() -> None:
+    record = OffsetRecord(stored=900, version=3, baseline=900, baseline_version=3)
+    record.written(800, 4)
+    assert start_position(record) == (800, False)
+    record.out_of_range(range(31, 901), 5)
+    assert start_position(record) == (5, False)
+
+
+@pytest.mark.parametrize("end", ["somebody else writes", "chosen", "created anew"])
+def test_where_reading_went_on_counts_no_more_when_something_else_says_where_to_start(end: str) -> None:
+    record = void_record(range(31, 101))
+    if end == "somebody else writes":
+        record.seen(100, 4)
+        expected: int | None = 100
+    elif end == "chosen":
+        record.start_at(40)
+        expected = 100  # the application chooses again
+    else:
+        record.forget_incarnation(None)
+        expected = 100  # KnownOffsets asks about the incarnation first
+    assert start_position(record) == (expected, False)
 
 
 @pytest.mark.parametrize(

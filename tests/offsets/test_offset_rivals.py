@@ -147,7 +147,7 @@ def test_a_start_is_not_written_over_what_is_stored(steps: SteppedOffsets, other
 def test_a_start_is_written_over_what_the_log_does_not_have(steps: SteppedOffsets) -> None:
     steps.set(P0, b"500")
     steps.load()
-    steps.offsets.out_of_range(P0, range(401, 501))
+    steps.offsets.out_of_range(P0, range(401, 501), 100)
     steps.begin_start(P0, 100)
     steps.answer_all()
     assert steps.told == [{}]

@@ -307,7 +307,7 @@ def test_an_offset_that_the_log_does_not_have_stores_nothing_below_it(steps: Ste
     steps.know(p0=5)
     steps.offsets.remember(P0, 4)
     assert steps.offsets.behind() == {}
-    steps.offsets.out_of_range(P0, range(4, 6))
+    steps.offsets.out_of_range(P0, range(4, 6), 3)
     assert [steps.offsets.is_stored(P0, position) for position in (4, 5)] == [False, True]
     assert steps.offsets.behind() == {P0: 4}
 
@@ -324,7 +324,7 @@ def test_a_commit_decided_before_the_log_was_found_shorter_does_not_stop_the_com
     steps.begin({P0: 104})
     while not isinstance(steps.waiting[0], Multi):
         steps.answer()
-    steps.offsets.out_of_range(P0, range(100, 111))
+    steps.offsets.out_of_range(P0, range(100, 111), 0)
     if ending != "answered":
         steps.lose(is_done=ending == "answer lost")
         steps.pass_time()
@@ -339,7 +339,7 @@ def test_a_commit_decided_before_the_log_was_found_shorter_does_not_stop_the_com
 
 def test_a_commit_decided_before_another_one_does_not_lower_it_after_a_reset(steps: SteppedOffsets) -> None:
     steps.know(p0=12)
-    steps.offsets.out_of_range(P0, range(101, 13))  # retention deleted what was to be read
+    steps.offsets.out_of_range(P0, range(101, 13), 20)  # retention deleted what was to be read
     assert steps.commit({P0: 21}) == {}
     assert steps.commit({P0: 20}) == {}
     assert steps.stored() == (b"21", 1)

@@ -120,6 +120,6 @@ def test_an_offset_beyond_the_log_that_the_other_store_had_does_not_stop_the_com
     assert started == [100_002]
     for position in (100_002, 0):
         group.stores.commit(FENCE, {P0: position}, lambda failed: None)
-        group.stores.out_of_range(P0, range(100_002, 100_003))
+        group.stores.out_of_range(P0, range(100_002, 100_003), 0)
         group.steps.answer_all()
         assert group.steps.stored() == (b"%d" % position, group.steps.offsets.record(P0).version)

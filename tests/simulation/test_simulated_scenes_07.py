@@ -224,6 +224,18 @@ def test_another_log_that_is_longer_by_the_time_it_is_read_is_read_from_its_star
     assert [event.offset for event in world.history if event.place == of_new and event.kind == "reset"] == [0]
 
 
+def test_a_member_that_has_noticed_another_log_and_committed_nothing_of_it_starts_it_anew_in_its_next_session() -> None:
+    """Its last commit is of the log that is gone, and the new one has grown past it."""
+    own = replace(A, auto_commit_s=0.0, commit_every=2)
+    steps = (JOINS[0], Step(2.0, "pause", "a", for_s=9.0), Step(2.1, "broker", for_s=0.3, word="replaced"),
+             Step(9.0, "cut", "a", for_s=3.5))  # fmt: skip
+    plan = replace(PLAN, members=(own,), topics=(("t", 1),), steps=steps, message_every_s=0.15, faults_s=16.0)
+    for seed in range(6):
+        run = clean(plan, seed)
+        assert [event.offset for event in run.history if event.kind == "assigned" and event.topic == "t~1"] == [0]
+        assert not run.limits.begin.get(("t~1", "0-0"), 0), "nothing is passed over"
+
+
 def test_a_member_that_has_read_nothing_since_a_reset_may_start_in_another_log_at_its_last_commit() -> None:
     """It was reset behind the entry that it has delivered, so it knows none to compare."""
     slow = replace(A, auto_commit_s=0.0, commit_every=3, work_s=0.05)

@@ -227,9 +227,10 @@ class SteppedDelivery(Delivery):
         state.need = Need.FETCH
         checked = check_range(state.offset, answer.earliest, answer.latest, task.policy)
         if queue is not None and checked.is_reset:
-            self._out_of_range(state.partition, state.behind_end(answer.latest))
+            gone = state.behind_end(answer.latest)
+            self._out_of_range(state.partition, gone, checked.offset)
             self._record("reset", answer.place, checked.offset)
-            queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
+            queue.push_reset(checked.offset, gone)
             state.start_again(checked.offset)
 
     def place(self, topic: str, partition: int | str) -> Place:

@@ -119,7 +119,7 @@ class OurMember:
         self.offsets = self._build_offsets(pipeline, surroundings)
         self.delivery = (SteppedDelivery07 if generation is GENERATION_07 else SteppedDelivery)(
             process, rng, surroundings.brokers, surroundings.record, self.config, self.streams,
-            lambda partition, gone: self.loop.post(self.offsets.out_of_range, partition, gone),
+            lambda *found: self.loop.post(self.offsets.out_of_range, *found),
         )
         self.listening = SteppedListener(
             process, rng, {"on_partitions_assigned": self._assigned, "on_partitions_revoked": self._revoked,

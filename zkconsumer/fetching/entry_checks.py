@@ -67,8 +67,8 @@ class CheckCalls(NamedTuple):
 
     Attributes:
         failed: With a task that must be asked for again later, and the reason.
-        out_of_range: With each partition whose position turns out to be outside its log, and with the offsets that were
-            read of a log that is gone.
+        out_of_range: With each partition whose position is not that of an entry of its log, with the offsets that were
+            read of a log that is gone, or that are within an entry, and with where reading goes on.
     """
 
     failed: Callable[[FetchTask, str], None]
@@ -188,8 +188,11 @@ class EntryChecks:
         log.warning("%s/%s: position %d is within the entry from %d to %d; going on at its start, so messages of it "
                     "may be delivered again", *state.partition, state.offset, start, end)
         self._counters.add("errors", "within_entry")
+        # So that the start may be stored in place of the position, which a Java member cannot read from.
+        gone = range(start + 1, state.offset + 1)
+        self._out_of_range(state.partition, gone, start)
         if queue is not None:
-            queue.push(Chunk(b"", start, None, reset_to=start))
+            queue.push_reset(start, gone)
         state.start_again(start)
         self._go_on(task)
 
@@ -257,9 +260,10 @@ class EntryChecks:
                     what, start)
         self._counters.add("errors", "log_changed")
         # Nothing that was read is in the new log, wherever that ends.
-        self._out_of_range(state.partition, state.behind_end(start))
+        gone = state.behind_end(start)
+        self._out_of_range(state.partition, gone, start)
         if task.queue is not None:
-            task.queue.push(Chunk(b"", start, None, reset_to=start))
+            task.queue.push_reset(start, gone)
         state.start_again(start)
         state.last_entry = None
         self._go_on(task)

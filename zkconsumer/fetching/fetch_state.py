@@ -40,8 +40,9 @@ __all__ = [
     "start_of_recent",
 ]
 
-OutOfRange = Callable[[TopicPartition, range], None]
-"""Called with a partition whose position is outside its log, and with the offsets of `FetchState.behind_end`."""
+OutOfRange = Callable[[TopicPartition, range, int], None]
+"""Called with a partition whose position is outside its log, with the offsets of `FetchState.behind_end`, and with
+where reading goes on."""
 
 MOST_SEGMENTS: Final = 100_000
 """How many segments of a log a broker of Kafka 0.7 is asked for: more than any log has."""

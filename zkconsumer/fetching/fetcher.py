@@ -58,8 +58,8 @@ class FetcherCalls(NamedTuple):
         count_fetchers: Returns how many fetchers share the byte budget now.
         lost: Called with a task whose leader must be found, and with the broker id if that broker does not lead it.
         is_idle: Called after some time without work; True ends the thread.
-        out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
-            behind its end that were read (`FetchState.behind_end`).
+        out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
+            behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
         died: Called with a name and an error when the thread ends by an error.
     """
 

@@ -37,8 +37,8 @@ class PoolCalls(NamedTuple):
 
     Attributes:
         task_of: Returns the current task of a partition, None if it is not fetched any more.
-        out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
-            behind its end that were read (`FetchState.behind_end`).
+        out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
+            behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
         died: Called with the name of a thread that has ended by a fault, and the fault.
     """
 

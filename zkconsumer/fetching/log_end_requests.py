@@ -36,8 +36,8 @@ class LogEndRequests:
         consumer: The connection of the fetcher.
         failed: Called with a task that must be asked for again later, and the reason.
         not_led: Called with a task that this broker does not lead, and the reason.
-        out_of_range: Called with each partition whose position turns out to be outside its log, and with the offsets
-            behind its end that were read (`FetchState.behind_end`).
+        out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
+            behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
         found_again: Called with a task whose log, on another leader or after a failure, has its position; in Kafka 0.7
             whether it has it or not, as a shorter log is another one.
         counters: Counts requests and errors.
@@ -208,7 +208,8 @@ class LogEndRequests:
             *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
         )
         self._counters.add("errors", "out_of_range")
-        self._out_of_range(state.partition, state.behind_end(latest))
-        queue.push(Chunk(b"", checked.offset, None, reset_to=checked.offset))
+        gone = state.behind_end(latest)
+        self._out_of_range(state.partition, gone, checked.offset)
+        queue.push_reset(checked.offset, gone)
         state.start_again(checked.offset)
         state.answered(self._clock())

@@ -161,6 +161,7 @@ class PartitionQueue:
         "_marks",
         "_on_room",
         "_position_left",
+        "_unread_reset",
         "_waiting",
         "chunks",
         "failure",
@@ -183,6 +184,7 @@ class PartitionQueue:
         self.is_settled = False
         self.in_hand: InHand | None = None
         self._committed = self._position_left = -1
+        self._unread_reset: tuple[int, range] | None = None
         self.failure: str | None = None
         self.chunks: deque[Chunk] = deque()
         self._budget = budget
@@ -203,6 +205,19 @@ class PartitionQueue:
         if (not self.is_live and not self.is_finishing) or self.failure is not None:
             self.drop()
         self.stream._wake()
+
+    def push_reset(self, position: int, gone: range) -> None:
+        """Have the reader go on at another position, behind what is queued.
+
+        Args:
+            position: Where it goes on.
+            gone: Positions that the log does not have: none of them is a final position any more.
+        """
+        before = self._unread_reset
+        if before is not None and gone and before[1]:
+            gone = range(min(gone.start, before[1].start), max(gone.stop, before[1].stop))
+        self._unread_reset = position, gone
+        self.push(Chunk(b"", position, None, reset_to=position))
 
     # -- the reader's side ---------------------------------------------------------------------------------------------
 
@@ -241,7 +256,7 @@ class PartitionQueue:
         self.in_hand = None
         if not self.is_live and not self.index:
             self.drop()
-            self.settle(self.position)
+            self.settle(self._final_position())
 
     @property
     def is_finishing(self) -> bool:
@@ -254,6 +269,8 @@ class PartitionQueue:
         self.position, self.index = position, 0
         self._committed = -1
         self._marks = ()
+        if self._unread_reset is not None and self._unread_reset[0] == position:
+            self._unread_reset = None
 
     def halt(self, reason: str) -> None:
         """Deliver nothing more in this ownership; the partition stays owned, and its position does not move."""
@@ -303,7 +320,7 @@ class PartitionQueue:
         if self.is_live or self.is_inside_entry():
             return
         if hand is None or hand.next_offset <= self.committed:
-            self.settle(self.done_position())
+            self.settle(self._final_position())
 
     def is_inside_entry(self) -> bool:
         """Whether some messages of an entry of Kafka 0.7 are done, or in hand, and others are not."""
@@ -316,7 +333,15 @@ class PartitionQueue:
         self._waiting.clear()
         self.is_settled = True
         self.drop()
-        return self.done_position()
+        return self._final_position()
+
+    def _final_position(self) -> int:
+        """Return the done position; where a reset leads that the reader has not got to, if the log lacks the done one.
+
+        Who reads on from a position that the log does not have skips what the log gets until it has grown past it.
+        """
+        position, reset = self.done_position(), self._unread_reset
+        return reset[0] if reset is not None and position in reset[1] else position
 
     def settle(self, position: int) -> None:
         """Call each waiting callback once with the final position."""

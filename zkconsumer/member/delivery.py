@@ -50,8 +50,8 @@ class Delivery:
     Args:
         streams: (topic, thread id) -> stream; the topic is empty for a filter.
         clock: Seconds; the clock of the lease.
-        out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log, and
-            with the offsets behind its end that were read.
+        out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log, with
+            the offsets behind its end that were read, and with where reading goes on.
         counters: Counts requests and errors.
         died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
 
@@ -66,7 +66,7 @@ class Delivery:
         streams: Mapping[tuple[str, str], KafkaStream],
         brokers: BrokerDirectory,
         clock: Callable[[], float],
-        out_of_range: OutOfRange = lambda partition, gone: None,
+        out_of_range: OutOfRange = lambda partition, gone, restart: None,
         counters: Counters | None = None,
         died: Died = lambda name, error: None,
     ) -> None:

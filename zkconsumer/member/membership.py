@@ -108,7 +108,7 @@ class Membership:
         self.offsets = member_offsets(config, pipeline.ask, self.loop, lease, self.cluster, self.counters)
         self.delivery = Delivery(
             config, streams, self.cluster.directory, lease_clock,
-            lambda partition, gone: self.loop.post(self.offsets.out_of_range, partition, gone),
+            lambda *found: self.loop.post(self.offsets.out_of_range, *found),
             self.counters, self._thread_died,
         )
         self.listening = ListenerThread(listener)

@@ -176,14 +176,15 @@ class KafkaOffsets(KnownOffsets):
         self._unsure.pop(partition, None)
         super().start_at(partition, position)
 
-    def out_of_range(self, partition: Partition, gone: range) -> None:
+    def out_of_range(self, partition: Partition, gone: range, restart: int) -> None:
         """Take note that a position was outside its log and is reset: the stored offset may be lowered.
 
         Args:
             gone: The offsets behind the end of the log which this member has read: they may still be committed.
+            restart: Where this member goes on.
         """
         self._unsure.pop(partition, None)
-        super().out_of_range(partition, gone)
+        super().out_of_range(partition, gone, restart)
 
     def released(self, partition: Partition) -> None:
         """Send nothing more of a partition that is about to be released: another member stores its offset then."""

@@ -67,13 +67,14 @@ class KnownOffsets:
         """Take note that the application has chosen a start, whatever is stored or was done: it may be lowered."""
         self.record(partition).start_at(position)
 
-    def out_of_range(self, partition: Partition, gone: range) -> None:
+    def out_of_range(self, partition: Partition, gone: range, restart: int) -> None:
         """Take note that a position was outside its log and is reset: the stored offset may be lowered.
 
         Args:
             gone: The offsets behind the end of the log which this member has read: they may still be committed.
+            restart: Where this member goes on.
         """
-        self.record(partition).out_of_range(gone)
+        self.record(partition).out_of_range(gone, restart)
 
     def released(self, partition: Partition) -> None:
         """Take note that the member is about to release a partition, or lost it. What is known of its offset stays."""

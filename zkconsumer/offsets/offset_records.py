@@ -34,6 +34,9 @@ class OffsetRecord:
             the position has grown past it. `None` is the version of an absent node.
         gone: the offsets that this member may still commit of a log that became shorter. A commit that was decided
             before the reset is written after it was found out, and may be lowered as well.
+        restart: where this member went on when it found that the log does not have the stored offset. Its next claim
+            starts there, if nothing was stored since: by then the log may have grown past the stored offset, and its
+            messages up to there would be skipped.
         mzxid: the transaction that last wrote the node; 0 when that is not known.
         earlier: (version, offset) that this member saw or wrote before it noticed that the topic was created anew.
     """
@@ -47,6 +50,7 @@ class OffsetRecord:
     lowered: bool = False
     void_version: int | None = _NO_VERSION
     gone: range = range(0)
+    restart: int | None = None
     mzxid: int = 0
     earlier: set[tuple[int, int | None]] = field(default_factory=set)
 
@@ -62,7 +66,7 @@ class OffsetRecord:
         return self.version == self.void_version
 
     def _end_void(self) -> None:
-        self.void_version, self.gone = _NO_VERSION, range(0)
+        self.void_version, self.gone, self.restart = _NO_VERSION, range(0), None
 
     def taken(self) -> None:
         """Take note that a claim starts from what was last seen."""
@@ -73,7 +77,7 @@ class OffsetRecord:
 
         So does what was written after the creation: a member that has not noticed it yet goes on committing.
         """
-        self.done = None
+        self.done = self.restart = None
         self.gone = range(0)
         if self.version is not None:
             self.earlier.add((self.version, self.stored))
@@ -101,36 +105,42 @@ class OffsetRecord:
 
     def start_at(self, position: int) -> None:
         """Take note that the application chose a start, which overrules the stored offset and the done position."""
-        self.done = None
+        self.done = self.restart = None
         self.lowered = False
         self.gone = range(0)
         if self.stored is not None and position < self.stored:
             self.void_version = self.version
 
-    def out_of_range(self, gone: range) -> None:
+    def out_of_range(self, gone: range, restart: int) -> None:
         """Take note that the position of this member is outside the log.
 
         Args:
             gone: The offsets behind the end of the log which this member has read in this ownership.
+            restart: Where this member goes on.
         """
         if self.version != self.baseline_version:
             return
         # A commit from before an earlier reset may still be on its way.
         self.gone = range(gone.start, max(gone.stop, self.gone.stop))
-        self.void_version = self.version
+        self.void_version, self.restart = self.version, restart
 
 
 def start_position(record: OffsetRecord) -> tuple[int | None, bool]:
     """The offset at which a claimed partition starts, and whether it is one that somebody else lowered.
 
     The done position of this member counts although it was not committed, unless somebody else has lowered the node
-    below what this member last knew: then that was intended, and is followed.
+    below what this member last knew: then that was intended, and is followed. An offset that the log did not have
+    does not count.
 
     >>> start_position(OffsetRecord(stored=10, version=3, baseline=10, baseline_version=3, done=17))
     (17, False)
     >>> start_position(OffsetRecord(stored=4, version=4, baseline=10, baseline_version=3, done=17))
     (4, True)
+    >>> start_position(OffsetRecord(stored=900, version=3, void_version=3, restart=31))
+    (31, False)
     """
+    if record.is_void and record.restart is not None:
+        return record.restart if record.done is None else record.done, False
     if record.done is None or record.lowered:
         return record.stored, False
     if record.stored is None or record.is_void:

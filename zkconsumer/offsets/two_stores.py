@@ -57,7 +57,7 @@ class OffsetStore(ports.Offsets, Protocol):
 
     def behind(self) -> dict[Partition, int]: ...
 
-    def out_of_range(self, partition: Partition, gone: range) -> None: ...
+    def out_of_range(self, partition: Partition, gone: range, restart: int) -> None: ...
 
 
 class TwoStores:
@@ -271,10 +271,10 @@ class TwoStores:
         for store in self._written:
             store.start_at(partition, position)
 
-    def out_of_range(self, partition: Partition, gone: range) -> None:
-        """Note that the position of a partition was outside its log, and which offsets the log does not have."""
+    def out_of_range(self, partition: Partition, gone: range, restart: int) -> None:
+        """Note that the position of a partition was outside its log, which offsets that lacks, and where it goes on."""
         for store in self._written:
-            store.out_of_range(partition, gone)
+            store.out_of_range(partition, gone, restart)
 
     def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
         """Note that the topic was created anew, with these partitions."""

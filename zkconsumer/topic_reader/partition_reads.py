@@ -95,7 +95,7 @@ class PartitionReads:
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._progress: dict[TopicPartition, _Progress] = {}
         self._positions = {name: bound.start for name, bound in bounds.items()}
-        calls = PoolCalls(self._tasks.get, lambda partition, gone: None, self._died)
+        calls = PoolCalls(self._tasks.get, lambda partition, gone, restart: None, self._died)
         self._pool = FetcherPool(config, cluster.directory, self._budget, clock, calls, Counters())
         self._checked_at = clock()
         self._queue: PartitionQueue | None = None
