@@ -15,7 +15,14 @@ from typing import Any, Final, Self, TypeVar
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, MAX_DECODED_BYTES, Dialect, Encodable
 from simpleconsumer.dialect_types import Outcome, Request
-from simpleconsumer.errors import BrokenFraming, BrokerError, DecodeError, MessageError, MessageTooLarge
+from simpleconsumer.errors import (
+    BrokenFraming,
+    BrokerError,
+    ConnectionFailed,
+    DecodeError,
+    MessageError,
+    MessageTooLarge,
+)
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.types import (
     MAX_INT64,
@@ -202,7 +209,6 @@ class SimpleConsumer:
 
         Raises:
             BrokerError: The broker is not the leader, or does not know the partition.
-            ConnectionFailed: A broker of 0.7 closes the connection for a partition that it does not have.
         """
         [(code, offsets)] = self.multi_offsets_before([TopicPartition(topic, partition)], time_ms, max_offsets)
         if code:
@@ -213,6 +219,9 @@ class SimpleConsumer:
         self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int = 1
     ) -> list[tuple[int, list[int]]]:
         """Return error code and offsets of several partitions, in their order, in one round trip (0.7: one for each).
+
+        A broker of Kafka 0.7 closes the connection for a partition that it does not have. A fetch of one byte, which it
+        answers, then shows the error code.
 
         Args:
             time_ms: As for `get_offsets_before`.
@@ -225,7 +234,24 @@ class SimpleConsumer:
         if not wanted or len(set(wanted)) != len(wanted):
             raise ValueError(f"{len(wanted)} partitions, {len(set(wanted))} different ones: each is to be named once")
         _check_numbers(wanted)
-        return [row for request in self.dialect.offsets(wanted, time_ms, max_offsets) for row in self._ask(request)]
+        asked = self.dialect.offsets(wanted, time_ms, max_offsets)
+        if self.dialect.has_correlation_ids:
+            return [row for request in asked for row in self._ask(request)]
+        return [self._offsets_07(each, request) for each, request in zip(wanted, asked, strict=True)]
+
+    def _offsets_07(
+        self, partition: TopicPartition, request: Request[list[tuple[int, list[int]]]]
+    ) -> tuple[int, list[int]]:
+        try:
+            [row] = self._ask(request)
+        except ConnectionFailed as error:
+            if not isinstance(error.__cause__, ConnectionError):  # a deadline that is over, or a close by the caller
+                raise
+            [found] = self._ask(self.dialect.fetch([FetchRequest(*partition, 0, 1)], 0, 0, 0))
+            if found.error_code not in self.dialect.not_leader_codes:
+                raise
+            return found.error_code, []
+        return row
 
     def offset_for_time(self, topic: str, partition: int, time_ms: int) -> OffsetAndTimestamp | None:
         """Return the first message with a timestamp at or after a time, None if there is none: Kafka 0.10.1 and later.

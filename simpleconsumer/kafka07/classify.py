@@ -46,8 +46,7 @@ def classify(answer: FetchedPartition, position: int, asked_bytes: int, largest_
     """
     code = answer.error_code
     if code == _WRONG_PARTITION:
-        reason = f"WrongPartition (code {code}): the broker has no partition {answer.partition} of the topic"
-        return FetchResult(Outcome.FIND_LEADER, reason=reason)
+        return FetchResult(Outcome.FIND_LEADER, reason=_no_partition(answer))
     if code:
         row = broker_error(code)
         outcome = Outcome.CHECK_RANGE if code == _OUT_OF_RANGE else Outcome.BACK_OFF
@@ -62,6 +61,16 @@ def classify(answer: FetchedPartition, position: int, asked_bytes: int, largest_
     if not walk.entries:
         return _does_not_fit(data, position, asked_bytes, largest_bytes)
     return FetchResult(Outcome.CHUNK, walk.end, position + walk.end, last_byte=walk.last, entries=walk.entries)
+
+
+def _no_partition(answer: FetchedPartition) -> str:
+    """Return that a broker does not have a partition; of a name `broker-partition`, which broker, and what names it."""
+    reason = f"WrongPartition (code {answer.error_code})"
+    if isinstance(answer.partition, int):
+        return f"{reason}: the broker has no partition {answer.partition} of the topic"
+    broker, _, number = answer.partition.partition("-")
+    node = f"/brokers/topics/{answer.topic}/{broker}"
+    return f"{reason}: broker {broker} has no partition {number} of the topic, though {node} counts it"
 
 
 def _does_not_fit(data: Buffer, position: int, asked_bytes: int, largest_bytes: int) -> FetchResult:

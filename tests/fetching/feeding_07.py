@@ -69,7 +69,7 @@ class ScriptedBroker07(FrameServer):
     """
 
     def __init__(self, *logs: ByteLog) -> None:
-        self.logs = logs
+        self.logs = list(logs)
         self.fetched: list[tuple[int, int, int]] = []
         self.kinds: list[int] = []
         self.on_fetch: Callable[[int, int, int], tuple[int, bytes]] = (

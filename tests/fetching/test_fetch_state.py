@@ -7,7 +7,15 @@ import pytest
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.fetching.byte_shares import Candidate
-from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, Need, check_range, poll_wait_ms, start_of_recent
+from zkconsumer.fetching.fetch_state import (
+    EMPTY_TRIES,
+    WARN_AGAIN_S,
+    FetchState,
+    Need,
+    check_range,
+    poll_wait_ms,
+    start_of_recent,
+)
 
 LIMIT = 1_000_000
 SIZE = 1000
@@ -104,6 +112,19 @@ def test_only_the_first_of_equal_failures_is_news() -> None:
     assert [one.failed(reason, 0.0, backoff) for reason in ("a", "a", "b", "b")] == [True, False, True, False]
     one.answered(1.0)
     assert one.failed("b", 2.0, backoff)
+
+
+@pytest.mark.catalogue("I8")
+def test_a_leader_that_denies_is_warned_of_when_that_lasts_and_then_rarely() -> None:
+    one = state()
+    assert [one.denied(float(now), 3) for now in range(6)] == [False, False, True, False, False, False]
+    assert [one.denied(now, 3) for now in (2 + WARN_AGAIN_S - 1, 2 + WARN_AGAIN_S, 3 + WARN_AGAIN_S)] == [
+        False, True, False
+    ]  # fmt: skip
+    one.answered(1000.0)
+    assert one.denials == 0
+    assert [one.denied(1001.0, 3) for _ in range(3)] == [False, False, True]
+    assert state().denied(0.0, 1)
 
 
 def test_a_grown_size_lasts_until_the_message_is_there() -> None:

@@ -93,6 +93,35 @@ def test_an_error_that_lasts_is_named_by_the_status_and_asked_about_ever_less_of
         assert rig.delivery.partition_status()[P1].last_error is None
 
 
+@pytest.mark.catalogue("F7")
+@pytest.mark.parametrize("code", [3, 6])
+def test_a_leader_that_denies_for_long_is_named_once_and_asked_ever_less_often_and_read_when_it_leads(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In ZooKeeper and in the metadata it stays the leader: of a log that it has lost, or not yet got."""
+    log, denies = ScriptedLog(10), [True]
+    with rigged(log, fetch_wait_max_ms=10) as rig, caplog.at_level(logging.WARNING):
+        rig.broker.on_offsets = lambda topic, partition, at: (
+            (code, []) if partition == 0 and denies[0] else log.offsets(topic, partition, at)
+        )
+        rig.broker.on_fetch = lambda topic, partition, *asked: (
+            (code, -1, b"") if partition == 0 and denies[0] else log.fetch(topic, partition, *asked)
+        )
+        rig.delivery.start(P0, "thread-0", 0)
+        rig.delivery.start(P1, "thread-0", 0)
+        assert offsets(take(rig.streams[0], 10)) == list(range(10))
+        wait_polls(rig, P1, 120)
+        tries = fetches_of(rig, P0) + rig.broker.requests[OFFSETS]
+        assert 5 <= tries <= 25, "of some 60 without a pause that grows"
+        status = rig.delivery.partition_status()
+        assert f"(code {code})" in str(status[P0].last_error)
+        assert status[P1].last_error is None
+        assert caplog.text.count(f"t/0 on broker {rig.broker.broker.id}") == 1
+        denies[0] = False
+        assert offsets(take(rig.streams[0], 10)) == list(range(10))
+        assert rig.delivery.partition_status()[P0].last_error is None
+
+
 @pytest.mark.catalogue("F8")
 @pytest.mark.parametrize(
     ("policy", "position", "expected"), [("smallest", 5, 100), ("largest", 5, 200), ("smallest", 950, 100)]

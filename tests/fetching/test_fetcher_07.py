@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 import pytest
@@ -42,6 +44,58 @@ LOG = b"".join(
 )
 SMALL = {"fetch_message_max_bytes": 400}
 """Several fetches for the log."""
+
+
+# -- partitions that the broker does not have --------------------------------------------------------------------------
+
+
+@contextmanager
+def one_log_of_three() -> Iterator[ScriptedBroker07]:
+    """A broker that has partition 0 alone: it answers a fetch of another one, and no question for its offsets."""
+    with ScriptedBroker07(ByteLog(LOG)) as broker:
+        broker.on_fetch = lambda number, position, size: (
+            broker.logs[number].fetch(position, size) if number < len(broker.logs) else (3, b"")
+        )
+        yield broker  # `on_offsets` fails on a partition without a log, and ends the connection
+
+
+P2 = TopicPartition("t", "0-2")
+
+
+@pytest.mark.catalogue("F7")
+@pytest.mark.parametrize("has_start", [True, False], ids=["stored offset", "no offset"])
+def test_partitions_that_the_broker_does_not_have_end_no_connection_and_are_asked_for_ever_less_often(
+    has_start: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with one_log_of_three() as broker, rigged_07(broker.broker) as rig, caplog.at_level(logging.WARNING):
+        started: dict[int | str, int] = {}
+        for name in (P1, P2):
+            if has_start:
+                rig.start(name)
+            else:
+                rig.delivery.resolve(name, "smallest", partial(started.__setitem__, name.partition))
+        rig.start(P0)
+        assert rig.values(60) == VALUES
+        polls = len(broker.fetched)
+        wait_until(lambda: len(broker.fetched) > polls + 150, DEADLINE_S, "150 polls, 20 ms apart")
+        for number in (1, 2):
+            assert 5 <= sum(asked[0] == number for asked in broker.fetched) <= 25
+        assert len(broker._connections) == 1
+        assert [record.getMessage() for record in caplog.records] == [
+            f"t/0-{n} on broker 0: WrongPartition (code 3): broker 0 has no partition {n} of the topic, though "
+            "/brokers/topics/t/0 counts it; it is asked again after pauses that grow to 10 s" for n in (1, 2)
+        ]  # fmt: skip
+        status = rig.delivery.partition_status()
+        assert status[P0].last_error is None
+        stored = [status[each].last_error for each in (P1, P2) if has_start]
+        reasons = stored or rig.delivery.unknown_starts().values()
+        assert ["broker 0 has no partition" in str(reason) for reason in reasons] == [True, True]
+        broker.logs += [ByteLog(LOG), ByteLog(LOG)]
+        if has_start:
+            assert sorted(rig.values(120)) == sorted(VALUES * 2)
+        else:
+            wait_until(lambda: started == {"0-1": 0, "0-2": 0}, DEADLINE_S, "the starts")
+            assert rig.delivery.unknown_starts() == {}
 
 
 # -- answers that make no sense ----------------------------------------------------------------------------------------

@@ -92,6 +92,20 @@ def test_a_lost_leader_is_looked_up_again(denied_by: int | None) -> None:
         wait_until(lambda: broker.requests[METADATA] >= 2, DEADLINE_S, "another question")
 
 
+@pytest.mark.parametrize(("denied_by", "waits_s"), [(0, [0.2, 0.2, 0.3, 0.45, 10.0]), (None, [0.2] * 5)])
+def test_a_leader_that_denies_again_and_again_is_asked_ever_less_often_up_to_a_limit(
+    denied_by: int | None, waits_s: list[float]
+) -> None:
+    finder = LeaderFinder(Registry().directory(), lambda *_: None, 200, lambda: 100.0, "waits")
+    waits: list[float] = []
+    for denials in (0, 1, 2, 3, 500):
+        finder.look_for(P0, denied_by, denials=denials)
+        waits.append(finder._missing[P0].due - 100.0)
+    finder.stop()
+    finder.join(DEADLINE_S)
+    assert waits == [pytest.approx(wait, rel=0.26) for wait in waits_s]
+
+
 def test_a_partition_that_the_last_answer_does_not_name_is_asked_for() -> None:
     with reporting((0, 0)) as broker, finding(Registry(broker.broker).directory(), 60_000) as (finder, found):
         finder.look_for(P0, is_new=True)

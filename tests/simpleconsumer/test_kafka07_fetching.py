@@ -73,7 +73,7 @@ def test_recorded_answers_are_classified() -> None:
     ("code", "outcome", "reason"),
     [
         (1, Outcome.CHECK_RANGE, "OffsetOutOfRange (code 1)"),
-        (3, Outcome.FIND_LEADER, "WrongPartition (code 3): the broker has no partition 0-1 of the topic"),
+        (3, Outcome.FIND_LEADER, "WrongPartition (code 3): broker 0 has no partition 1 of the topic, though /brokers/"),
         (2, Outcome.BACK_OFF, "InvalidMessage (code 2)"),
         (4, Outcome.BACK_OFF, "InvalidFetchSize (code 4)"),
         (-1, Outcome.BACK_OFF, "Unknown (code -1)"),
@@ -349,6 +349,55 @@ def test_columns_of_a_fetch() -> None:
         assert batch.column("value").to_pylist()[-1] == b"sixth"
         with pytest.raises(ValueError, match="values"):
             consumer.fetch_columns("g-gzip", "0-0", 0, columns=["values"])
+
+
+def test_a_partition_that_the_broker_does_not_have_hides_no_offsets_of_another() -> None:
+    """At the question for its offsets the broker closes the connection."""
+
+    def answering_one(peer: Peer) -> None:
+        peer.request()
+        peer.send(frame("java-offsets-latest-response"))
+        peer.request()
+
+    def closing(peer: Peer) -> None:
+        peer.request()
+
+    def why(peer: Peer) -> None:
+        assert peer.request()[:2] == struct.pack(">h", 1), "a fetch"
+        peer.send(frame("hand-fetch-wrong-partition-response"))
+        peer.request()
+        peer.send(frame("java-offsets-latest-response"))
+
+    wanted = [TopicPartition("t", "0-0"), TopicPartition("t", "0-5"), TopicPartition("t", "0-1")]
+    with (
+        ScriptedBroker(answering_one, closing, why) as broker,
+        SimpleConsumer(broker.host, broker.port, DEADLINE_S, dialect=KAFKA07) as consumer,
+    ):
+        first, second, third = consumer.multi_offsets_before(wanted, LATEST)
+        assert first == third
+        assert (first[0], second) == (0, (3, []))
+
+
+def test_a_connection_that_is_closed_at_a_question_for_offsets_for_another_reason_fails() -> None:
+    def closing(peer: Peer) -> None:
+        peer.request()
+
+    def why(peer: Peer) -> None:
+        peer.request()
+        peer.send(frame("hand-fetch-at-end-response"))
+
+    with (
+        ScriptedBroker(closing, why) as broker,
+        SimpleConsumer(broker.host, broker.port, DEADLINE_S, dialect=KAFKA07) as consumer,
+        pytest.raises(ConnectionFailed, match="closed by the broker"),
+    ):
+        consumer.get_offsets_before("t", "0-0", LATEST)
+    with (
+        ScriptedBroker(Peer.stall) as broker,
+        SimpleConsumer(broker.host, broker.port, 0.3, dialect=KAFKA07) as consumer,
+        pytest.raises(ConnectionFailed, match="no answer within"),
+    ):
+        consumer.get_offsets_before("t", "0-0", LATEST)
 
 
 def test_a_connection_that_dies_in_the_middle_of_an_answer_is_not_used_again() -> None:

@@ -16,6 +16,7 @@ from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka.settings import broker_properties
 from zkconsumer.testing.kafka.topics import spread
 from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import wait_until
 
 real = pytest.mark.real
 
@@ -133,7 +134,8 @@ def test_every_version_starts_and_does_the_whole_round(version: str) -> None:
         cluster.add_partitions("t", 3)
         cluster.move_leader("t", 0, 1)
         assert produce(cluster.port(1), "t", 0, b"value") == 0
-        assert fetch(cluster.port(1), "t", 0)[1].count(b"value") == 1
+        # A consumer is shown what the other replica has, too, which needs a moment.
+        wait_until(lambda: fetch(cluster.port(1), "t", 0)[1].count(b"value") == 1, 20, "the message to be shown")
         cluster.kill(1)
         cluster.start(1)
         leader = cluster.wait_leaders("t", [0])[0]

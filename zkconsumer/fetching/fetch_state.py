@@ -6,6 +6,8 @@ Pure: time comes in as `now`; nothing is sent from here. Rules, and which failur
 - After "out of range" a position moves only if the leader itself states another range: a broker that has just become
   leader, or that is restarting, reports positions that are good.
 - A message that does not fit is asked for with its own size, within the byte budget of the connector.
+- A broker that is named as leader and denies it is reported once that lasts, and rarely after that: a line for each
+  try would fill the log for as long as nobody mends the node that names it.
 
 What an answer means is decided by the dialect (`simpleconsumer.dialect.Dialect.classify`).
 
@@ -26,6 +28,7 @@ from zkconsumer.fetching.byte_shares import Candidate
 
 __all__ = [
     "BROKEN_TRIES",
+    "DENIALS_OF_A_LEADER",
     "EMPTY_TRIES",
     "FETCHED",
     "MOST_SEGMENTS",
@@ -34,6 +37,7 @@ __all__ = [
     "Need",
     "OutOfLog",
     "OutOfRange",
+    "WARN_AGAIN_S",
     "RangeCheck",
     "check_range",
     "poll_wait_ms",
@@ -53,6 +57,11 @@ EMPTY_TRIES: Final = 10
 DOUBT_S: Final = 10.0
 """How long a log must seem to end too early before that counts, in seconds: a broker that has just become leader may
 report an end that is too low, for as long as a replica does not fetch."""
+DENIALS_OF_A_LEADER: Final = 5
+"""How often in a row a broker of Kafka 0.8 must deny that it leads a partition before that is a warning: a leader that
+is new, or has just moved, does so once or twice."""
+WARN_AGAIN_S: Final = 600.0
+"""How long a warning about a leader that denies is not repeated, in seconds."""
 _SHORTEST_POLL_MS: Final = 5
 
 
@@ -165,6 +174,8 @@ class FetchState:
         retry_at: No request is sent before that time.
         failures: Number of failures in a row; sets the back-off.
         broken: Number of sets in a row with impossible sizes.
+        denials: How many times in a row a broker that was named as leader has denied that it leads the partition.
+        warn_at: When the next warning about that is due.
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
         error: The last failure; None after a good answer.
         answered_at: Time of the last good answer; None before.
@@ -192,6 +203,8 @@ class FetchState:
     retry_at: float = 0.0
     failures: int = 0
     broken: int = 0
+    denials: int = 0
+    warn_at: float = 0.0
     full_since: float | None = None
     error: str | None = None
     answered_at: float | None = None
@@ -219,7 +232,7 @@ class FetchState:
         """Take note of a good answer."""
         self.answered_at = now
         self.error = self.doubted_at = None
-        self.failures = self.broken = 0
+        self.failures = self.broken = self.denials = 0
         if high_watermark is not None:
             self.high_watermark = high_watermark
 
@@ -284,6 +297,18 @@ class FetchState:
         self.retry_at = now + backoff.wait_s(self.failures)
         self.failures += 1
         return is_new
+
+    def denied(self, now: float, first_warning: int) -> bool:
+        """Take note that the broker that is named as leader denies it; return whether to warn of it now.
+
+        Args:
+            first_warning: How many denials in a row are worth the first warning.
+        """
+        self.denials += 1
+        is_due = self.denials == first_warning or (self.denials > first_warning and now >= self.warn_at)
+        if is_due:
+            self.warn_at = now + WARN_AGAIN_S
+        return is_due
 
     def led_by(self, broker: Broker) -> None:
         """Take note of a new leader; a position that was fetched elsewhere is checked against its log first."""

@@ -31,8 +31,17 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need, OutOfRange, poll_wait_ms
+from zkconsumer.fetching.fetch_state import (
+    BROKEN_TRIES,
+    DENIALS_OF_A_LEADER,
+    FETCHED,
+    EntryMark,
+    Need,
+    OutOfRange,
+    poll_wait_ms,
+)
 from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.leader_finder import LONGEST_DENIED_S
 from zkconsumer.fetching.log_end_requests import LogEndRequests
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.wakeup import Wakeup
@@ -408,8 +417,17 @@ class Fetcher:
         with self._lock:
             if self._tasks.get(task.state.partition) is task:
                 del self._tasks[task.state.partition]
-        if task.state.failed(reason, self._clock(), self._backoff):
-            log.info("%s/%s on broker %d: %s; looking for its leader", *task.state.partition, self.broker.id, reason)
+        now, state = self._clock(), task.state
+        is_new = state.failed(reason, now, self._backoff)
+        # A name of Kafka 0.7 says the broker, so the first denial is no leader that has moved.
+        first_warning = 1 if self._dialect.has_byte_positions else DENIALS_OF_A_LEADER
+        if denied_by is not None and state.denied(now, first_warning):
+            log.warning(
+                "%s/%s on broker %d: %s; it is asked again after pauses that grow to %d s",
+                *state.partition, denied_by, reason, LONGEST_DENIED_S,
+            )  # fmt: skip
+        elif is_new:
+            log.info("%s/%s on broker %d: %s; looking for its leader", *state.partition, self.broker.id, reason)
         task.is_placed = False
         self._calls.lost(task, denied_by)
 

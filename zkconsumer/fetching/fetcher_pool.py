@@ -141,7 +141,7 @@ class FetcherPool:
 
     def _leader_lost(self, task: FetchTask, denied_by: int | None) -> None:
         if task.is_wanted and self._calls.task_of(task.state.partition) is task:
-            self.finder.look_for(task.state.partition, denied_by)
+            self.finder.look_for(task.state.partition, denied_by, denials=task.state.denials)
 
     def _is_idle(self, fetcher: Fetcher) -> bool:
         """Return True, and remove the fetcher, if it still has no partitions."""

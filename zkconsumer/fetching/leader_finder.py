@@ -2,6 +2,8 @@
 
 Rules, and which failure each prevents:
 - A partition that has lost its leader is looked for after a back-off: brokers need a moment to elect another one.
+- While the broker that is named as leader denies it, the wait grows to ten seconds: a node that names a wrong broker,
+  or partitions that a broker does not have, stays until somebody mends it.
 - An answer names all partitions of its topics and is reused for one second: thousands of partitions that start one by
   one cost a few answers, not one each.
 
@@ -22,13 +24,17 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["REMEMBERED_S", "LeaderFinder"]
+__all__ = ["LONGEST_DENIED_S", "REMEMBERED_S", "LeaderFinder"]
 
 log = logging.getLogger(__name__)
 
 REMEMBERED_S: Final = 1.0
 """How long an answer is reused for new partitions, in seconds; never for a partition that has lost its leader."""
 _LONGEST_BACKOFF_S: Final = 1.0
+LONGEST_DENIED_S: Final = 10.0
+"""Longest wait, in seconds, before a broker that denies leading a partition is asked again."""
+_FACTOR: Final = 1.5
+"""By which a wait grows: a leader is found late by half of the time at most for which there was none."""
 
 
 class _Search(NamedTuple):
@@ -49,8 +55,9 @@ class LeaderFinder:
     """The thread that looks for leaders; it sleeps while every partition has one.
 
     A new partition is looked for at once. A partition whose leader was lost or not found is looked for after
-    `refresh.leader.backoff.ms`; as long as no leader at all is found, that time grows up to one second. For a new
-    partition an answer of the last second is reused.
+    `refresh.leader.backoff.ms`; as long as no leader at all is found, that time grows up to one second, and up to ten
+    for a partition whose leader, as it is named, denies it again and again. For a new partition an answer of the last
+    second is reused.
 
     Args:
         found: Called with each partition and its leader, on the finder's thread.
@@ -71,7 +78,8 @@ class LeaderFinder:
         self._died = died
         self._directory = directory
         self._found = found
-        self._backoff = Backoff.of_ms(backoff_ms, max(_LONGEST_BACKOFF_S, backoff_ms / 1000), 1.5)
+        self._backoff = Backoff.of_ms(backoff_ms, max(_LONGEST_BACKOFF_S, backoff_ms / 1000), _FACTOR)
+        self._denied_backoff = Backoff.of_ms(backoff_ms, max(LONGEST_DENIED_S, backoff_ms / 1000), _FACTOR)
         self._clock = clock
         self._rng = random.Random()
         # Reentrant: a signal handler may shut down on a thread that is inside.
@@ -84,9 +92,18 @@ class LeaderFinder:
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"leader-finder-{name}", daemon=True)
 
-    def look_for(self, partition: TopicPartition, denied_by: int | None = None, *, is_new: bool = False) -> None:
-        """Find the leader of a partition; `denied_by` is the id of a broker that denied leading it."""
-        due = self._clock() + (0.0 if is_new else self._wait_s(0))
+    def look_for(
+        self, partition: TopicPartition, denied_by: int | None = None, *, denials: int = 0, is_new: bool = False
+    ) -> None:
+        """Find the leader of a partition.
+
+        Args:
+            denied_by: Id of a broker that denied leading it.
+            denials: How many times in a row that was so; the wait grows with it.
+            is_new: It was not fetched before, and is looked for at once.
+        """
+        failures = 0 if denied_by is None else max(0, denials - 1)
+        due = self._clock() + (0.0 if is_new else self._jittered(self._denied_backoff.wait_s(failures)))
         with self._lock:
             if self._is_stopped:
                 return
@@ -189,4 +206,7 @@ class LeaderFinder:
                     self._missing[partition] = _Search(again_at, search.denied_by)
 
     def _wait_s(self, failures: int) -> float:
-        return self._backoff.wait_s(failures) * self._rng.uniform(0.75, 1.25)
+        return self._jittered(self._backoff.wait_s(failures))
+
+    def _jittered(self, wait_s: float) -> float:
+        return wait_s * self._rng.uniform(0.75, 1.25)

@@ -3,6 +3,9 @@
 A fetcher asks between its fetches, on its thread and over its connection. Rules, and which failure each prevents:
 - Many partitions are asked for in one request: at the first start of a group thousands need their start offset.
 - A position moves only to an end that the leader itself states: "out of range" alone moves nothing.
+- A broker of Kafka 0.7 closes the connection on a request for the offsets of a partition that it does not have. It
+  answers a fetch, so it is asked for one byte of each partition first: a node that names too many partitions would end
+  the connection, and the fetches of all other partitions with it, again and again.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError, ConnectionFailed
-from simpleconsumer.types import MAX_INT64, Broker
+from simpleconsumer.errors import BrokerError
+from simpleconsumer.types import MAX_INT64, Broker, FetchRequest
 from zkconsumer.fetching.fetch_state import MOST_SEGMENTS, Need, OutOfLog, OutOfRange, check_range, start_of_recent
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
@@ -88,6 +91,8 @@ class LogEndRequests:
         due = [task for task in waiting if task.ends_needed]
         for first in range(0, len(due), _MOST_PARTITIONS):
             asked = [task for task in due[first : first + _MOST_PARTITIONS] if task.is_wanted]
+            if asked and not self._consumer.dialect.has_correlation_ids:
+                asked = self._those_that_exist(asked)
             recent = [task for task in asked if task.since_ms is not None]
             if recent and recent[0].since_ms is not None:  # all have that of the member
                 self._ask_recent(recent, recent[0].since_ms)
@@ -97,13 +102,28 @@ class LogEndRequests:
             for task, found in ends.items():
                 self._take_ends(task, found)
 
+    def _those_that_exist(self, tasks: list[FetchTask]) -> list[FetchTask]:
+        """Return the tasks whose partitions a broker of Kafka 0.7 has, by one fetch; the others are not led by it."""
+        self._counters.add("broker_requests", "fetch")
+        one_byte_each = [FetchRequest(*task.state.partition, task.state.offset, 1) for task in tasks]
+        answers = self._consumer.multifetch(one_byte_each)
+        found: list[FetchTask] = []
+        for task, answer in zip(tasks, answers, strict=True):
+            if answer.error_code in self._consumer.dialect.not_leader_codes:
+                self._counters.add("errors", "leader_moved")
+                self._not_led(task, self._consumer.dialect.classify(answer, task.state.offset, 1, 1).reason)
+            else:
+                found.append(task)
+        return found
+
     def _ask_recent(self, tasks: list[FetchTask], since_ms: int) -> None:
         """Find where logs of Kafka 0.7 start that were written to since a time."""
         found: dict[FetchTask, list[list[int]]] = {task: [] for task in tasks}
         # The list first: a segment that is written in between counts as written then, and is not passed over.
         for time_ms, most in ((LATEST, MOST_SEGMENTS), (since_ms, 1)):
-            asked, answers = self._ask_one_by_one(list(found), time_ms, found, most)
-            for task, (code, offsets) in zip(asked, answers, strict=True):
+            for task in list(found):
+                self._counters.add("broker_requests", "offsets")
+                [(code, offsets)] = self._consumer.multi_offsets_before([task.state.partition], time_ms, most)
                 if code == 0 and (offsets or time_ms == since_ms):
                     found[task].append(offsets)
                     continue
@@ -123,11 +143,9 @@ class LogEndRequests:
         wanted = [task for task in ends if time_ms in task.ends_needed]
         if not wanted:
             return
-        if not self._consumer.dialect.has_correlation_ids:
-            wanted, answers = self._ask_one_by_one(wanted, time_ms, ends)
-        else:
-            self._counters.add("broker_requests", "offsets")
-            answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
+        requests = 1 if self._consumer.dialect.has_correlation_ids else len(wanted)
+        self._counters.add("broker_requests", "offsets", requests)
+        answers = self._consumer.multi_offsets_before([task.state.partition for task in wanted], time_ms)
         for task, (code, offsets) in zip(wanted, answers, strict=True):
             if code == 0 and offsets and offsets[0] >= 0:
                 ends[task].append(offsets[0])
@@ -140,33 +158,6 @@ class LogEndRequests:
                 self._not_led(task, reason)
             else:
                 self._failed(task, reason)
-
-    def _ask_one_by_one(
-        self, wanted: list[FetchTask], time_ms: int, ends: dict[FetchTask, Any], most: int = 1
-    ) -> tuple[list[FetchTask], list[tuple[int, list[int]]]]:
-        """Ask a broker of Kafka 0.7, and return the tasks that it answered, with the answers.
-
-        It closes the connection on a partition that it does not have. The others must not be lost with that one; if the
-        broker is gone, the next request fails, too.
-        """
-        answered: list[FetchTask] = []
-        answers: list[tuple[int, list[int]]] = []
-        lost: ConnectionFailed | None = None
-        for task in wanted:
-            self._counters.add("broker_requests", "offsets")
-            try:
-                answers += self._consumer.multi_offsets_before([task.state.partition], time_ms, most)
-            except ConnectionFailed as error:
-                if lost is not None or len(wanted) == 1:
-                    raise
-                lost = error
-                del ends[task]
-                self._failed(task, f"{error}; a broker of Kafka 0.7 closes the connection on a partition that it does "
-                                   "not have")
-            else:
-                answered.append(task)
-                lost = None
-        return answered, answers
 
     def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
         """Handle the answer about the ends of a log."""

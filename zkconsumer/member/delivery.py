@@ -291,6 +291,15 @@ class Delivery:
             if task.queue is not None and not task.queue.is_settled
         }
 
+    def unknown_starts(self) -> dict[Partition, str]:
+        """Return why partitions without a stored offset are not started: the last failure of the question for one."""
+        tasks = list(self._tasks.items())
+        return {
+            name: task.state.error
+            for name, task in tasks
+            if task.queue is None and task.is_wanted and task.state.error is not None
+        }
+
     def lacks_leaders(self) -> bool:
         """Return True while the leader of some partition is unknown."""
         return bool(self._finder.missing())

@@ -32,7 +32,8 @@ def read_status(
         registrations = tuple(sorted({name for kind in kinds for name in kind}))
     partitions = sorted(coordinator.partitions.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
     # Each is read once: the coordinator renews nothing meanwhile, and there may be thousands of partitions.
-    statuses, committed, unknown = delivery.partition_status(), offsets.committed(), offsets.refused
+    statuses, committed = delivery.partition_status(), offsets.committed()
+    unknown = {**offsets.refused, **delivery.unknown_starts()}
     owned = tuple(
         _owned(partition, entry, statuses.get(TopicPartition(*partition)), committed.get(partition),
                unknown.get(partition))

@@ -202,6 +202,20 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
     assert admin.describe(fresh_group).problems == ()
 
 
+def test_a_partition_that_its_broker_does_not_have_hides_no_other(
+    cluster: Both, admin: Admin, topic: str, fresh_group: str
+) -> None:
+    """At the question for its offsets the broker closes the connection."""
+    cluster.client.set(f"/brokers/topics/{topic}/0", b"3")
+    assert [(row.partition, row.latest) for row in admin.topics(topic).partitions] == [
+        ("0-0", 0), ("0-1", END), ("0-2", None), ("1-0", 19), ("1-1", 0),
+    ]  # fmt: skip
+    [problem] = admin.topics(topic).problems
+    assert problem.startswith(f"{topic}-0-2: offsets unknown: ")
+    admin.set_offsets(fresh_group, topic, "latest", ["0-1"])
+    assert stored(admin, fresh_group) == {"0-1": END}
+
+
 def test_a_topic_whose_brokers_are_all_away_is_no_empty_one(
     cluster: Both, admin: Admin, fresh_topic: Callable[[], str], fresh_group: str
 ) -> None:

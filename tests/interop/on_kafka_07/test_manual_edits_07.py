@@ -6,14 +6,19 @@ On ZooKeeper 3.3, which has no transactions. `tests/processes/test_fault_suite.p
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from consuming import BackgroundReader, wait_owners
 from consuming_07 import PARTITIONS, fill, member, offset_of, take
-from kafka_07 import BOTH_07, Both, cluster_07, produce_07
+from kafka_07 import BOTH_07, Both, cluster_07
 
+from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.testing.embedded.kafka07.broker import Broker07
+from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
@@ -152,16 +157,52 @@ def test_a_number_of_partitions_that_is_rewritten_counts_at_once(
     assert sorted(message.value for message in reader.messages) == sorted(sent)
 
 
-def test_a_partition_that_a_broker_does_not_have_keeps_no_other_from_being_read(
-    cluster: Both, topic: str, fresh_group: str, wait_all_owned: Callable[[list[str]], None]
+@pytest.mark.catalogue("H6")
+def test_a_partition_that_a_broker_does_not_have_disturbs_no_other_and_is_read_once_the_broker_has_it(
+    cluster: Both, topic: str, fresh_group: str, wait_all_owned: Callable[[list[str]], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A broker closes the connection on a request for it, and with it the answers for its other partitions."""
-    fill(cluster, topic, 1)
-    with member(cluster, fresh_group, {topic: 1}, consumer_id="a") as (stream,):
-        take(stream, 4)
+    """A broker closes the connection on a question for its offsets, and with it the fetches of its other partitions."""
+    sent = fill(cluster, topic, 1)
+    settings = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 20_000, "fetcher_backoff_ms": 50}
+    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, consumer_id="a", **settings)
+    with caplog.at_level(logging.WARNING), ConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        reader = BackgroundReader(stream)
+        reader.wait(len(sent))
         cluster.client.set(f"/brokers/topics/{topic}/1", b"3")
         wait_all_owned([*PARTITIONS, "1-2"])
-        produce_07(cluster.port(1), topic, 1, [b"sound"])
-        assert [message.value for message in take(stream, 1)] == [b"sound"]
-        cluster.client.set(f"/brokers/topics/{topic}/1", b"2")
-        wait_all_owned(PARTITIONS)
+        wait_until(lambda: error_of(connector, "1-2") is not None, 20, "the status to say why it is not read")
+        for number in range(1, 20):
+            sent |= fill(cluster, topic, 1, first=number, partitions=["1-0", "1-1"])
+            time.sleep(0.1)
+        reader.wait(len(sent))
+        assert error_of(connector, "1-2") == (
+            "WrongPartition (code 3): broker 1 has no partition 2 of the topic, "
+            f"though /brokers/topics/{topic}/1 counts it"
+        )
+        assert [error_of(connector, name) for name in PARTITIONS] == [None] * 4
+        assert connector.statistics().errors.get("broker_connection", 0) == 0
+        assert len([record for record in caplog.records if "1-2" in record.getMessage()]) == 1
+        restart_with_partitions(cluster, 1, topic, 3)
+        wait_all_owned([*PARTITIONS, "1-2"])
+        sent |= fill(cluster, topic, 2, first=20, partitions=["1-1", "1-2"])
+        reader.wait(len(sent), timeout_s=10)
+    assert sorted(message.value for message in reader.messages) == sorted(sent)
+
+
+def error_of(connector: ConsumerConnector, partition: str) -> str | None:
+    """What the status says of a partition that the member owns."""
+    return next((each.error for each in connector.status().owned if each.partition == partition), None)
+
+
+def restart_with_partitions(cluster: Both, broker_id: int, topic: str, count: int) -> None:
+    """Have a broker come back with so many partitions of a topic."""
+    cluster.stop(broker_id)
+    if isinstance(cluster, KafkaCluster):
+        cluster.start(broker_id, settings={"topic.partition.count.map": f"{topic}:{count}"})
+        return
+    broker = cluster.brokers[broker_id]
+    assert isinstance(broker, Broker07)
+    broker._settings = replace(broker._settings, partition_counts={topic: count})
+    cluster.start(broker_id)
