@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from zkconsumer.prometheus import MetricsServer, serve_collector  # isort: skip - says what to install
+from zkconsumer.prometheus import MetricsServer, serve_collectors  # isort: skip - says what to install
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -181,7 +181,7 @@ class LagExporter:
         Raises:
             OSError: The port is taken, or may not be used.
         """
-        return serve_collector(LagCollector(self), port, host)
+        return serve_collectors([LagCollector(self)], port, host)
 
     def state(self) -> _State:
         """Return what was read last, and how that went."""

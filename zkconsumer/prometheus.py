@@ -1,7 +1,9 @@
-"""Statistics of connectors for Prometheus: a collector to register, or an HTTP endpoint of its own.
+"""Statistics of connectors and producers for Prometheus: a collector to register, or an HTTP endpoint of its own.
 
     with ConsumerConnector(config) as connector, serve(connector, port=9404):
         ...
+
+`serve` takes producers, too.
 
 Needs the extra: pip install 'zkconsumer[prometheus]'. What each metric means, and what to do about it, stands in
 docs/OPERATIONS.md. The figures are read when they are asked for; nothing runs in between.
@@ -29,13 +31,15 @@ except ImportError as error:
 
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ForkedConnector
+from zkconsumer.producer.metrics import ProducerCollector
+from zkconsumer.producer.producer import Producer
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import OwnedPartition
 
 if TYPE_CHECKING:
     from zkconsumer.aio import AsyncConsumerConnector
 
-__all__ = ["ConnectorCollector", "MetricsServer", "serve"]
+__all__ = ["ConnectorCollector", "MetricsServer", "ProducerCollector", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -193,24 +197,32 @@ class MetricsServer:
         self.close()
 
 
-def serve(*connectors: ConsumerConnector | AsyncConsumerConnector, port: int, host: str = "127.0.0.1") -> MetricsServer:
-    """A server of the metrics of these connectors at `http://host:port/metrics`, on a thread of its own.
+def serve(
+    *members: ConsumerConnector | AsyncConsumerConnector | Producer, port: int, host: str = "127.0.0.1"
+) -> MetricsServer:
+    """A server of the metrics of connectors and producers at `http://host:port/metrics`, on a thread of its own.
 
     Args:
-        connectors: Those of `zkconsumer.aio`, too.
+        members: Connectors, those of `zkconsumer.aio`, too, and producers.
         port: 0 takes a free one; see `MetricsServer.port`.
         host: what to listen on; "0.0.0.0" for all addresses.
 
     Raises:
         OSError: the port is taken, or may not be used.
     """
-    return serve_collector(ConnectorCollector(*connectors), port, host)
+    producers = [each for each in members if isinstance(each, Producer)]
+    connectors = [each for each in members if not isinstance(each, Producer)]
+    collectors: list[Collector] = [ProducerCollector(*producers)] if producers else []
+    if connectors or not producers:
+        collectors.append(ConnectorCollector(*connectors))
+    return serve_collectors(collectors, port, host)
 
 
-def serve_collector(collector: Collector, port: int, host: str) -> MetricsServer:
-    """A server of the metrics of a collector; arguments and errors as for `serve`."""
+def serve_collectors(collectors: Iterable[Collector], port: int, host: str) -> MetricsServer:
+    """A server of the metrics of collectors; arguments and errors as for `serve`."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     try:
         server, thread = start_http_server(port, host, registry)
     except UnicodeError:  # of the encoding of host names

@@ -23,12 +23,14 @@ from zkconsumer.producer.outcome import SendFuture, SentMessage
 from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.send_summary import SendSummary
+from zkconsumer.producer.statistics import Distribution, ProducerStatistics, TopicFigures
 from zkconsumer.producer.sync_producer import SyncProducer
 
 __all__ = [
     "PARTITIONERS",
     "CallbackHandler",
     "DefaultEncoder",
+    "Distribution",
     "Encoder",
     "EventHandler",
     "KeyedMessage",
@@ -42,6 +44,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerData",
     "ProducerError",
+    "ProducerStatistics",
     "QueueFull",
     "QueueItem",
     "SendFuture",
@@ -49,4 +52,5 @@ __all__ = [
     "SentMessage",
     "StringEncoder",
     "SyncProducer",
+    "TopicFigures",
 ]

@@ -129,6 +129,7 @@ class Accumulator:
         messages: How many there are.
         size: Their bytes.
         repeated: How many were sent again after a lost connection, and may be stored twice.
+        retries: How often a batch was put back after a failure.
         stale: The topics whose leaders have to be looked up -> when.
         searches: Topic -> how many look-ups did not find it, and why the last one did not.
 
@@ -139,6 +140,7 @@ class Accumulator:
         self.messages = 0
         self.size = 0
         self.repeated = 0
+        self.retries = 0
         self.stale: dict[str, float] = {}
         self.searches: dict[str, FailedSearches] = {}
         self._limits = limits
@@ -147,6 +149,7 @@ class Accumulator:
         self._leaders: dict[TopicPartition, int | None] = {}
         self._sticky: dict[str, int | str] = {}
         self._queues: dict[TopicPartition, _Queue] = {}
+        self._active: dict[TopicPartition, _Queue] = {}
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
@@ -189,7 +192,7 @@ class Accumulator:
         self._sticky.pop(topic, None)
         self.stale.pop(topic, None)
         effects: list[Effect] = []
-        for number in leaders.keys() | {name.partition for name in self._queues if name.topic == topic}:
+        for number in leaders.keys() | {name.partition for name in self._active if name.topic == topic}:
             name = TopicPartition(topic, number)
             self._leaders[name] = leaders.get(number)
             queue = self._queues.get(name)
@@ -215,6 +218,7 @@ class Accumulator:
             if queue.searches + batch.tries > self._limits.retries:
                 yield self._failed(batch, reason, queue.searches + batch.tries)
             else:
+                self.retries += 1
                 queue.waiting.append(batch)
 
     def _move(self, batch: Batch, avoided: int | None) -> bool:
@@ -231,7 +235,7 @@ class Accumulator:
 
     def _append(self, batch: Batch) -> None:
         """Add a batch that takes no further messages behind those of its partition."""
-        waiting = self._queues.setdefault(batch.name, _Queue()).waiting
+        waiting = self._activated(batch.name).waiting
         if waiting:
             waiting[-1].is_closed = True
         batch.is_closed = True
@@ -242,7 +246,7 @@ class Accumulator:
         self.searches[topic] = FailedSearches(self.searches.get(topic, _NONE).failures + 1, reason, is_final)
         self.stale.pop(topic, None)
         effects: list[Effect] = []
-        for name, queue in self._queues.items():
+        for name, queue in self._active.items():
             if name.topic != topic or not queue.waiting or self._leaders.get(name) is not None:
                 continue
             queue.searches += 1
@@ -253,6 +257,7 @@ class Accumulator:
                 if is_final or tries > self._limits.retries:
                     effects.append(self._failed(batch, reason, tries))
                 else:
+                    self.retries += 1
                     queue.waiting.append(batch)
                     self.stale[topic] = queue.retry_at
         return effects
@@ -270,7 +275,7 @@ class Accumulator:
 
     def add(self, name: TopicPartition, pair: Pair, size: int, is_movable: bool, now: float) -> Batch:
         """Add a message, and return its batch, in which it is the last one."""
-        waiting = self._queues.setdefault(name, _Queue()).waiting
+        waiting = self._activated(name).waiting
         batch = waiting[-1] if waiting else None
         if batch is None or batch.is_closed or batch.size + size > self._limits.batch_bytes:
             if batch is not None:
@@ -296,9 +301,16 @@ class Accumulator:
 
     def close_batches(self) -> None:
         """Have everything that waits sent now."""
-        for queue in self._queues.values():
+        for queue in self._active.values():
             if queue.waiting:
                 queue.waiting[-1].is_closed = True
+
+    def _activated(self, name: TopicPartition) -> _Queue:
+        """Return the queue of a partition, which then counts among those that have something to send."""
+        queue = self._active.get(name)
+        if queue is None:
+            queue = self._active[name] = self._queues.setdefault(name, _Queue())
+        return queue
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -309,13 +321,13 @@ class Accumulator:
         """
         taken: list[Batch] = []
         size = 0
-        for name in list(self._queues):
-            queue = self._queues[name]
-            if not queue.waiting or self._leaders.get(name) != broker or self._due_at(queue) > now:
-                continue
-            size = self._take_of(queue, taken, size, now)
-            if queue.in_flight:
-                self._queues[name] = self._queues.pop(name)  # the next request starts with another partition
+        for name, queue in list(self._active.items()):
+            if not queue.waiting:
+                del self._active[name]
+            elif self._leaders.get(name) == broker and self._due_at(queue) <= now:
+                size = self._take_of(queue, taken, size, now)
+                if queue.in_flight:
+                    self._active[name] = self._active.pop(name)  # the next request starts with another partition
         return taken
 
     def _take_of(self, queue: _Queue, taken: list[Batch], size: int, now: float) -> int:
@@ -336,7 +348,7 @@ class Accumulator:
 
     def due_at(self, broker: int) -> float | None:
         """Return when there is something to send to a broker; None if nothing waits for it. Times may be over."""
-        led = (queue for name, queue in self._queues.items() if self._leaders.get(name) == broker and queue.waiting)
+        led = (queue for name, queue in self._active.items() if self._leaders.get(name) == broker and queue.waiting)
         return min((at for queue in led if (at := self._due_at(queue)) != float("inf")), default=None)
 
     def _due_at(self, queue: _Queue) -> float:
@@ -387,7 +399,7 @@ class Accumulator:
     def abandon(self, reason: str) -> list[Effect]:
         """Fail everything that waits."""
         effects: list[Effect] = []
-        for queue in self._queues.values():
+        for queue in self._active.values():
             waiting, queue.waiting = queue.waiting, deque()
             effects += [self._failed(each, reason, max(each.tries, 1)) for each in waiting]
         return effects
@@ -402,7 +414,7 @@ class Accumulator:
             offset += len(batch.pairs) if offset >= 0 else 0
 
     def _too_large(self, name: TopicPartition, batches: Sequence[Batch], code: int) -> Iterator[Effect]:
-        queue = self._queues[name]
+        queue = self._activated(name)
         for batch in reversed(batches):
             if len(batches) > 1:
                 batch.is_alone = True
@@ -427,7 +439,7 @@ class Accumulator:
         self, name: TopicPartition, batches: Sequence[Batch], reason: str | Exception, avoided: int | None, now: float
     ) -> Iterator[Effect]:
         """Put batches back, or move them; those that were tried often enough fail."""
-        queue = self._queues[name]
+        queue = self._activated(name)
         queue.retry_at = now + self._limits.backoff_s
         queue.has_failed = True
         kept = []
@@ -437,6 +449,7 @@ class Accumulator:
                 yield self._failed(batch, reason, batch.tries)
             else:
                 kept.append(batch)
+        self.retries += len(kept)
         waiting = deque([*kept, *queue.waiting])
         queue.waiting = deque()
         for batch in waiting:

@@ -17,13 +17,16 @@ from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, FailedSearches, Finished, Limits
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.counters import Counters
 from zkconsumer.producer.errors import ProducerClosed, QueueFull
+from zkconsumer.producer.null_values import takes_null_values
 from zkconsumer.producer.outcome import BatchOutcome, call_each
+from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
 
 __all__ = ["ANY_PARTITION", "Delivery", "Lookup", "RequestSettings"]
@@ -95,6 +98,9 @@ class Delivery:
         self._room = threading.Condition(self._lock)
         self._layouts = threading.Condition(self._lock)
         self._accumulator = Accumulator(limits, rng)
+        self._counters = Counters()
+        self._takes_null_values: bool | None = None
+        self._started_at = time.monotonic()
         self._brokers: dict[int, _BrokerThread] = {}
         self._open: dict[BatchOutcome, None] = {}
         self._is_closed = False
@@ -127,6 +133,20 @@ class Delivery:
                 self._wake_lookup.notify()
                 self._layouts.wait(_LONGEST_SLEEP_S)
             return known
+
+    def takes_null_values(self, topic: str) -> bool | str:
+        """Return whether the brokers are of Kafka 0.8.1 or later; or, as text, why that is not known."""
+        if self._takes_null_values is None:
+            known = self.partitions(topic)
+            if isinstance(known, str):
+                return known
+            with self._lock:
+                brokers = [thread.broker for thread in self._brokers.values()]
+            found = takes_null_values(map(self._settings.connection, brokers), topic)
+            if isinstance(found, str):
+                return found
+            self._takes_null_values = found
+        return self._takes_null_values
 
     def sticky_partition(self, topic: str) -> int | str:
         """Return where messages of a topic that is known go if they have no key."""
@@ -192,6 +212,7 @@ class Delivery:
         with self._lock:
             left = self._accumulator.messages
             effects = self._accumulator.abandon("the producer was closed")
+            self._go_on(effects)
             self._has_ended = True
             brokers = list(self._brokers.values())
             self._wake_all()
@@ -205,11 +226,27 @@ class Delivery:
         """How many messages were sent again after a lost connection, and may be stored twice."""
         return self._accumulator.repeated
 
-    @property
-    def held(self) -> tuple[int, int]:
-        """Messages and bytes that have no outcome yet."""
+    def statistics(self) -> ProducerStatistics:
+        """Return what waits, and what was counted so far."""
         with self._lock:
-            return self._accumulator.messages, self._accumulator.size
+            return ProducerStatistics(
+                client_id=self._settings.client_id,
+                uptime_s=time.monotonic() - self._started_at,
+                waiting_messages=self._accumulator.messages,
+                waiting_bytes=self._accumulator.size,
+                topics=self._counters.topics(),
+                batch_messages=self._counters.batch_messages(),
+                retried_batches=self._accumulator.retries,
+                repeated_messages=self._accumulator.repeated,
+                split_batches=self._counters.split_batches,
+                failed_requests=self._counters.failed_requests(),
+                request_seconds=self._counters.request_seconds(),
+            )
+
+    def count_refused(self, topic: str) -> None:
+        """Count a message that failed before it was taken."""
+        with self._lock:
+            self._counters.refused(topic)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -255,10 +292,13 @@ class Delivery:
                 due_at = self._accumulator.due_at(thread.broker.id)
                 thread.wake.wait(_LONGEST_SLEEP_S if due_at is None else max(due_at - time.monotonic(), 0.0))
 
-    def answered(self, batches: Sequence[Batch], results: Mapping[TopicPartition, ProducedPartition]) -> None:
-        """Take over an answer."""
+    def answered(
+        self, batches: Sequence[Batch], broker: int, results: Mapping[TopicPartition, ProducedPartition], seconds: float
+    ) -> None:
+        """Take over an answer, and how long it took."""
         with self._lock:
             self._has_sent = True
+            self._counters.answered(broker, seconds)
             effects = self._accumulator.answered(batches, results, time.monotonic())
             self._go_on(effects)
         self._report(effects)
@@ -268,6 +308,7 @@ class Delivery:
     ) -> None:
         """Take over that a request was lost."""
         with self._lock:
+            self._counters.request_failed(broker)
             effects = self._accumulator.request_failed(batches, broker, reason, may_be_stored, time.monotonic())
             if self._has_ended:
                 effects += self._accumulator.abandon("the producer was closed")
@@ -276,9 +317,12 @@ class Delivery:
         self._report(effects)
 
     def _go_on(self, effects: Sequence[Effect]) -> None:
-        """Make outcomes for halves, and wake who waits for room or for leaders."""
+        """Count what is finished, make outcomes for halves, and wake who waits for room or for leaders."""
         for effect in effects:
-            if not isinstance(effect, Finished):
+            if isinstance(effect, Finished):
+                self._counters.finished(effect.batch, effect.error is None)
+            else:
+                self._counters.split_batches += 1
                 for half in effect.halves:
                     half.outcome = BatchOutcome(*half.name)
                     self._open[half.outcome] = None
@@ -291,6 +335,7 @@ class Delivery:
         for effect in effects:
             outcome = effect.batch.outcome
             if isinstance(effect, Finished):
+                self._explain(effect)
                 callbacks = outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
                 with self._lock:
                     self._open.pop(outcome, None)
@@ -298,6 +343,13 @@ class Delivery:
             else:
                 first, second = effect.halves
                 outcome.split(len(first.pairs), first.outcome, second.outcome)
+
+    def _explain(self, effect: Finished) -> None:
+        """Say what to do about an error that brokers have no code for."""
+        cause = None if effect.error is None else effect.error.__cause__
+        is_unknown = isinstance(cause, BrokerError) and cause.code == -1
+        if effect.error is not None and is_unknown and self._settings.codec_of(effect.batch.name.topic) == "lz4":
+            effect.error.remedy = "brokers before Kafka 0.8.2 have no lz4: set compression.codec to gzip or snappy"
 
     # -- leaders -------------------------------------------------------------------------------------------------------
 
@@ -388,6 +440,7 @@ class _BrokerThread:
         connection = self._connected()
         sets = self._encoded(batches, connection)
         is_sent = False
+        started = time.monotonic()
         try:
             on_wire = {_name_on_wire(name): data for name, data in sets.items()}
             results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
@@ -398,7 +451,8 @@ class _BrokerThread:
             never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
             self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
         else:
-            self._delivery.answered(batches, dict(zip(sets, results, strict=True)))
+            seconds = time.monotonic() - started
+            self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 
     def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
         pieces: dict[TopicPartition, list[bytes]] = {}

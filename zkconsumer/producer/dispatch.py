@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
+from zkconsumer.producer.counters import Counters
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
 from zkconsumer.producer.handled_sending import Report
 from zkconsumer.producer.handlers import EventHandler, QueueItem
 from zkconsumer.producer.outcome import BatchOutcome, SentMessage
 from zkconsumer.producer.placing import Placer
+from zkconsumer.producer.statistics import ProducerStatistics
 
 __all__ = ["BrokerDispatch", "EventDispatch"]
 
@@ -34,6 +37,7 @@ class BrokerDispatch:
                 placed = self._placer.place(item.topic, item.data, item.key, item.partition, item.part_key)
                 outcome, index = self._delivery.add(*placed, wait_s=None)
             except MessageNotSent as error:
+                self._delivery.count_refused(item.topic)
                 report(item, error)
             except ProducerClosed as error:
                 report(item, MessageNotSent(item.topic, item.partition, str(error)))
@@ -42,6 +46,10 @@ class BrokerDispatch:
             else:
                 outcome.when_done(partial(_report, report, item, outcome, index))
         self._delivery.close_batches()
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what was counted so far."""
+        return self._delivery.statistics()
 
     def close(self, timeout_s: float | None) -> None:
         """Send what waits, for so long; what is left has failed."""
@@ -53,18 +61,37 @@ def _report(report: Report, item: QueueItem, outcome: BatchOutcome, index: int) 
 
 
 class EventDispatch:
-    """Gives batches to an event handler."""
+    """Gives batches to an event handler.
 
-    def __init__(self, handler: EventHandler) -> None:
+    Args:
+        handler: The event handler.
+        client_id: For the statistics.
+    """
+
+    def __init__(self, handler: EventHandler, client_id: str) -> None:
         if not callable(getattr(handler, "handle", None)):
             raise TypeError(f"{handler!r:.60} is no event handler: it has no method handle")
         self._handler = handler
+        self._client_id = client_id
+        self._started_at = time.monotonic()
+        self._counters = Counters()
 
     def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
         """Take a batch; what the handler raises is the outcome of all its messages."""
-        self._handler.handle([item.message() for item in items])
+        try:
+            self._handler.handle([item.message() for item in items])
+        except Exception:
+            for item in items:
+                self._counters.refused(item.topic)
+            raise
         for item in items:
+            self._counters.taken(item.topic)
             report(item, SentMessage(item.topic, -1 if item.partition is None else item.partition, None))
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what was counted so far; sizes are not known."""
+        uptime_s = time.monotonic() - self._started_at
+        return ProducerStatistics(self._client_id, uptime_s, 0, 0, self._counters.topics())
 
     def close(self, timeout_s: float | None) -> None:
         """Close the handler."""

@@ -49,7 +49,8 @@ class MessageNotSent(ProducerError):
         place = self.topic if self.partition is None else f"{self.topic}/{self.partition}"
         tried = f" in {self.tries} tries" if self.tries > 1 else ""
         stored = "; it may be stored all the same" if self.may_be_stored else ""
-        return f"a message for {place} was not acknowledged{tried}: {self.reason}{stored}"
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"a message for {place} was not acknowledged{tried}: {self.reason}{stored}{remedy}"
 
 
 class OversizedMessage(MessageNotSent):

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from simpleconsumer.types import TopicPartition
@@ -24,6 +25,7 @@ from zkconsumer.producer.handlers import QueueItem, hooks_of
 from zkconsumer.producer.keyed_message import as_keyed_messages
 from zkconsumer.producer.outcome import SendFuture, SentMessage, call_each, failed_future
 from zkconsumer.producer.send_summary import Counts, SendSummary
+from zkconsumer.producer.statistics import ProducerStatistics
 
 __all__ = ["Dispatch", "HandledSending", "Report"]
 
@@ -41,6 +43,9 @@ class Dispatch(Protocol):
 
     def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
         """Take a batch; report the outcome of each message, sooner or later, in any thread."""
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what was counted so far."""
 
     def close(self, timeout_s: float | None) -> None:
         """Send what waits, for so long; report the rest as failed."""
@@ -165,11 +170,11 @@ class HandledSending:
         except Exception:
             log.exception("close of the callback handler raised")
 
-    @property
-    def waiting(self) -> int:
-        """How many messages have no outcome yet, apart from those that the callback handler keeps."""
+    def statistics(self) -> ProducerStatistics:
+        """Return what waits, apart from what the callback handler keeps, and what was counted so far."""
         with self._changed:
-            return len(self._open) - len(self._kept)
+            waiting = len(self._open) - len(self._kept)
+        return replace(self._dispatch.statistics(), waiting_messages=waiting)
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 

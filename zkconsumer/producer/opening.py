@@ -69,7 +69,7 @@ def open_sending(
     wait_s = None if wait_ms < 0 else wait_ms / 1000
     limits = _limits(config)
     if handlers.events is not None:
-        return HandledSending(handlers.callbacks, EventDispatch(handlers.events), limits, wait_s)
+        return HandledSending(handlers.callbacks, EventDispatch(handlers.events, config.client_id), limits, wait_s)
     found = cluster or find_cluster(config, rng)
     opened.callback(found.close)
     delivery = Delivery(found.lookup, limits, _request_settings(config), rng)

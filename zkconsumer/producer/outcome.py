@@ -153,8 +153,7 @@ class SendFuture:
         """
         found = self._found(timeout)
         if isinstance(found, ProducerError):
-            # A new one each time: several threads may raise it, each with a traceback of its own.
-            raise type(found)(*found.args) from found.__cause__
+            raise _copied(found) from found.__cause__
         return found
 
     def exception(self, timeout: float | None = None) -> ProducerError | None:
@@ -206,9 +205,16 @@ class BatchFuture:
         for index in range(self._count):
             found = outcome.of_message(index)
             if isinstance(found, ProducerError):
-                raise type(found)(*found.args) from found.__cause__
+                raise _copied(found) from found.__cause__
             places.append(found)
         return places
+
+
+def _copied(error: ProducerError) -> ProducerError:
+    """Return an error to raise: several threads may raise one, each with a traceback of its own."""
+    made = type(error)(*error.args)
+    made.remedy = error.remedy
+    return made
 
 
 def failed_future(error: MessageNotSent) -> SendFuture:

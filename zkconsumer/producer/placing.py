@@ -96,15 +96,27 @@ class Placer:
 
         Raises:
             OversizedMessage: It is too large.
-            TypeError: It has no value, which Kafka 0.7 does not store.
+            MessageNotSent: It has no value, and no broker says whether it takes that.
+            TypeError: It has no value, which the brokers do not take.
         """
-        if pair[1] is None and not self.has_keys:
-            raise TypeError(f"a message for {topic} has no value: Kafka 0.7 stores no null, only values of 0 bytes")
+        if pair[1] is None:
+            self._check_null(topic, partition)
         size = message_size(pair)
         if size - MESSAGE_OVERHEAD_BYTES > self.max_bytes:
             reason = f"it has {size - MESSAGE_OVERHEAD_BYTES} bytes, more than message.max.bytes = {self.max_bytes}"
             raise OversizedMessage(topic, partition, reason)
         return size
+
+    def _check_null(self, topic: str, partition: int | str | None) -> None:
+        if not self.has_keys:
+            raise TypeError(f"a message for {topic} has no value: Kafka 0.7 stores no null, only values of 0 bytes")
+        found = self._delivery.takes_null_values(topic)
+        if isinstance(found, str):
+            reason = f"it has no value, and no broker says whether it takes that: {found}"
+            raise MessageNotSent(topic, partition, reason)
+        if not found:
+            raise TypeError(f"a message for {topic} has no value: consumers of Kafka 0.8.0, of which its brokers are, "
+                            "cannot read a null, only values of 0 bytes")  # fmt: skip
 
     def place_batch(
         self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str

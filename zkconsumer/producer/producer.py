@@ -25,6 +25,7 @@ from zkconsumer.producer.partitioners import Partitioner
 from zkconsumer.producer.placing import Encoding, as_partitioner
 from zkconsumer.producer.send_summary import SendSummary
 from zkconsumer.producer.sending import DirectSending, Sending
+from zkconsumer.producer.statistics import ProducerStatistics
 
 __all__ = ["Producer"]
 
@@ -213,6 +214,11 @@ class Producer:
         if not isinstance(self._sending, DirectSending):
             raise TypeError("a producer with a callback or event handler has send and send_all alone")
         return self._sending
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what waits, and what was counted since the producer was made."""
+        self._check_process()
+        return self._sending.statistics()
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Send everything that waits now; return whether all of it has its outcome within the time."""

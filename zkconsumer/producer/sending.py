@@ -13,6 +13,7 @@ from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.producer.outcome import BatchFuture, SendFuture, failed_future
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.send_summary import SendSummary
+from zkconsumer.producer.statistics import ProducerStatistics
 
 __all__ = ["DirectSending", "Sending"]
 
@@ -27,6 +28,9 @@ class Sending(Protocol):
 
     def send_all(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
         """Send messages, and return what became of them."""
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what waits, and what was counted so far."""
 
     def flush(self, timeout_s: float | None) -> bool:
         """Return whether everything that was taken before has its outcome within the time."""
@@ -52,6 +56,7 @@ class DirectSending:
         self._wait_s = wait_s
         self.flush = delivery.flush
         self.close = delivery.close
+        self.statistics = delivery.statistics
 
     def send(
         self, topic: str, value: Any, key: Any, partition: int | str | None, part_key: Any
@@ -60,6 +65,7 @@ class DirectSending:
         try:
             name, pair, size, is_movable = self._placer.place(topic, value, key, partition, part_key)
         except MessageNotSent as error:
+            self._delivery.count_refused(topic)
             return failed_future(error)
         return SendFuture(*self._delivery.add(name, pair, size, is_movable, self._wait_s))
 
