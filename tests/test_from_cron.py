@@ -10,15 +10,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = (
-    "tests/cli/test_program.py", "tests/cli/test_scratch.py", "tests/examples/test_examples_in_background.py",
-    "tests/testing/test_processes.py", "tests/zkconsumer/test_missed_signals.py",
-    "tests/member/test_signal_handlers.py", "tests/streams/test_stream.py",
+    "tests/cli/test_scratch.py", "tests/testing/test_processes.py", "tests/zkconsumer/test_missed_signals.py",
+    "tests/member/test_signal_handlers.py",
 )  # fmt: skip
-WITH_SERVERS = (
+LONGER = (
     "tests/cli/test_cluster_up.py", "tests/cli/test_demo.py", "tests/cli/test_produce_and_consume.py",
-    "tests/cli/test_topics.py", "tests/examples", "tests/interop/test_batches_live.py", "tests/interop/test_fork.py",
-    "tests/interop/test_streams_live.py", "tests/test_readme.py", "tests/testing/test_fixtures.py",
-    "tests/testing/test_java_member.py",
+    "tests/cli/test_program.py", "tests/cli/test_topics.py", "tests/examples", "tests/interop/test_batches_live.py",
+    "tests/interop/test_fork.py", "tests/interop/test_streams_live.py", "tests/streams/test_stream.py",
+    "tests/test_readme.py", "tests/testing/test_fixtures.py", "tests/testing/test_java_member.py",
 )  # fmt: skip
 
 
@@ -35,4 +34,4 @@ def test_signals_and_processes_are_tested_alike() -> None:
 @pytest.mark.slow
 @pytest.mark.real
 def test_commands_examples_and_members_are_tested_alike() -> None:
-    check(WITH_SERVERS, timeout_s=1500)
+    check(LONGER, timeout_s=1500)

@@ -301,7 +301,7 @@ def test_a_dropped_connector_leaves_and_the_log_says_why(
     kafka_0822: KafkaCluster, fresh_group: str, ten: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def read_and_drop() -> None:
-        stream = await stream_of(member(kafka_0822, fresh_group), ten)
+        stream = await stream_of(member(kafka_0822, fresh_group, rebalance_drain_timeout_ms=1000), ten)
         for _ in range(3):
             await anext(stream)
 

@@ -179,7 +179,7 @@ def test_members_that_join_leave_and_are_killed(
         ))  # fmt: skip
 
 
-@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("storage", [pytest.param("zookeeper", marks=pytest.mark.slow), "kafka"])
 def test_a_broker_that_dies_and_returns(cluster: KafkaCluster, fresh_group: str, topic: str, storage: str) -> None:
     with watched(cluster, fresh_group, topic) as exporter:
         with java_member(cluster, fresh_group, topic, "a", storage):

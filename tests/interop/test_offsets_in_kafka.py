@@ -12,6 +12,7 @@ from simpleconsumer import SimpleConsumer, TopicPartition
 from tests.admin import both_stores
 from tests.admin.both_stores import manager_of, store_in_kafka
 from zkconsumer.admin import Admin
+from zkconsumer.offsets import two_stores
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, wait_until
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
@@ -140,11 +141,12 @@ def test_a_start_without_the_offset_of_the_other_store_says_where_it_is_and_what
 
 
 def test_with_refuse_a_partition_is_not_started_until_the_stores_agree(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(two_stores, "_READ_AGAIN_S", 0.5)
     sent = produce(embedded_cluster, topic, 0, [str(number) for number in range(10)])
     store_in_both(embedded_cluster, fresh_group, topic, kafka=3, zookeeper=7)
-    settings = attributes("dual") | {"offsets_intent": "refuse", "zookeeper_connection_timeout_ms": 6000}
+    settings = attributes("dual") | {"offsets_intent": "refuse", "zookeeper_connection_timeout_ms": 2000}
     with member(embedded_cluster, fresh_group, **settings) as one:
         streams = one.create_message_streams({topic: 1})[topic]
         [owned] = one.status().owned

@@ -13,6 +13,7 @@ from consuming import member, owners, produce, read, read_available, texts
 
 from tests.admin.both_stores import in_kafka, in_zookeeper, store_in_kafka
 from zkconsumer.admin import Admin
+from zkconsumer.offsets import two_stores
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, wait_until
 from zkconsumer.testing.members.java_member import JavaMember
 
@@ -96,7 +97,7 @@ def refuse_elsewhere(cluster: KafkaCluster, group: str, topic: str) -> None:
     wait_until(lambda: owners(cluster, group, topic) == {}, 30.0, "Java to leave")
     with (
         Admin(cluster.zookeeper_connect) as admin,
-        member(cluster, group, "ours", offsets_intent="refuse", zookeeper_connection_timeout_ms=6000) as one,
+        member(cluster, group, "ours", offsets_intent="refuse", zookeeper_connection_timeout_ms=2000) as one,
     ):
         [stream] = one.create_message_streams({topic: 1})[topic]
         [owned] = one.status().owned
@@ -121,8 +122,9 @@ def test_a_member_names_that_java_members_store_elsewhere_before_it_delivers(
 
 
 def test_a_member_that_refuses_delivers_nothing_until_the_operator_has_decided(
-    kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
+    kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(two_stores, "_READ_AGAIN_S", 0.5)
     refuse_elsewhere(kafka_0822, fresh_group, fresh_topic())
 
 

@@ -117,7 +117,7 @@ def tries(members: Sequence[JavaMember]) -> str:
     return ", ".join(f"{each.consumer_id}: {each.rebalance_failures} of {each.rebalance_attempts}" for each in members)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", pytest.param("roundrobin", marks=pytest.mark.slow)])
 def test_each_side_joins_and_leaves_and_the_other_goes_on_at_the_very_next_message(
     stage: Scene, strategy: str
 ) -> None:

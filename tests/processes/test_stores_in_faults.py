@@ -18,7 +18,7 @@ from zkconsumer.testing.zookeeper import ZooKeeperServer
 pytestmark = pytest.mark.real
 
 GROUPS = ("dual", "kafka", "zookeeper+dual", "dual+kafka")
-SHORT, LONG = 8, 40
+SHORT, LONG = 5, 40
 CASES = [
     pytest.param("dual+kafka", "mixed", 0, SHORT),
     pytest.param("zookeeper+dual", "mixed", 1, SHORT, marks=pytest.mark.slow),

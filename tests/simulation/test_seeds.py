@@ -12,7 +12,7 @@ import pytest
 from tests.simulator.campaign import run_seeds
 from tests.simulator.drawing import PROFILES
 
-SEEDS = {"everything": 100} | {name: 20 for name in PROFILES if name != "everything"}
+SEEDS = {"everything": 60} | {name: 12 for name in PROFILES if name != "everything"}
 JOBS = min(2, os.cpu_count() or 1)
 """Of the thousands; for some seeds a process costs more than it brings."""
 

@@ -37,7 +37,7 @@ def run(spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path) 
     """Loads a topic, or what else is asked for, into one folder."""
 
     def run(topic: str = "", skip: bool = False, **more: Any) -> LoadReport:
-        source = {"zookeeper.connect": embedded_cluster.zookeeper_connect, "kafkaConsumer.pollTimeoutMs": "3000"}
+        source = {"zookeeper.connect": embedded_cluster.zookeeper_connect, "kafkaConsumer.pollTimeoutMs": "1000"}
         source |= {"subscribe": topic} if topic else {}
         source |= more.pop("source", {})
         return run_load(spark, LoadSettings(source, str(tmp_path), allow_loss=skip, **more))
@@ -440,7 +440,7 @@ def test_a_partition_without_a_leader_is_named_and_the_others_are_loaded(
     assert (spans(report), [*report.silent]) == ({0: (10, 15)}, [TopicPartition(topic, 1)])
     again = run(topic)
     assert (again.run, [*again.silent]) == (None, [TopicPartition(topic, 1)])
-    with pytest.raises(PlanningFailed, match=rf"nothing is known after 3 s of {topic}/1 \("):
+    with pytest.raises(PlanningFailed, match=rf"nothing is known after 1 s of {topic}/1 \("):
         run(topic, allow_leaderless=False)
     embedded_cluster.start(down)
     embedded_cluster.wait_leaders(topic, [1])

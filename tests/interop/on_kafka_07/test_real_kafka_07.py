@@ -18,6 +18,7 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer import Blacklist, Consumer, ConsumerConfig, ConsumerConnector, Whitelist
 from zkconsumer.errors import CommitFailed, ConsumerTimeout, PartitionStopped
+from zkconsumer.fetching import fetch_state
 from zkconsumer.testing import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
@@ -134,7 +135,10 @@ def test_a_damaged_entry_is_not_taken_for_a_wrong_position(
         assert [message.value for message in take(stream, 1)] == [b"behind"]
 
 
-def test_beyond_the_end_the_policy_decides(cluster: Both, topic: str, fresh_group: str) -> None:
+def test_beyond_the_end_the_policy_decides(
+    cluster: Both, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_state, "DOUBT_S", 0.5)
     produce_07(cluster.port(0), topic, 0, [b"only"])
     path = f"/consumers/{fresh_group}/offsets/{topic}/0-0"
     cluster.client.create(path, b"1000", makepath=True)
