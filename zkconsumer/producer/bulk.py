@@ -15,7 +15,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError
+from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
 from zkconsumer.producer.keyed_message import as_keyed_messages
 from zkconsumer.producer.outcome import BatchOutcome
 from zkconsumer.producer.placing import PlacedMessage, Placer
@@ -87,6 +87,7 @@ class BulkSend(Counts):
     ) -> None:  # fmt: skip
         super().__init__()
         self._stall_s = stall_s
+        self._has_stalled = False
         self._placer = placer
         self._delivery = delivery
         self._limits = limits
@@ -141,7 +142,7 @@ class BulkSend(Counts):
         self.flush()
         while self._open:
             outcome = next(iter(self._open))
-            if outcome.wait(self._stall_s):
+            if outcome.wait(0.0 if self._has_stalled else self._stall_s):
                 self._count(outcome)
             else:
                 self._give_up()
@@ -239,6 +240,8 @@ class BulkSend(Counts):
         try:
             outcome = self._delivery.add_batch(name, pairs, size, is_movable, self._wait_s)
         except ProducerError as error:
+            # `finish` need not wait again for brokers that made no room for so long.
+            self._has_stalled |= self._stall_s is not None and isinstance(error, QueueFull)
             for number in numbers:
                 self.fail(number, error)
         else:

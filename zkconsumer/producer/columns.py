@@ -56,11 +56,15 @@ class ColumnSend:
         delivery: Takes the batches.
         limits: Those of a batch.
         bulk: Counts outcomes.
+        stall_s: Longest wait for the partitions of a topic; None waits as often as a batch is tried.
 
     Threads: one at a time.
     """
 
-    def __init__(self, placer: Placer, delivery: Delivery, limits: Limits, bulk: BulkSend) -> None:
+    def __init__(
+        self, placer: Placer, delivery: Delivery, limits: Limits, bulk: BulkSend, stall_s: float | None
+    ) -> None:
+        self._stall_s = stall_s
         self._placer = placer
         self._delivery = delivery
         self._limits = limits
@@ -92,7 +96,7 @@ class ColumnSend:
         check_topic(columns.topic)
         numbers = range(self._next_number, self._next_number + count) if columns.numbers is None else columns.numbers
         self._next_number = numbers[-1] + 1
-        known = self._delivery.partitions(columns.topic)
+        known = self._delivery.partitions(columns.topic, self._stall_s)
         if isinstance(known, str):
             error = MessageNotSent(columns.topic, None, known)
             for number in numbers:

@@ -113,14 +113,18 @@ class Delivery:
 
     # -- for the producer ----------------------------------------------------------------------------------------------
 
-    def partitions(self, topic: str) -> Mapping[int | str, int | None] | str:
+    def partitions(self, topic: str, wait_s: float | None = None) -> Mapping[int | str, int | None] | str:
         """Return the partitions of a topic with their leaders; or, as text, why they are not known.
 
         It waits until a look-up has found them, as often as a batch is tried.
+
+        Args:
+            wait_s: Longest wait; None for no other limit.
         """
         known = self._accumulator.partitions(topic)
         if known:
             return known
+        deadline = None if wait_s is None else time.monotonic() + wait_s
         with self._lock:
             earlier = self._accumulator.searches.get(topic, FailedSearches()).failures
             while not (known := self._accumulator.partitions(topic)):
@@ -131,7 +135,10 @@ class Delivery:
                     return failed.reason
                 self._accumulator.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
                 self._wake_lookup.notify()
-                self._layouts.wait(_LONGEST_SLEEP_S)
+                left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
+                if left_s <= 0.0:
+                    return failed.reason or f"no broker has answered about it within {wait_s:g} s"
+                self._layouts.wait(min(left_s, _LONGEST_SLEEP_S))
             return known
 
     def takes_null_values(self, topic: str) -> bool | str:

@@ -199,8 +199,8 @@ class Producer:
         """Return what sends messages that are given as columns, in batches, as `send_all` does.
 
         Args:
-            stall_s: Longest wait for the outcome of a batch when all are sent, and for room in the queue before that;
-                what has no outcome then fails. None waits for every outcome.
+            stall_s: Longest wait for the partitions of a topic, for room in the queue, and for the outcome of one batch
+                when all are sent; what has no outcome then fails. None waits for every outcome.
         """
         return self._direct().columns(stall_s)
 

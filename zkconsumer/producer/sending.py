@@ -81,7 +81,7 @@ class DirectSending:
         """Return what sends columns; see `Producer.columns`."""
         wait_s = self._wait_s if stall_s is None else stall_s
         bulk = BulkSend(self._placer, self._delivery, self._limits, wait_s, stall_s=stall_s)
-        return ColumnSend(self._placer, self._delivery, self._limits, bulk)
+        return ColumnSend(self._placer, self._delivery, self._limits, bulk, stall_s)
 
     def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
         """Send messages of one partition as a batch; see `Producer.send_batch`."""

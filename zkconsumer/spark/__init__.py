@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         PartitionUnreadable,
         PlanningFailed,
         RequirementMissing,
+        RowRefused,
+        RowsNotWritten,
         SparkSourceError,
         TopicMissing,
     )
@@ -44,6 +46,8 @@ __all__ = [
     "PartitionUnreadable",
     "PlanningFailed",
     "RequirementMissing",
+    "RowRefused",
+    "RowsNotWritten",
     "SparkSourceError",
     "TopicMissing",
     "ZkConsumerSource",

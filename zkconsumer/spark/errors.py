@@ -1,4 +1,4 @@
-"""The errors of the Spark source.
+"""The errors of the Spark source and sink.
 
     SparkSourceError
     ├── OptionRefused        an option is unknown, has a value that is not allowed, or contradicts another one
@@ -11,6 +11,8 @@
     ├── DataLoss             offsets that were asked for are not in the log (any more)
     ├── MessagesLost         a stream lost messages
     ├── AnotherCluster       the checkpoint of a stream belongs to another cluster
+    ├── RowRefused           a row that is written has no topic, or no partition that could be one
+    ├── RowsNotWritten       a task of a sink failed: brokers have not acknowledged some rows
     ├── GroupHasMembers      the offsets of a group with members are not written (`group_offsets`)
     ├── OffsetsNotStored     ZooKeeper did not accept offsets of a group (`group_offsets`)
     └── PartitionUnreadable  an executor cannot continue, or found a message that cannot be delivered
@@ -76,6 +78,14 @@ class OptionRefused(SparkSourceError, ValueError):
 
 class ColumnsRefused(SparkSourceError, ValueError):
     """A schema that the source cannot fill."""
+
+
+class RowRefused(SparkSourceError, ValueError):
+    """A row that cannot be written, whatever the brokers do; the text names it by its number in the task, from 0."""
+
+
+class RowsNotWritten(SparkSourceError):
+    """A task of a sink failed: brokers have not acknowledged some rows; others may be stored."""
 
 
 class RequirementMissing(SparkSourceError):

@@ -37,6 +37,8 @@ _RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 """Four times the consumer's default: a task reads one partition, and a broker's time for a fetch hardly grows."""
 _LEAST_FETCH_BYTES: Final = 1024 * 1024
+_PREFIX: Final = "kafka."
+"""Names of settings may have it where rows are written."""
 _GROUP: Final = "zkconsumer-spark"
 """The name of the group if none is set; nothing is ever stored for it."""
 _GENERATION: Final = "kafka.generation"
@@ -104,7 +106,7 @@ def check_secrets(options: Mapping[str, str]) -> None:
         OptionRefused: The first of them; its text does not hold the value.
     """
     for name, value in options.items():
-        key = find_key(name.lower())
+        key = find_key(name.lower()) or find_key(name.lower().removeprefix(_PREFIX))
         if key is not None and key.secret and value:
             raise OptionRefused(
                 key.name,

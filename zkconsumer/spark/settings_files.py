@@ -13,15 +13,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, TypeVar
 
 from rebalance.requests import SessionChange, ZooKeeperPort
 from zkconsumer.cluster import zookeeper_connection
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import find_connection_settings
+from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.spark.option_table import setting_options
 
-__all__ = ["configured_connection", "with_settings_files"]
+__all__ = ["configured_connection", "settings_of_files", "with_files_here", "with_settings_files"]
+
+Settings = TypeVar("Settings", ConsumerConfig, ProducerConfig)
 
 _FILES: Final = ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile")
 _CONFIG, _PROFILE, _CONNECT = "config", "profile", "zookeeper.connect"
@@ -33,11 +36,28 @@ def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         SettingsNotUsable: A file cannot be read, or there is no such profile.
     """
+    by_name = {name.lower() for name in options}
+    given = {name: value for name, value in options.items() if name.lower() not in (_CONFIG, _PROFILE)}
+    of_files = settings_of_files(options, setting_options)
+    return {**{name: value for name, value in of_files.items() if name not in by_name}, **given}
+
+
+def settings_of_files(
+    options: Mapping[str, str], chosen: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> dict[str, str]:
+    """Return the settings of the files that the options `config` and `profile` name, and where ZooKeeper is.
+
+    Args:
+        options: All options of a query, their names in any case.
+        chosen: Returns those settings of the files that are wanted.
+
+    Raises:
+        SettingsNotUsable: A file cannot be read, or there is no such profile.
+    """
     by_name = {name.lower(): value for name, value in options.items()}
     config, profile = by_name.get(_CONFIG) or None, by_name.get(_PROFILE) or None
-    given = {name: value for name, value in options.items() if name.lower() not in (_CONFIG, _PROFILE)}
     if config is None and profile is None:
-        return given
+        return {}
     # The variables of the environment name a ZooKeeper and files for the command line; XDG_CONFIG_HOME is the folder.
     folder = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
     # With the option, so that credentials of a file that are used for other servers are warned of.
@@ -45,21 +65,26 @@ def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
         by_name.get(_CONNECT) or None, None if config is None else _located(config), profile, folder,
         f"the option {_CONNECT}",
     )  # fmt: skip
-    settings = setting_options(found.properties)
+    settings = dict(chosen(found.properties))
     if found.zookeeper is not None:
         settings[_CONNECT] = found.zookeeper
-    return {**{name: value for name, value in settings.items() if name not in by_name}, **given}
+    return settings
 
 
 def configured_connection(
     config: ConsumerConfig, on_change: Callable[[SessionChange], None] | None = None
 ) -> AbstractContextManager[ZooKeeperPort]:
     """Return a connected port as the settings say, with the TLS files of this process."""
+    return zookeeper_connection.configured_connection(with_files_here(config), on_change)
+
+
+def with_files_here(config: Settings) -> Settings:
+    """Return the settings with the TLS files of this process."""
     properties = config.to_properties()
     here: dict[str, str] = {name: _located(properties[name]) for name in _FILES if name in properties}
     if any(properties[name] != path for name, path in here.items()):
-        config = ConsumerConfig.from_properties(dict(properties) | dict(here))
-    return zookeeper_connection.configured_connection(config, on_change)
+        return type(config).from_properties(dict(properties) | dict(here))
+    return config
 
 
 def _located(path: str) -> str:

@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from zkconsumer.spark.batch_reader import choose_reader
+from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options import batch_options, check_names, check_secrets, is_of_07, stream_options
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
-from zkconsumer.spark.settings_files import with_settings_files
+from zkconsumer.spark.settings_files import settings_of_files, with_settings_files
+from zkconsumer.spark.sink_columns import SinkColumns, sink_columns
+from zkconsumer.spark.sink_option_table import find_sink_option, sink_setting_options
+from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 __all__ = ["ZkConsumerSource"]
 
 
 class ZkConsumerSource(DataSource):
-    """Topics of a cluster as a table, or as a stream; docs/SPARK_READING.md describes the options.
+    """Topics of a cluster as a table or a stream that is read or written.
+
+    docs/SPARK_READING.md and docs/SPARK_WRITING.md describe the options.
 
     `spark.read.format("zkconsumer")` finds it by itself if the package is installed; otherwise
     `spark.dataSource.register(ZkConsumerSource)` registers it.
@@ -38,8 +44,9 @@ class ZkConsumerSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        check_names(options)
         check_secrets(options)
+        if _reads(options):
+            check_names({name: value for name, value in options.items() if find_sink_option(name) is None})
 
     @classmethod
     def name(cls) -> str:
@@ -47,7 +54,8 @@ class ZkConsumerSource(DataSource):
         return "zkconsumer"
 
     def schema(self) -> str:
-        """Return all columns."""
+        """Return all columns of what is read; for a sink, Spark does not ask."""
+        check_names(self.options)
         check_packages()
         return schema_text(self._with_errors(), self._with_places())
 
@@ -63,6 +71,35 @@ class ZkConsumerSource(DataSource):
 
         return ZkStreamReader(stream_options(with_settings_files(self.options)), self._columns(schema))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes a table to topics."""
+        if overwrite:
+            raise OptionRefused(
+                "mode", "overwrite would mean to delete the messages of a topic, which a sink does not do",
+                'rows are added: write with mode("append")',
+            )  # fmt: skip
+        check_packages()
+        from zkconsumer.spark.sink_writers import ZkBatchWriter
+
+        return ZkBatchWriter(*self._sink(schema, is_stream=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Return what writes the batches of a stream to topics.
+
+        With the output mode `complete` each batch has all rows of the result, and all of them are written once more, as
+        Spark's own sink does.
+        """
+        check_packages()
+        from zkconsumer.spark.sink_writers import ZkStreamWriter
+
+        return ZkStreamWriter(*self._sink(schema, is_stream=True))
+
+    def _sink(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, SinkColumns]:
+        given = sink_settings(self.options, is_stream)
+        options = sink_options(given, settings_of_files(given, sink_setting_options))
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        return options, sink_columns(fields, options.topic)
+
     def _columns(self, schema: StructType) -> tuple[str, ...]:
         fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
         return chosen_columns(fields, self._with_errors(), self._with_places())
@@ -73,3 +110,8 @@ class ZkConsumerSource(DataSource):
 
     def _with_errors(self) -> bool:
         return str(self.options.get("onMessageError", "")).strip().lower() == "row"
+
+
+def _reads(options: MutableMapping[str, str]) -> bool:
+    """Return whether the options choose topics to read; otherwise they may be those of a sink."""
+    return any(name.lower() in ("subscribe", "subscribepattern", "blacklist", "assign") for name in options)
