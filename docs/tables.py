@@ -1,4 +1,4 @@
-"""Write the tables and pictures of ARCHITECTURE.md, REBALANCE.md, FAULTS.md, SPARK_READING.md: `python docs/tables.py`.
+"""Write the tables and pictures of ARCHITECTURE.md, REBALANCE.md, FAULTS.md, SPARK_*.md: `python docs/tables.py`.
 
 They stand between markers: the way of a message, the pure modules (from `setup.cfg`), the file map (first sentence of
 each module), the two state machines, the catalogue of faults (from the markers of the tests), and the options of the
@@ -22,13 +22,15 @@ from typing import Any
 
 from rebalance import machine, partition
 from zkconsumer.config.keys import KEYS
-from zkconsumer.spark.option_table import OPTIONS
+from zkconsumer.spark.option_table import OPTIONS, Option
+from zkconsumer.spark.sink_option_table import SINK_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REBALANCE = ROOT / "docs" / "REBALANCE.md"
 FAULTS = ROOT / "docs" / "FAULTS.md"
 SPARK = ROOT / "docs" / "SPARK_READING.md"
+SPARK_SINK = ROOT / "docs" / "SPARK_WRITING.md"
 PACKAGES = (
     "simpleconsumer",
     "simpleconsumer/kafka07",
@@ -288,21 +290,22 @@ def _is_own_step(owner: type, node: ast.Attribute) -> bool:
     return is_self and inspect.isfunction(getattr(owner, node.attr, None))
 
 
-def option_table() -> str:
-    """Return the options of the Spark source, and the settings of the consumer that are options, too."""
+def option_table(options: Iterable[Option], settings_of: str) -> str:
+    """Return the options of the Spark source or sink, and the settings of a client that are options, too."""
+    options = list(options)
     lines = ["| option | in a | default | |", "|---|---|---|---|"]
     lines += [
         f"| `{option.name}` | {option.where} | {_cell(option.default) or '-'} | {_cell(option.meaning)} |"
-        for option in OPTIONS
+        for option in options
         if not option.is_setting
     ]
     secrets = {key.name for key in KEYS if key.secret}
-    named = [[f"`{option.name}`" for option in OPTIONS if option.is_setting and (option.name in secrets) == is_secret]
+    named = [[f"`{option.name}`" for option in options if option.is_setting and (option.name in secrets) == is_secret]
              for is_secret in (False, True)]  # fmt: skip
     settings = textwrap.fill(", ".join(named[0]), 118)
     told = "In a file that `config` or `profile` names, and refused as options:"
     hidden = textwrap.fill(f"{told} {', '.join(named[1])}", 118)
-    return "\n".join(lines) + f"\n\nSettings of the consumer:\n{settings}\n\n{hidden}"
+    return "\n".join(lines) + f"\n\nSettings of the {settings_of}:\n{settings}\n\n{hidden}"
 
 
 def sections() -> dict[Path, dict[str, str]]:
@@ -320,7 +323,8 @@ def sections() -> dict[Path, dict[str, str]]:
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
         },
-        SPARK: {"options": option_table()},
+        SPARK: {"options": option_table(OPTIONS, "consumer")},
+        SPARK_SINK: {"options": option_table(SINK_OPTIONS, "producer")},
     }
 
 

@@ -47,6 +47,7 @@ SPARK_FILES = {
     "tests/spark/test_load_portions.py",
     "tests/spark/test_load_real_logs.py",
     "tests/spark/test_persisted_folders.py",
+    "tests/spark/test_sink.py",
     "tests/spark/test_spark_batch.py",
     "tests/spark/test_spark_filters.py",
     "tests/spark/test_spark_stream.py",
