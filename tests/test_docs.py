@@ -12,6 +12,7 @@ import pytest
 
 from zkconsumer.config.keys import find_key
 from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.spark.sink_option_table import find_sink_option
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])
@@ -163,7 +164,7 @@ def test_tests_that_are_named_without_their_file_exist() -> None:
 def test_settings_that_are_named_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     for name in re.findall(r"`([a-z]+(?:\.[a-z]+)+\.(?:ms|bytes|retries|chunks|enable|reset|enabled))\b", text):
-        assert find_key(name) or PRODUCER_SETTINGS.find(name), f"{name} is no setting"
+        assert find_key(name) or PRODUCER_SETTINGS.find(name) or find_sink_option(name), f"{name} is no setting"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)
