@@ -32,6 +32,7 @@ from zkconsumer.errors import (
     PauseFailed,
 )
 from zkconsumer.filters import TopicFilter
+from zkconsumer.forking import notify_after_fork
 from zkconsumer.member.connector_checks import (
     check_config,
     check_statistics,
@@ -39,7 +40,6 @@ from zkconsumer.member.connector_checks import (
     checked_offsets,
     checked_timeout,
 )
-from zkconsumer.member.forking import notify_after_fork
 from zkconsumer.member.group_member import GroupMember
 from zkconsumer.member.listening import check_listener
 from zkconsumer.member.membership import Membership

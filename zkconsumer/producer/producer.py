@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import random
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self, overload
 
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.forking import notify_after_fork
 from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.columns import ColumnSend
 from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
@@ -87,7 +87,8 @@ class Producer:
             handlers = Handlers(callbacks, events)
             self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
             self._close_cluster = opened.pop_all().close
-        self._pid = os.getpid()
+        self._is_forked = False
+        notify_after_fork(self)
         self._is_closed = False
         self._at_exit = _close_at_exit(self)
 
@@ -131,7 +132,7 @@ class Producer:
             ValueError: No legal topic, or a partition that the topic does not have.
             TypeError: What the encoder or the partitioner does not take.
         """
-        if self._pid != os.getpid():
+        if self._is_forked:
             raise _forked()
         if value is _NOT_GIVEN:
             return self._send_given(topic)
@@ -231,7 +232,7 @@ class Producer:
         Args:
             timeout_s: Longest wait, in seconds; None waits for every outcome, of which there is one in the end.
         """
-        if self._is_closed or self._pid != os.getpid():
+        if self._is_closed or self._is_forked:
             return 0
         self._is_closed = True
         atexit.unregister(self._at_exit)
@@ -249,8 +250,12 @@ class Producer:
         self.close()
 
     def _check_process(self) -> None:
-        if self._pid != os.getpid():
+        if self._is_forked:
             raise _forked()
+
+    def _on_fork(self) -> None:
+        """This process is a fork; the threads and connections are those of its parent."""
+        self._is_forked = True
 
 
 def _forked() -> ProducerClosed:
