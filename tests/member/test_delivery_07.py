@@ -188,6 +188,41 @@ def test_a_position_within_an_entry_is_found_with_requests_of_any_size(fetch_byt
         assert rig.errors()["within_entry"] == 1
 
 
+@pytest.mark.parametrize("fetch_bytes", [1, 1024])
+@pytest.mark.parametrize("inner", [0, 3])
+def test_a_whole_entry_within_another_one_is_not_taken_for_one_of_the_log_if_garbage_follows(
+    inner: int, fetch_bytes: int
+) -> None:
+    """Snappy stores what does not repeat as it is: there are whole entries in a compressed one."""
+    values = [bytes(range(20 * number, 20 * number + 7 + number)) for number in range(6)]  # of six sizes
+    compressed = bytes(KAFKA07.encode_messages([*values, *values], "snappy", None, None))
+    start = len(OLD) * SIZE
+    position = start + compressed.index(entry(values[inner]))
+    data = b"".join(map(entry, OLD)) + compressed + b"".join(map(entry, NEW))
+    with rigged_07([], data, fetch_message_max_bytes=fetch_bytes) as rig:
+        rig.delivery.start(PARTITION, "thread-0", position)
+        taken = take(rig.stream, 1)
+        while taken[-1].value != NEW[-1]:
+            taken += take(rig.stream, 1)
+        again = next(number for number, message in enumerate(taken) if message.offset == start)
+        assert (taken[0].offset, taken[0].value) == (position, values[inner])
+        assert [message.value for message in taken[again:]] == [*values, *values, *NEW]
+        assert rig.errors()["within_entry"] == 1
+        assert rig.left == [(PARTITION, range(start + 1, taken[again - 1].next_offset + 1), start)]
+
+
+def test_damage_is_reported_where_it_is_although_the_entries_before_it_are_looked_at() -> None:
+    data = b"".join(map(entry, OLD)) + b"\xff" * 60
+    with rigged_07([]) as rig:
+        rig.replace_log(data)
+        rig.delivery.start(PARTITION, "thread-0", 2 * SIZE)
+        assert [message.value for message in take(rig.stream, 8)] == OLD[2:]
+        with pytest.raises(PartitionStopped, match=rf"{len(OLD) * SIZE}"):
+            next(rig.stream)
+        assert "within_entry" not in rig.errors()
+        assert rig.left == []
+
+
 def test_the_start_of_the_entry_around_a_position_may_be_stored_before_a_message_of_it_is_read() -> None:
     """A Java member that takes over reads nothing from within an entry."""
     compressed = bytes(KAFKA07.encode_messages(NEW, "gzip", None, None))

@@ -43,14 +43,29 @@ _CODECS: Final = ("gzip", "gzip", "snappy")
 
 
 def _encode(values: Iterable[bytes], codec: str) -> bytes:
-    """Return an entry.
+    """Return an entry, of the same bytes in every process, or the same seed would give other positions and another run.
 
-    What isal writes as gzip differs from process to process, by a byte now and then: the same seed would give another run.
+    What isal writes as gzip differs by a byte now and then.
     """
-    if codec != "gzip":
-        return encode_message_set(values, codec)
-    gzip = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
-    return encode_entry(gzip.compress(encode_message_set(values)) + gzip.flush(), attributes=CODECS[codec])
+    inside = encode_message_set(values)
+    match codec:
+        case "gzip":
+            gzip = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+            return encode_entry(gzip.compress(inside) + gzip.flush(), attributes=CODECS[codec])
+        case "snappy":
+            return encode_entry(_snappy(inside), attributes=CODECS[codec])
+        case _:
+            return inside
+
+
+def _snappy(data: bytes) -> bytes:
+    """Return a block of literals of up to four bytes.
+
+    A longer one can hold a whole entry, which a member that starts there takes for one of the log (docs/SEMANTICS.md).
+    """
+    size = bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
+    parts = [data[at : at + 4] for at in range(0, len(data), 4)]
+    return size + b"".join(bytes([(len(part) - 1) << 2]) + part for part in parts)
 
 
 class _ByteLog(Log):

@@ -163,9 +163,11 @@ class SteppedDelivery07(SteppedDelivery):
             case Outcome.BROKEN if state.broken < BROKEN_TRIES:
                 state.broken += 1
                 self._failed(task, result.reason)
-            case Outcome.BROKEN:
+            case Outcome.BROKEN if not self._checks.doubts_start(task, result.reason):
                 state.need = Need.NOTHING
                 queue.push(Chunk(b"", MAX_INT64, None, error=BrokenFraming(result.reason)))
+            case Outcome.BROKEN:
+                pass
             case _:
                 raise AssertionError(f"{state.partition}: {result}")
 

@@ -5,6 +5,8 @@ Rules, and which failure each prevents:
   position within an entry; a broker serves it, and what comes are bytes from the middle of messages.
 - From such a position the entry around it is looked for, from the start of its segment on. Reading goes on at the
   start of that entry: some messages are delivered again, and none is lost. The walk reads a limited number of bytes.
+- A whole entry within another one seems to be one of the log: in the value of a message, or in a set that snappy has
+  stored as it is. What follows it is mostly no entry. So the same search is made once before a partition is given up.
 - An entry above the limit is passed over by the size that it names. If that leads behind the end of the log, the size
   is damaged: `auto.offset.reset` would decide there, and messages would be lost.
 - While an answer is read, nothing is asked: its memory is used again for the next answer, and the sets of other
@@ -26,10 +28,10 @@ from typing import Final, NamedTuple
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
-from simpleconsumer.errors import BrokenFraming, broker_error
+from simpleconsumer.errors import BrokenFraming, SimpleConsumerError, broker_error
 from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.fetching.fetch_state import BROKEN_TRIES, MOST_SEGMENTS, EntryMark, Need, OutOfRange
+from zkconsumer.fetching.fetch_state import BROKEN_TRIES, MOST_SEGMENTS, EntryMark, FetchState, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk
 
@@ -40,6 +42,7 @@ log = logging.getLogger(__name__)
 MOST_WALKED_BYTES: Final = 2 * 1024**3
 """How many bytes of a log are read at most to find the entry around a position: two segments of the default size."""
 _SIZE_BYTES: Final = 4
+_SHORTEST_ENTRY_BYTES: Final = 9
 _OUT_OF_RANGE: Final = 1
 
 
@@ -121,9 +124,24 @@ class EntryChecks:
             return False
         log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); looking for the one around it",
                     *state.partition, self._broker_id, state.offset, fault)
-        state.doubt = fault
-        state.need = Need.SEGMENTS
+        self._walk_to(state, fault)
         return True
+
+    def doubts_start(self, task: FetchTask, fault: str) -> bool:
+        """Look once whether reading started within an entry, before a partition is given up; return whether it does."""
+        state = task.state
+        if state.is_start_walked or state.offset > MAX_INT64 - _SHORTEST_ENTRY_BYTES:
+            return False  # there is no position behind an entry there, which brokers would have to name
+        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); reading may have started within "
+                    "one: looking for it", *state.partition, self._broker_id, state.offset, fault)
+        self._walk_to(state, fault)
+        return True
+
+    def _walk_to(self, state: FetchState, fault: str) -> None:
+        state.doubt = fault
+        state.broken = 0
+        state.is_start_walked = True
+        state.need = Need.SEGMENTS
 
     def ask(self, tasks: Sequence[FetchTask], now: float) -> None:
         """Ask where the segments start in which positions are that no entry seems to start at."""
@@ -132,12 +150,20 @@ class EntryChecks:
             if state.need is not Need.SEGMENTS or state.retry_at > now or not task.is_wanted:
                 continue
             self._counters.add("broker_requests", "offsets")
-            [(code, starts)] = self._consumer.multi_offsets_before([state.partition], LATEST, MOST_SEGMENTS)
+            try:
+                [(code, starts)] = self._consumer.multi_offsets_before([state.partition], LATEST, MOST_SEGMENTS)
+            except SimpleConsumerError:
+                if state.is_start_checked:
+                    self._damaged(task)  # or a broker that cannot answer this would cost its connection for ever
+                raise
             below = [start for start in starts if start <= state.offset]
             if code or not below:
                 state.need = Need.RANGE_CHECK
                 continue
             state.walk_from = state.walk_at = max(below)
+            if state.is_start_checked and state.walk_from > state.started_at:
+                self._damaged(task)  # an entry starts where a segment does: from there on all places were right
+                continue
             state.need = Need.WALK
             state.size_bytes = self._walk_bytes(task)
 
@@ -167,7 +193,7 @@ class EntryChecks:
             return
         if found.position_is is PositionIs.BOUNDARY:
             # An entry starts there, and it is damaged: that is reported like any other damage.
-            self._go_on(task)
+            self._damaged(task)
         elif found.position_is is PositionIs.INSIDE:
             self._start_at(task, found.start, found.end)
         elif found.start - state.walk_from > MOST_WALKED_BYTES:
@@ -196,6 +222,12 @@ class EntryChecks:
         state.start_again(start)
         self._go_on(task)
 
+    def _damaged(self, task: FetchTask) -> None:
+        """Go on at the position; what was fetched often enough before the search is not fetched so often again."""
+        if task.state.is_start_checked:
+            task.state.broken = BROKEN_TRIES
+        self._go_on(task)
+
     def _go_on(self, task: FetchTask) -> None:
         state = task.state
         state.need = Need.FETCH
@@ -204,6 +236,9 @@ class EntryChecks:
         state.error = None
 
     def _give_up(self, task: FetchTask, reason: str) -> None:
+        if task.state.is_start_checked:
+            self._damaged(task)  # reading started at an entry, as far as can be known
+            return
         task.state.need = Need.NOTHING
         if task.queue is not None:
             task.queue.push(Chunk(b"", MAX_INT64, None, error=NoEntryThere(task.state.offset, reason)))

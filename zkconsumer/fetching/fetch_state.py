@@ -182,7 +182,8 @@ class FetchState:
         empty: Number of empty answers in a row although the log continues.
         doubted_at: Since when the log has seemed to end before the position; None if it does not.
         is_start_checked: Whether an entry is known to start at the first position; in Kafka 0.7 alone it may not.
-        doubt: Why none seems to start there, while the one around it is looked for.
+        is_start_walked: Whether the entries before a position of this ownership were walked through, or are now.
+        doubt: Why no entry seems to start at the position, while the one around it is looked for.
         walk_from, walk_at: Where that search started, and where it is.
         last_entry: The entry before `offset`; None if it is not known, and but in Kafka 0.7.
 
@@ -211,6 +212,7 @@ class FetchState:
     empty: int = 0
     doubted_at: float | None = None
     is_start_checked: bool = False
+    is_start_walked: bool = False
     doubt: str = ""
     walk_from: int = -1
     walk_at: int = -1

@@ -396,6 +396,8 @@ class Fetcher:
         broken = task.state.broken
         self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
         if broken > BROKEN_TRIES:
+            if self._dialect.has_byte_positions and self._checks.doubts_start(task, reason):
+                return
             task.state.need = Need.NOTHING
             queue.push(
                 Chunk(
