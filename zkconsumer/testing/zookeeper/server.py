@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.java import maven
+from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
@@ -142,7 +143,9 @@ class ZooKeeperServer(WithBlock):
             "4lw.commands.whitelist": "*",
             **(settings or {}),
         }
+        self._keeps_data = data is not None
         self._process: ChildProcess | None = None
+        self._archive: ClassArchive | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -210,8 +213,10 @@ class ZooKeeperServer(WithBlock):
         configuration = {**self._settings, "clientPort": self.port}
         text = "".join(f"{key}={value}\n" for key, value in configuration.items())
         (self.folder / "zoo.cfg").write_text(text + (self._quorum.lines if self._quorum else ""))
-        command = find_java().command(
-            self._jars(),
+        java, jars = find_java(), self._jars()
+        self._archive = ClassArchive(java, jars, self.folder)
+        command = java.command(
+            jars,
             QUORUM if self._quorum else STANDALONE,
             [str(self.folder / "zoo.cfg")],
             heap_mb=self._heap_mb,
@@ -222,6 +227,7 @@ class ZooKeeperServer(WithBlock):
                 "-Dlog4j2.disableJmx=true",
                 "-Dzookeeper.jmx.log4j.disable=true",
                 f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
+                *self._archive.flags,
                 *self._jvm_flags,
             ),
         )
@@ -258,6 +264,8 @@ class ZooKeeperServer(WithBlock):
         """Orderly end (SIGTERM); data and port are kept for `start()`."""
         if self._process is not None:
             self._process.stop()
+            if self._archive is not None:
+                self._archive.keep(self._process.returncode)
 
     def kill(self) -> None:
         """SIGKILL; data and port are kept for `start()`."""
@@ -291,9 +299,13 @@ class ZooKeeperServer(WithBlock):
             self.start()
 
     def close(self) -> None:
-        """End the server and remove its folder."""
+        """End the server and remove its folder; one whose data goes with it is ended at once."""
         try:
-            self.stop()
+            is_needed = self._keeps_data or (self._archive is not None and self._archive.is_missing)
+            if self.running and not is_needed:
+                self.kill()
+            else:
+                self.stop()
         finally:
             remove_folder(self.folder)
 
