@@ -67,6 +67,7 @@ def test_the_commands_show_both_stores(embedded_cluster: EmbeddedCluster, topic:
         assert (first["offset"], first["offset_in_zookeeper"], first["offset_in_kafka"]) == (7, 7, 4)
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_an_offset_manager_that_does_not_answer_is_a_problem_and_no_empty_group(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:
@@ -251,6 +252,7 @@ def test_verify_notices_members_that_store_elsewhere(
 
 
 @pytest.mark.parametrize(("has_offsets", "is_fault"), [(False, True), (True, False)])
+@pytest.mark.usefixtures("soon_given_up")
 def test_verify_says_when_offsets_in_kafka_cannot_be_read(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, has_offsets: bool, is_fault: bool
 ) -> None:
@@ -264,6 +266,7 @@ def test_verify_says_when_offsets_in_kafka_cannot_be_read(
     assert (found.kind, found.fault) == ("unknown-offsets", is_fault)
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_verify_blames_no_offset_in_zookeeper_while_those_in_kafka_cannot_be_read(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:
@@ -303,6 +306,7 @@ def test_groups_say_in_which_store_they_have_offsets(
     assert shown[names["none"]] == ["-", "-"]
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_groups_say_where_the_offset_manager_does_not_answer_and_do_not_take_long(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:

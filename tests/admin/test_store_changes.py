@@ -125,6 +125,7 @@ def test_each_line_of_a_change_in_both_stores_names_its_store(
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_without_an_offset_manager_a_change_is_refused_unless_zookeeper_is_chosen(
     embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str
 ) -> None:
@@ -494,6 +495,7 @@ def test_a_group_with_offsets_in_kafka_alone_is_exported_among_all_and_imported_
     assert stores(embedded_cluster, fresh_group, topic) == ({}, {1: 4})
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_an_export_names_the_groups_whose_offsets_in_kafka_are_not_known(
     embedded_cluster: Cluster, command: Callable[..., Result], topic: str, fresh_group: str
 ) -> None:
@@ -673,6 +675,7 @@ def test_an_error_says_how_many_nodes_of_a_group_are_deleted(version: str, monke
         client.close()
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_an_import_reads_the_offsets_of_all_groups_in_kafka_again_before_the_first_one_is_written(
     embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

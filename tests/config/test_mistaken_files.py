@@ -39,7 +39,7 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> Result:
 def test_a_secret_in_a_mistyped_line_is_not_shown(
     tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = written(tmp_path, f"{line}\n{line}\n")
+    path = written(tmp_path, f"zookeeper.connection.timeout.ms=200\n{line}\n{line}\n")
     ConsumerConfig.from_properties(path)
     assert "***' is ignored" in caplog.text
     for arguments in (["topics", "--config", path], ["check-config", path], ["check-config", path, "--json"]):
