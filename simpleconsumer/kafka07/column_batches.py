@@ -63,8 +63,8 @@ class _Places:
     def next_offset(self) -> Ints:
         """Return what is to be committed behind each message."""
         found = self._filled(1)
-        for part, first, end in zip(self._parts, self._starts, self._ends, strict=True):
-            if part.number >= 0 and end > first:
+        for part, end in zip(self._parts, self._ends, strict=True):  # none of them is empty
+            if part.number >= 0:
                 found[end - 1] = part.end
         return found
 

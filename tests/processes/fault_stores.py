@@ -10,15 +10,15 @@ from fault_churn import Churn
 from fault_players import Player
 from fault_scenarios_servers import REPLICATED
 from fault_stage import Stage
+from kafka_put_backs import OFFSETS_TOPIC, commits_in_kafka, put_backs
 
 from simpleconsumer import SimpleConsumer, SimpleConsumerError, TopicPartition
 from simpleconsumer.types import Broker
-from zkconsumer.testing.history import Place
+from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import Trouble
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.waiting import wait_until
 
-OFFSETS_TOPIC = "__consumer_offsets"
 STORAGES: Mapping[str, Mapping[str, object]] = {
     "zookeeper": {"offsets.storage": "zookeeper"},
     "dual": {"offsets.storage": "kafka", "dual.commit.enabled": "true"},
@@ -58,6 +58,12 @@ class StoresStage(Stage):
         except SimpleConsumerError:
             return {}
         return {(name.topic, int(name.partition)): row.offset for name, row in rows.items() if row.offset >= 0}
+
+    def history(self) -> list[Event]:
+        """With the offsets in Kafka that Java members have put back."""
+        events = super().history()
+        java = {player.name for player in self.java}
+        return [*events, *put_backs(commits_in_kafka(self.cluster, self.group), events, java)] if java else events
 
     def manager(self) -> Broker | None:
         """The broker that manages the group's offsets, None while nobody names it."""

@@ -44,7 +44,7 @@ def with_writers(events: Sequence[Event], writes: Sequence[Write], java: Collect
         return next((member for member in reversed(members) if member in java), members[-1] if members else "")
 
     return [
-        replace(event, member=writer(event)) if event.kind == "offset_node" and not event.id else event
+        replace(event, member=writer(event)) if event.kind == "offset_node" and not event.id + event.member else event
         for event in events
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fault_verdict import Write, blame
+from kafka_put_backs import Commit, put_backs
 
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.history.checks import Limits
@@ -99,3 +100,38 @@ def test_a_watcher_that_is_slower_than_the_next_owner_makes_no_second_owner_but_
     history += [at(0, "acked", offset=4), at(7, "deliver", "b", 4)]
     assert blamed(history) == []
     assert "zombie" in blamed([*history, at(0, "acked", offset=5), at(6.2, "deliver", "a", 5)])
+
+
+# -- offsets in Kafka, which no watcher sees ---------------------------------------------------------------------------
+
+
+def again_from(offset: int) -> list[Event]:
+    """Ours has lost its partition, has it again, and starts below what it was done with."""
+    acked = [at(0, "acked", offset=n) for n in range(4)]
+    java = [at(0.1 + n / 10, "deliver", "j", n) for n in range(2)]
+    ours = [at(2 + n / 10, "deliver", "a", n) for n in (2, 3)] + [at(2.05 + n / 10, "done", "a", n) for n in (2, 3)]
+    history = [*acked, *java, at(1, "assigned", "a", 2), *ours, at(4, "lost", "a"), at(5, "assigned", "a", offset)]
+    return [*history, *(at(6 + n / 10, "deliver", "a", n) for n in range(offset, 4))]
+
+
+def committed(*rows: tuple[float, int]) -> list[Commit]:
+    return [Commit(int(seconds * NS), PLACE, offset) for seconds, offset in rows]
+
+
+def test_an_offset_in_kafka_that_a_java_member_has_put_back_is_javas_affair() -> None:
+    history = again_from(2)
+    assert blamed(history) == ["repeated", "repeated"]
+    java = put_backs(committed((0.5, 2), (3.5, 4), (3.8, 2)), history, JAVA)
+    assert [(event.member, event.offset) for event in java] == [("j", 4), ("j", 2)]
+    assert blamed([*history, *java]) == []
+
+
+def test_an_offset_in_kafka_that_no_java_member_had_come_to_by_then_is_ours() -> None:
+    assert put_backs(committed((3.5, 4), (3.8, 3)), again_from(3), JAVA) == []
+    assert put_backs(committed((0.01, 4), (0.02, 2)), again_from(2), JAVA) == []
+    assert put_backs(committed((3.5, 4), (3.8, -1)), again_from(2), JAVA) == []
+
+
+def test_offsets_in_kafka_that_rise_put_nothing_back() -> None:
+    assert put_backs(committed((0.5, 1), (0.6, 2), (3.5, 2), (3.8, 4)), again_from(2), JAVA) == []
+    assert put_backs([*committed((3.5, 4)), Commit(4 * NS, ("t", 1), 2)], again_from(2), JAVA) == []

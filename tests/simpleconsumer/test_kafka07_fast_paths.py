@@ -232,6 +232,13 @@ def test_batches_are_as_large_as_was_asked_for_and_one_entry_more(data: bytes) -
     assert len(batches) <= 2 * sum(sizes) // 2000 + 2
 
 
+def test_each_batch_of_messages_that_are_read_one_by_one_is_filled_to_the_limit() -> None:
+    """An entry within an entry is read so; a message of 90 bytes takes 100."""
+    inside = encode_wrapper(encode_message_set([b"x" * 90] * 10), "gzip")
+    batches = decode_columns(encode_wrapper(inside, "gzip"), "t", PARTITION, max_batch_bytes=200)
+    assert [batch.num_rows for batch in batches] == [2] * 5
+
+
 def test_entries_without_messages_make_no_row_and_change_none() -> None:
     assert list(decode_columns(EMPTY, "t", PARTITION)) == []
     data = encode_message_set([b"x"]) + EMPTY
