@@ -33,6 +33,7 @@ SMALL: Final = {
     "session_end": ["--members", "1", "--rounds", "1"],
     "spark": ["--rows", "20000", "--rounds", "1"],
     "spark_load": ["--rows", "20000", "--rounds", "1"],
+    "spark_sink": ["--rows", "5000", "--rounds", "1"],
 }  # fmt: skip
 
 
