@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -78,6 +79,22 @@ def test_a_request_takes_the_batches_that_fit_and_one_that_does_not_fit_alone() 
     put(accumulator, T2, b"d" * 500)
     accumulator.close_batches()
     assert [batch.size for batch in accumulator.take(0, 0.0)] == [500]
+
+
+def test_a_request_has_one_batch_of_each_partition_of_a_compressed_topic() -> None:
+    """Brokers from 2.4 on refuse a request that has two compressed sets for a partition."""
+    accumulator = made(limits=replace(LIMITS, is_compressed=lambda topic: topic == "t"))
+    for value in (b"a", b"b", b"c", b"d"):
+        put(accumulator, T0, value * 3)
+    accumulator.add_batch(T0, [(None, b"e")], 1, False, 0.0)
+    put(accumulator, T2, b"f", b"g", b"h")
+    accumulator.close_batches()
+    sent = []
+    while taken := accumulator.take(0, 10.0):
+        assert len({batch.name for batch in taken}) == len(taken)
+        sent += values_of([batch for batch in taken if batch.name == T0])
+        accumulator.answered(taken, {batch.name: OK for batch in taken}, 10.0)
+    assert sent == [b"aaa", b"bbb", b"ccc", b"ddd", b"e"]
 
 
 def test_the_partitions_of_a_broker_take_turns() -> None:

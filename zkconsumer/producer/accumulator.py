@@ -7,6 +7,7 @@ Rules, and which failure each prevents:
 - A batch is sent when it is full, when its first message has waited long enough, or when it was tried before.
 - A failed try moves a batch to a partition of another broker if any partition will do for its messages. A dead broker
   delays only messages that belong to its partitions.
+- Of a compressed topic, a request has one batch of each partition: brokers from 2.4 on refuse several compressed sets.
 - A batch that the broker calls too large is sent alone, then in halves, until the message that is too large is found.
   One such message fails no other.
 - Every batch has an end: it fails after `retries` failures, the search for a leader that found none among them.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -51,6 +52,7 @@ class Limits:
         retries: How often a batch is tried again.
         backoff_s: Wait before each further try.
         repeats: A batch that may be stored is tried again.
+        is_compressed: Topic -> whether its batches are compressed.
     """
 
     batch_messages: int = 200
@@ -62,6 +64,7 @@ class Limits:
     retries: int = 3
     backoff_s: float = 0.1
     repeats: bool = True
+    is_compressed: Callable[[str], bool] = lambda topic: False
 
 
 class Finished(NamedTuple):
@@ -280,7 +283,7 @@ class Accumulator:
         if batch is None or batch.is_closed or batch.size + size > self._limits.batch_bytes:
             if batch is not None:
                 batch.is_closed = True
-            batch = Batch(name, is_movable, now)
+            batch = self._new_batch(name, is_movable, now)
             waiting.append(batch)
         batch.pairs.append(pair)
         batch.size += size
@@ -292,11 +295,16 @@ class Accumulator:
 
     def add_batch(self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, now: float) -> Batch:
         """Add messages that make a batch of their own, within the limits of one."""
-        batch = Batch(name, is_movable, now)
+        batch = self._new_batch(name, is_movable, now)
         batch.pairs, batch.size = pairs, size
         self._append(batch)
         self.messages += len(pairs)
         self.size += size
+        return batch
+
+    def _new_batch(self, name: TopicPartition, is_movable: bool, now: float) -> Batch:
+        batch = Batch(name, is_movable, now)
+        batch.is_alone = self._limits.is_compressed(name.topic)
         return batch
 
     def close_batches(self) -> None:

@@ -31,7 +31,7 @@ class Batch:
         created_at: When its first message came, in seconds of the clock that the caller uses.
         is_closed: No further message is added, and it does not wait for any.
         is_movable: None of its messages has a key or was sent to a given partition, so any partition will do.
-        is_alone: It is sent without other batches of the partition, as one of them may be too large.
+        is_alone: It is sent without other batches of the partition, as it is compressed, or one of them is too large.
         tries: How often it failed.
         may_be_stored: A try ended without an answer.
         outcome: What the caller reports to; None until it sets it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, NamedTuple
 
 from rebalance.requests import ZooKeeperPort
@@ -170,18 +171,19 @@ def _limits(config: ProducerConfig) -> Limits:
         0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
         config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
         config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
+        lambda topic: _codec_of(config, topic) != "none",
     )  # fmt: skip
 
 
+def _codec_of(config: ProducerConfig, topic: str) -> str:
+    topics = config.compressed_topics
+    return config.compression_codec if not topics or topic in topics else "none"
+
+
 def _request_settings(config: ProducerConfig) -> RequestSettings:
-    topics = frozenset(config.compressed_topics)
-
-    def codec_of(topic: str) -> str:
-        return config.compression_codec if not topics or topic in topics else "none"
-
     refresh_ms = config.topic_metadata_refresh_interval_ms
     return RequestSettings(
         config.request_required_acks, config.request_timeout_ms, config.connect_timeout_ms / 1000,
-        config.send_buffer_bytes, config.client_id, codec_of,
+        config.send_buffer_bytes, config.client_id, partial(_codec_of, config),
         None if refresh_ms < 0 else refresh_ms / 1000,
     )  # fmt: skip
