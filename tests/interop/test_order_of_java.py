@@ -151,6 +151,6 @@ def test_an_explicit_setting_of_the_other_order_is_obeyed_and_named(
                        state=lambda: ours.status().warnings)
             assert owners(cluster, group).keys() < table(group, "a", order).keys(), "nobody reads the rest"
             with Admin(cluster.zookeeper_connect) as admin:
-                assert "order-of-java" in {finding.kind for finding in admin.verify(group).findings}
+                assert "order-of-java" in {finding.kind for finding in admin.verify(group, patience_s=1.0).findings}
         finally:
             java.close()

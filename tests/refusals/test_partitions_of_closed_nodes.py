@@ -16,6 +16,8 @@ from zkconsumer.testing import ClosedNodes, EmbeddedCluster, load
 
 HIDDEN = "ZooKeeper does not let us read {} (NoAuth): the access list of {} does not name our credentials; set zoo"
 STATE = "/brokers/topics/clicks/partitions/1/state"
+SOON = ("--property", "zookeeper.connection.timeout.ms=2000")
+"""A member waits so long for partitions that it cannot start."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def hidden(path: str) -> str:
 
 def test_a_group_that_may_not_read_an_offset_ends_with_status_1(cluster: EmbeddedCluster) -> None:
     group = f"group-{uuid.uuid4().hex[:8]}"
-    call = ["consume", "--topic", "clicks", "--group", group, "--timeout-ms", "2000", "-f", "%p"]
+    call = ["consume", "--topic", "clicks", "--group", group, "--timeout-ms", "2000", "-f", "%p", *SOON]
     stored(cluster, group)
     path = f"/consumers/{group}/offsets/clicks/1"
     with ClosedNodes(cluster.zookeeper_connect) as closed:
@@ -77,7 +79,7 @@ def test_a_group_without_a_leader_to_ask_ends_with_status_1(cluster: EmbeddedClu
     closed.close(path)
     group = f"group-{uuid.uuid4().hex[:8]}"
     ran = command(cluster, "consume", "--topic", "clicks", "--group", group, "--from-beginning",
-                  "--timeout-ms", "1500", "-f", "%p")  # fmt: skip
+                  "--timeout-ms", "1500", "-f", "%p", *SOON)  # fmt: skip
     last = ran.stderr.decode().splitlines()[-1]
     assert ran.returncode == 1, last
     assert "clicks-1: " in last
