@@ -21,6 +21,7 @@ from zkconsumer.fetching.entry_checks import EntryChecks
 from zkconsumer.fetching.fetch_state import FetchState
 from zkconsumer.fetching.partition_queue import PartitionQueue
 from zkconsumer.member.delivery import Delivery
+from zkconsumer.offsets.offset_records import OffsetRecord
 
 # -- the registry ------------------------------------------------------------------------------------------------------
 
@@ -86,10 +87,10 @@ def begun_entry_not_finished(right: Any) -> Any:
 
 
 def position_within_an_entry_believed(right: Any) -> Any:
-    """What comes from a position that an operator has set is taken for entries."""
+    """What comes from a position that an operator has set is taken for entries, and damaged ones."""
 
     def wrong(self: EntryChecks, task: Any, answer: Any, result: Any) -> bool:
-        task.state.is_start_checked = True
+        task.state.is_start_checked = task.state.is_start_walked = True
         return False
 
     return wrong
@@ -100,6 +101,16 @@ def entry_around_a_position_skipped(right: Any) -> Any:
 
     def wrong(self: EntryChecks, task: Any, start: int, end: int) -> None:
         right(self, task, end, end)
+
+    return wrong
+
+
+def stored_offset_of_another_log_counts(right: Any) -> Any:
+    """A claim behind a reset starts at the stored offset, which the log did not have."""
+
+    def wrong(self: OffsetRecord, gone: range, restart: int) -> None:
+        right(self, gone, restart)
+        self.restart = None
 
     return wrong
 
@@ -198,6 +209,9 @@ BUGS_07: Mapping[str, Bug] = {
     "0.7 begun entry not finished": _bug(PartitionQueue, "is_inside_entry", begun_entry_not_finished, "membership"),
     "0.7 position within an entry believed": _bug(EntryChecks, "doubts", position_within_an_entry_believed, "hands"),
     "0.7 entry around a position skipped": _bug(EntryChecks, "_start_at", entry_around_a_position_skipped, "hands"),
+    "0.7 stored offset of another log counts": _bug(
+        OffsetRecord, "out_of_range", stored_offset_of_another_log_counts, "topics"
+    ),
     "0.7 a log that is back counts as another": _bug(
         EntryChecks, "_compare", a_log_that_is_back_counts_as_another, "topics"
     ),
