@@ -34,7 +34,6 @@ from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.testing import EmbeddedCluster, TcpProxy
-from zkconsumer.testing.producing_07 import Producer07
 from zkconsumer.testing.waiting import wait_until
 
 VALUES = [b"value %d" % number for number in range(60)]
@@ -213,14 +212,13 @@ def test_a_link_that_breaks_within_the_answers_of_an_embedded_broker_loses_and_r
     with (
         EmbeddedCluster(1, generation="0.7", zookeeper=False) as cluster,
         TcpProxy(("127.0.0.1", cluster.port(0))) as proxy,
-        Producer07(cluster.port(0)) as producer,
         rigged_07(
             Broker(0, "127.0.0.1", proxy.port, generation="kafka07"), fetch_message_max_bytes=80,
             refresh_leader_backoff_ms=1,
         ) as rig,
     ):  # fmt: skip
         for at in range(0, 300, 10):
-            producer.store("t", "0-0", values[at : at + 10], "gzip" if at % 20 else "none")
+            cluster.produce("t", values[at : at + 10], partition="0-0", codec="gzip" if at % 20 else "none")
         rig.start()
         got: list[bytes] = []
         for cut in range(1, 100):

@@ -29,7 +29,6 @@ from simpleconsumer.kafka07.columns import decode_columns
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.types import FetchRequest
 from zkconsumer.testing import EmbeddedCluster, TcpProxy
-from zkconsumer.testing.producing_07 import Producer07
 from zkconsumer.testing.waiting import wait_until
 
 ONE, TWO = encode_message_set([b"one"]), encode_message_set([b"two", b"three"])
@@ -224,9 +223,8 @@ def answering(answer: bytes) -> Iterator[SimpleConsumer]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(1, generation="0.7", zookeeper=False) as made:
-        with Producer07(made.port(0)) as producer:
-            producer.store("t", "0-0", [b"one"])
-            producer.store("t", "0-1", [b"two", b"three"], "gzip")
+        made.produce("t", [b"one"], partition="0-0")
+        made.produce("t", [b"two", b"three"], partition="0-1", codec="gzip")
         yield made
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from zkconsumer.producer.errors import MessageNotSent, ProducerError
@@ -201,6 +202,9 @@ class BatchFuture:
         outcome = self._outcome
         if not outcome.wait(timeout):
             raise TimeoutError(f"no outcome of {self._count} messages for {outcome.topic} within {timeout:g} s")
+        if outcome.error is None and outcome.halves is None and outcome.offset >= 0:
+            offsets = range(outcome.offset, outcome.offset + self._count)
+            return list(map(SentMessage, repeat(outcome.topic), repeat(outcome.partition), offsets))
         places: list[SentMessage] = []
         for index in range(self._count):
             found = outcome.of_message(index)

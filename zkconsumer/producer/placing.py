@@ -128,8 +128,17 @@ class Placer:
         """
         if not messages:
             raise ValueError(f"a batch for {topic} has no messages")
-        placed = [self.place(topic, value, key, partition) for key, value in messages]
-        return placed[0].name, [each.pair for each in placed], sum(each.size for each in placed)
+        name = TopicPartition(topic, self.partition(topic, None, partition))
+        encode_key, encode_value = self._encode_key, self._encode_value
+        pairs: list[Pair] = (
+            [(encode_key(key), encode_value(value)) for key, value in messages] if self.has_keys
+            else [(None, encode_value(value)) for _, value in messages]
+        )  # fmt: skip
+        sizes = list(map(message_size, pairs))
+        if max(sizes) - MESSAGE_OVERHEAD_BYTES > self.max_bytes or not self.has_keys:
+            for pair in pairs:
+                self.check(topic, pair, partition)
+        return name, pairs, sum(sizes)
 
     def leaders(self, topic: str) -> Mapping[int | str, int | None]:
         """Return the partitions of a topic with their leaders: the same mapping until they are looked up again.

@@ -10,21 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import SimpleConsumerError
+from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.history.events import Event, id_of
 from zkconsumer.testing.kafka import probe
 from zkconsumer.testing.kafka.topics_07 import broker_of, number_of
-from zkconsumer.testing.producing import Producer, Writer, producer_of
-from zkconsumer.testing.producing_07 import Producer07
-from zkconsumer.testing.versions import version_tuple
+from zkconsumer.testing.versions import check_codec, version_tuple
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.writer import Leaders, Target, Writer, check_leaders, plain_errors
 
 _ANSWER_S: Final = 2.0
 _SURE_S: Final = 30.0
-_RETRY_S: Final = 0.1
 _LATE_S: Final = 1.0
 """A load that is later than this does not catch up."""
 
@@ -61,11 +59,13 @@ def load(
     make = value or (lambda partition, n: f"{partition}:{n}".encode())
     chosen = cluster.partitions(topic) if partitions is None else list(partitions)
     events: list[Event] = []
-    with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
+    check_codec(cluster.version, codec)
+    leaders = {topic: check_leaders(cluster, topic, chosen)}
+    with Writer(cluster, {topic: chosen}, codec=codec, timeout_s=timeout_s, known=leaders) as writer, plain_errors():
         for partition in chosen:
             for start in range(first, first + count, batch):
                 values = [make(partition, n) for n in range(start, min(start + batch, first + count))]
-                places = writer.write(partition, values)
+                places = writer.write(topic, partition, [(None, value) for value in values])
                 now = time.monotonic_ns()
                 events += [
                     Event(now, "acked", "", topic, partition, offset + number, id_of(text))
@@ -79,6 +79,27 @@ def _names(cluster: Cluster, topic: str, count: int) -> list[int | str]:
     if version_tuple(cluster.version) >= (0, 8):
         return list(range(count))
     return [name for name in cluster.partitions(topic) if number_of(name) < count]
+
+
+def _leaders_by_brokers(cluster: Target, topic: str, partitions: Sequence[int | str]) -> Leaders:
+    """Partition -> leader that some running broker names, None without one; ZooKeeper is not asked.
+
+    In Kafka 0.7 the broker in the partition's name, if it runs.
+    """
+    if version_tuple(cluster.version) < (0, 8):
+        return {name: broker_of(name) if cluster.brokers[broker_of(name)].running else None for name in partitions}
+    found: dict[int | str, int | None] = dict.fromkeys(partitions)
+    for broker_id, broker in cluster.brokers.items():
+        if not broker.running or None not in found.values():
+            continue
+        try:
+            named = probe.topic_leaders(cluster.port(broker_id), topic)
+        except OSError:
+            continue
+        for partition, answer in named.items():
+            if found.get(partition, 0) is None and answer.leader in cluster.brokers:
+                found[partition] = answer.leader
+    return found
 
 
 class _PacedLoad(ABC):
@@ -95,6 +116,7 @@ class _PacedLoad(ABC):
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._writer: Writer | None = None
 
     def _numbers(self) -> Iterator[int]:
         """The numbers of the messages, each when its message is due, until the load is to end."""
@@ -105,9 +127,14 @@ class _PacedLoad(ABC):
             due = max(due + self._interval_s, time.monotonic() - _LATE_S)
             yield number
 
-    def _produce(self, broker: Producer, topic: str, partition: int | str, value: str, acks: int) -> None:
-        offset = broker.produce(topic, partition, [value.encode()], acks=acks)
+    def _write(self, topic: str, partition: int | str, value: str) -> None:
+        assert self._writer is not None
+        [(offset, _)] = self._writer.write(topic, partition, [(None, value.encode())])
         self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
+
+    @abstractmethod
+    def _open(self) -> Writer:
+        """What the load writes with."""
 
     @abstractmethod
     def _trouble(self) -> object:
@@ -118,6 +145,8 @@ class _PacedLoad(ABC):
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(30)
+        if self._writer is not None:
+            self._writer.close()
 
     def grow(self, count: int, timeout_s: float = 30.0) -> None:
         """Return when `count` more messages are acknowledged."""
@@ -125,6 +154,7 @@ class _PacedLoad(ABC):
         wait_until(lambda: len(self.acked) >= wanted, timeout_s, f"{count} more messages", state=self._trouble)
 
     def __enter__(self) -> Self:
+        self._writer = self._open()
         for thread in self._threads:
             thread.start()
         return self
@@ -151,25 +181,24 @@ class SteadyLoad(_PacedLoad):
             rate_per_s: messages per second over all partitions.
         """
         super().__init__(1.0 / rate_per_s)
-        self._version = cluster.version
-        self._targets = [
-            (topic, partition, cluster.port(leader))
-            for topic in topics
-            for partition, leader in cluster.wait_leaders(topic, _names(cluster, topic, partitions)).items()
-        ]
+        self._cluster = cluster
+        self._places = {topic: _names(cluster, topic, partitions) for topic in topics}
+        for topic, names in self._places.items():
+            cluster.wait_leaders(topic, names)
         self.error: Exception | None = None
         self._threads = [threading.Thread(target=self._run, name="load", daemon=True)]
 
+    def _open(self) -> Writer:
+        return Writer(self._cluster, self._places, timeout_s=_SURE_S, tries_again=False)
+
     def _run(self) -> None:
-        brokers = {port: producer_of(self._version, port, _SURE_S) for _, _, port in self._targets}
+        targets = [(topic, partition) for topic, names in self._places.items() for partition in names]
         try:
-            for number, (topic, partition, port) in zip(self._numbers(), itertools.cycle(self._targets), strict=False):
-                self._produce(brokers[port], topic, partition, f"{topic}-{partition}-{number}", acks=1)
+            with plain_errors():
+                for number, (topic, partition) in zip(self._numbers(), itertools.cycle(targets), strict=False):
+                    self._write(topic, partition, f"{topic}-{partition}-{number}")
         except Exception as error:  # noqa: BLE001 - top of the thread: `stop` raises it
             self.error = error
-        finally:
-            for broker in brokers.values():
-                broker.close()
 
     def stop(self) -> None:
         """End the load; raises what went wrong in it."""
@@ -211,7 +240,8 @@ class LastingLoad(_PacedLoad):
                 Kafka 0.7 has no replicas.
             padding_bytes: make each message so much longer.
         """
-        places = [(topic, name) for topic in topics for name in _names(cluster, topic, partitions)]
+        self._places = {topic: _names(cluster, topic, partitions) for topic in topics}
+        places = [(topic, name) for topic, names in self._places.items() for name in names]
         super().__init__(len(places) / rate_per_s)
         self.unsure = 0
         self._cluster = cluster
@@ -223,39 +253,21 @@ class LastingLoad(_PacedLoad):
             for topic, partition in places
         ]
 
+    def _open(self) -> Writer:
+        return Writer(
+            self._cluster, self._places, timeout_s=_ANSWER_S, acks=self._acks, tries_again=False,
+            leaders=_leaders_by_brokers,
+        )  # fmt: skip
+
     def _run(self, topic: str, partition: int | str) -> None:
-        broker: Producer | None = None
         for number in self._numbers():
-            broker = broker or self._leader(topic, partition)
-            if broker is None:
-                self._stop.wait(_RETRY_S)
-                continue
             try:
-                self._produce(broker, topic, partition, f"{topic}-{partition}-{number}{self._padding}", self._acks)
-            except (SimpleConsumerError, KitError):
+                self._write(topic, partition, f"{topic}-{partition}-{number}{self._padding}")
+            except (MessageNotSent, SimpleConsumerError, KitError) as error:
+                if isinstance(error, MessageNotSent) and error.__cause__ is None:
+                    continue  # no broker leads the partition, so none was asked
                 with self._counting:
                     self.unsure += 1
-                broker.close()
-                broker = None
-        if broker is not None:
-            broker.close()
-
-    def _leader(self, topic: str, partition: int | str) -> Producer | None:
-        """A connection to the leader that some broker names; None if no broker names one."""
-        if isinstance(partition, str):
-            broker_id = broker_of(partition)
-            running = self._cluster.brokers[broker_id].running
-            return Producer07(self._cluster.port(broker_id), _ANSWER_S) if running else None
-        for broker_id, broker in self._cluster.brokers.items():
-            if not broker.running:
-                continue
-            try:
-                named = probe.topic_leaders(self._cluster.port(broker_id), topic).get(partition)
-            except OSError:
-                continue
-            if named is not None and named.leader in self._cluster.brokers:
-                return SimpleConsumer("127.0.0.1", self._cluster.port(named.leader), timeout_s=_ANSWER_S)
-        return None
 
     @property
     def running(self) -> bool:

@@ -1,28 +1,18 @@
-"""Writes messages to the topics of a test cluster: keys, tombstones, compression, and where each message went.
-
-The one way in which the kit produces: `Cluster.produce` and `load` stand on it.
-"""
+"""`Cluster.produce`: writes messages to a topic of a test cluster, and says where each message went."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
-from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.errors import BrokerError
 from zkconsumer.producer.partitioners import partition_of_key
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.producing_07 import Producer07
 from zkconsumer.testing.versions import FIRST_WITH_KEYS, FIRST_WITH_TOMBSTONES, check_codec, require, version_tuple
-from zkconsumer.testing.waiting import Deadline
+from zkconsumer.testing.writer import Sent, Target, Writer, check_leaders, plain_errors
 
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 400_000
 """Most bytes of a batch: a compressed one counts as one message, and brokers take 1 MB (`message.max.bytes`)."""
-
-_RETRY_S = 0.1
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -56,105 +46,6 @@ class Produced(NamedTuple):
     offset: int
 
 
-class Target(Protocol):
-    """The part of a `Cluster` that a writer needs."""
-
-    version: str
-
-    def create_topic(self, name: str, partitions: int | None = None) -> dict[int | str, int]:
-        """Create a topic."""
-
-    def partitions(self, topic: str) -> list[int | str]:
-        """The partitions of a topic, in order; KitError if there is no such topic."""
-
-    def leader(self, topic: str, partition: int | str) -> int | None:
-        """Leader of a partition; None without one."""
-
-    def port(self, broker_id: int) -> int:
-        """The port a broker listens on."""
-
-
-Producer = SimpleConsumer | Producer07
-
-
-def producer_of(version: str, port: int, timeout_s: float) -> Producer:
-    """Return what produces to a broker of a version of Kafka; in 0.8 and later a `SimpleConsumer`."""
-    if version_tuple(version) < (0, 8):
-        return Producer07(port, timeout_s)
-    return SimpleConsumer("127.0.0.1", port, timeout_s=timeout_s)
-
-
-class Writer:
-    """Writes batches of messages to the leaders of one topic.
-
-    Threads: one at a time.
-    """
-
-    def __init__(self, cluster: Target, topic: str, *, codec: str = "none", timeout_s: float = 30.0) -> None:
-        """Prepare; connections are made when they are needed.
-
-        Args:
-            codec: none, gzip, snappy, lz4.
-            timeout_s: deadline of one request, and of a partition's retries.
-
-        Raises:
-            NotSupported: the brokers' version does not know the codec.
-            ValueError: there is no such codec.
-        """
-        check_codec(cluster.version, codec)
-        self._cluster = cluster
-        self._topic = topic
-        self._codec = codec
-        self._timeout_s = timeout_s
-        self._connections: dict[int, Producer] = {}
-
-    def write(self, partition: int | str, messages: Sequence[bytes | KeyValue]) -> Sequence[tuple[int, int]]:
-        """Offset of each of these messages, and number in its entry, once they are stored at the partition's leader.
-
-        The number is 0 but in compressed entries of Kafka 0.7, whose messages share a position. A broker
-        that refuses because it does not lead the partition any more does not end it: its new leader is asked.
-
-        Raises:
-            KitError: the partition has no leader.
-            simpleconsumer's errors: the broker refused the messages, or did not answer; after a lost connection they
-                may be stored or not.
-        """
-        deadline = Deadline(self._timeout_s)
-        while True:
-            leader = self._cluster.leader(self._topic, partition)
-            if leader is None:
-                raise KitError(f"{self._topic}/{partition} has no leader")
-            connection = self._connection(leader)
-            if isinstance(connection, Producer07):
-                return connection.store(self._topic, partition, messages, self._codec)
-            try:
-                base = connection.produce(self._topic, int(partition), messages, codec=self._codec, acks=1)
-                return [(base + number, 0) for number in range(len(messages))]
-            except BrokerError as error:
-                if not error.retriable or deadline.expired:
-                    raise
-            time.sleep(_RETRY_S)
-
-    def _connection(self, broker_id: int) -> Producer:
-        port = self._cluster.port(broker_id)
-        if port not in self._connections:
-            self._connections[port] = producer_of(self._cluster.version, port, self._timeout_s)
-        return self._connections[port]
-
-    def close(self) -> None:
-        """Close the connections."""
-        for connection in self._connections.values():
-            connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
 def produce(
     cluster: Target,
     topic: str,
@@ -173,19 +64,27 @@ def produce(
         require(cluster.version, FIRST_WITH_TOMBSTONES, "a message without a value")
     if any(key is not None for key, _ in pairs):
         require(cluster.version, FIRST_WITH_KEYS, "a message with a key")
-    with Writer(cluster, topic, codec=codec, timeout_s=timeout_s) as writer:
-        known = _partitions(cluster, topic, partitions, partition)
-        if partition is not None and partition not in known:
-            raise KitError(f"topic {topic} has the partitions {', '.join(map(str, known))}; there is no {partition}")
-        indexes: dict[int | str, list[int]] = {}
-        for index, chosen in enumerate(_chosen(pairs, partition, known)):
-            indexes.setdefault(chosen, []).append(index)
-        went: list[Produced | None] = [None] * len(pairs)
+    check_codec(cluster.version, codec)
+    known = _partitions(cluster, topic, partitions, partition)
+    if partition is not None and partition not in known:
+        raise KitError(f"topic {topic} has the partitions {', '.join(map(str, known))}; there is no {partition}")
+    indexes: dict[int | str, list[int]] = {}
+    for index, chosen in enumerate(_chosen(pairs, partition, known)):
+        indexes.setdefault(chosen, []).append(index)
+    known_leaders = {topic: check_leaders(cluster, topic, list(indexes))}
+    went: list[Produced | None] = [None] * len(pairs)
+    with (
+        Writer(cluster, {topic: list(indexes)}, codec=codec, timeout_s=timeout_s, known=known_leaders) as writer,
+        plain_errors(),
+    ):
+        sent: dict[int | str, list[Sent]] = {}
         for chosen, mine in indexes.items():
-            at = iter(mine)
-            for batch in batches(pairs[index] for index in mine):
-                for offset, _ in writer.write(chosen, batch):
-                    went[next(at)] = Produced(chosen, offset)
+            made = batches(pairs[index] for index in mine)
+            sent[chosen] = [writer.send(topic, chosen, batch) for batch in made]
+        for chosen, mine in indexes.items():
+            offsets = (offset for each in sent[chosen] for offset, _ in writer.places(each))
+            for index, offset in zip(mine, offsets, strict=True):
+                went[index] = Produced(chosen, offset)
     return [place for place in went if place is not None]
 
 

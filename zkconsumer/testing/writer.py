@@ -1,0 +1,277 @@
+"""Writer: sends batches to partitions of a test cluster with a `Producer`, and says where each message is stored.
+
+All that the kit writes goes through it: `Cluster.produce`, `load`, and the loads at a steady rate. Brokers are reached
+at their own ports, also where they advertise that of a proxy: a fault on the way of consumers does not hit the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from types import TracebackType
+from typing import Final, NamedTuple, Protocol, Self
+
+from rebalance.znodes_07 import broker_and_number
+from simpleconsumer.dialect import KAFKA07
+from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.types import Broker
+from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.errors import MessageNotSent
+from zkconsumer.producer.opening import FoundCluster
+from zkconsumer.producer.outcome import BatchFuture
+from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.positions_07 import PositionFinder07
+from zkconsumer.testing.versions import check_codec, version_tuple
+
+__all__ = ["Leaders", "Sent", "Target", "Writer", "check_leaders", "plain_errors", "registered_leaders"]
+
+_BACKOFF_S: Final = 0.1
+_QUEUE_MESSAGES: Final = 100_000
+_REQUEST_BYTES: Final = 256 * 1024
+"""Less than the producer's default: a broker that works on a request while the next one is made is done sooner."""
+_ANY_SIZE: Final = 2**31 - 1
+"""Brokers refuse what is too large, so that a test sees their refusal."""
+
+KeyValue = tuple[bytes | None, bytes | None]
+Places = Mapping[str, Sequence[int | str]]
+Leaders = Mapping[int | str, int | None]
+
+
+class TargetBroker(Protocol):
+    """The part of a broker that a writer needs."""
+
+    @property
+    def running(self) -> bool:
+        """True between its start and its end."""
+
+
+class Target(Protocol):
+    """The part of a `Cluster` that a writer needs."""
+
+    version: str
+
+    @property
+    def brokers(self) -> Mapping[int, TargetBroker]:
+        """The brokers by id."""
+
+    def create_topic(self, name: str, partitions: int | None = None) -> dict[int | str, int]:
+        """Create a topic."""
+
+    def partitions(self, topic: str) -> list[int | str]:
+        """The partitions of a topic, in order; KitError if there is no such topic."""
+
+    def leader(self, topic: str, partition: int | str) -> int | None:
+        """Leader of a partition; None without one."""
+
+    def port(self, broker_id: int) -> int:
+        """The port a broker listens on."""
+
+
+class Sent(NamedTuple):
+    """A batch that was sent.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition.
+        outcome: What becomes of it.
+        data: Its bytes, where its place has to be found by them; else nothing.
+    """
+
+    topic: str
+    partition: int | str
+    outcome: BatchFuture
+    data: bytes
+
+
+class Writer:
+    """Writes batches to partitions.
+
+    Threads: one at a time for each partition.
+    """
+
+    def __init__(
+        self,
+        cluster: Target,
+        places: Places,
+        *,
+        codec: str = "none",
+        timeout_s: float = 30.0,
+        acks: int = 1,
+        tries_again: bool = True,
+        leaders: Callable[[Target, str, Sequence[int | str]], Leaders] | None = None,
+        known: Mapping[str, Leaders] | None = None,
+    ) -> None:
+        """Prepare; connections are made when they are needed.
+
+        Args:
+            places: the partitions that are written to, by topic.
+            codec: none, gzip, snappy, lz4.
+            timeout_s: deadline of one request, and of the tries of a batch that was refused.
+            acks: 1: the leader; -1: all replicas that are in sync.
+            tries_again: a batch that a broker refused is sent again; one without an answer never is.
+            leaders: returns the leaders of partitions of a topic; None: `registered_leaders`.
+            known: what that would return at first, by topic.
+
+        Raises:
+            NotSupported: the brokers' version does not know the codec.
+            ValueError: there is no such codec.
+        """
+        check_codec(cluster.version, codec)
+        self._is_07 = version_tuple(cluster.version) < (0, 8)
+        self._cluster = cluster
+        self._codec = codec
+        self._timeout_s = timeout_s
+        self._finders: dict[tuple[str, int | str], PositionFinder07] = {}
+        config = _config(codec, timeout_s, 1 if self._is_07 else acks, tries_again)
+        lookup = _Lookup(cluster, places, leaders or registered_leaders, known or {})
+        self._producer = Producer(config, cluster=FoundCluster(lookup, not self._is_07, _nothing))
+
+    def send(self, topic: str, partition: int | str, messages: Sequence[KeyValue]) -> Sent:
+        """Send a batch; `places` waits for it, batch after batch of a partition.
+
+        Raises:
+            MessageNotSent: no broker names a leader of the topic.
+            simpleconsumer's errors: in Kafka 0.7, the broker does not say where its log ends.
+        """
+        data = b""
+        if self._is_07:
+            self._finder(topic, partition).prepare()
+            data = bytes(KAFKA07.encode_messages(messages, self._codec, None, None))
+        return Sent(topic, partition, self._producer.send_batch(topic, messages, partition), data)
+
+    def places(self, sent: Sent) -> list[tuple[int, int]]:
+        """Offset of each message of a batch, and number in its entry, once the partition's leader has stored it.
+
+        The number is 0 but in compressed entries of Kafka 0.7, whose messages share a position.
+
+        Raises:
+            MessageNotSent: they were refused, or not answered: then they may be stored or not.
+            KitError: in Kafka 0.7, consumers do not see them in time.
+        """
+        stored = sent.outcome.result()
+        if not self._is_07:
+            return [(offset, 0) for _, _, offset in stored if offset is not None]
+        finder = self._finder(sent.topic, sent.partition)
+        return finder.places(sent.data, self._codec != "none", len(stored))
+
+    def write(self, topic: str, partition: int | str, messages: Sequence[KeyValue]) -> list[tuple[int, int]]:
+        """`send` and `places`, with what both raise."""
+        try:
+            return self.places(self.send(topic, partition, messages))
+        except (MessageNotSent, KitError, SimpleConsumerError):
+            finder = self._finders.pop((topic, partition), None)
+            if finder is not None:
+                finder.close()
+            raise
+
+    def _finder(self, topic: str, partition: int | str) -> PositionFinder07:
+        place = topic, partition
+        if place not in self._finders:
+            port = self._cluster.port(broker_and_number(str(partition))[0])
+            self._finders[place] = PositionFinder07(port, topic, partition, self._timeout_s)
+        return self._finders[place]
+
+    def close(self) -> None:
+        """Close the connections; what has no outcome yet fails."""
+        self._producer.close(0.0)
+        for finder in self._finders.values():
+            finder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@lru_cache
+def _config(codec: str, timeout_s: float, acks: int, tries_again: bool) -> ProducerConfig:
+    """The settings of a producer; kept, as making them takes longer than one message."""
+    request_ms = max(int(timeout_s * 500), 1)  # the answer may take as long again
+    return ProducerConfig(
+        metadata_broker_list="127.0.0.1:1", producer_type="async", client_id="zkconsumer-kit",
+        request_required_acks=acks, request_timeout_ms=request_ms, connect_timeout_ms=2 * request_ms,
+        message_send_max_retries=int(timeout_s / _BACKOFF_S) if tries_again else 0, message_max_bytes=_ANY_SIZE,
+        retry_backoff_ms=int(_BACKOFF_S * 1000), retry_unanswered_batches=False,
+        queue_buffering_max_messages=_QUEUE_MESSAGES, request_max_bytes=_REQUEST_BYTES,
+        compression_codec=codec,  # type: ignore[arg-type]  # the writer has checked it
+    )  # fmt: skip
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Have the block raise the refusal of a broker, or the failure of its connection, as it is.
+
+    Raises:
+        simpleconsumer's errors: that was why messages were not sent.
+        KitError: it was something else.
+    """
+    try:
+        yield
+    except MessageNotSent as error:
+        if isinstance(error.__cause__, SimpleConsumerError):
+            raise error.__cause__ from None
+        raise KitError(str(error)) from None
+
+
+def check_leaders(cluster: Target, topic: str, partitions: Sequence[int | str]) -> Leaders:
+    """The leaders of these partitions, if all of them have one; a producer would wait for it.
+
+    Raises:
+        KitError: One has none.
+    """
+    found = registered_leaders(cluster, topic, partitions)
+    for partition, leader in found.items():
+        if leader is None:
+            raise KitError(f"{topic}/{partition} has no leader")
+    return found
+
+
+# -- leaders -----------------------------------------------------------------------------------------------------------
+
+
+def registered_leaders(cluster: Target, topic: str, partitions: Sequence[int | str]) -> Leaders:
+    """Partition -> leader as it is registered, None without one."""
+    return {partition: cluster.leader(topic, partition) for partition in partitions}
+
+
+class _Lookup:
+    """Finds the leaders of partitions for a producer."""
+
+    def __init__(
+        self,
+        cluster: Target,
+        places: Places,
+        leaders: Callable[[Target, str, Sequence[int | str]], Leaders],
+        known: Mapping[str, Leaders],
+    ) -> None:
+        self._known = dict(known)
+        self._cluster = cluster
+        self._places = places
+        self._leaders = leaders
+        self._kind = "kafka07" if version_tuple(cluster.version) < (0, 8) else "kafka08"
+
+    def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """What is known about each of the topics."""
+        return {topic: self._found(topic) for topic in topics}
+
+    def _found(self, topic: str) -> FoundTopic:
+        try:
+            leaders = self._known.pop(topic, None) or self._leaders(self._cluster, topic, self._places[topic])
+        except Exception as error:  # noqa: BLE001 - of the cluster's own ZooKeeper client; the producer asks again
+            return FoundTopic({}, f"its leaders are not known: {error!r}")
+        return FoundTopic({name: self._broker(leader) for name, leader in leaders.items()})
+
+    def _broker(self, broker_id: int | None) -> Broker | None:
+        if broker_id is None:
+            return None
+        return Broker(broker_id, "127.0.0.1", self._cluster.port(broker_id), generation=self._kind)
+
+
+def _nothing() -> None:
+    pass
