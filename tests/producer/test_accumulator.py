@@ -341,3 +341,19 @@ def test_messages_with_a_partition_are_first_stored_in_the_order_in_which_they_c
     world.end()
     numbers = [int(value) for value in first_times(world.stored[0])]
     assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("as_batch", [False, True])
+def test_leaders_are_looked_up_for_what_comes_behind_a_look_up_that_found_none(as_batch: bool) -> None:
+    accumulator = made({0: None, 1: 1})
+    assert accumulator.lookup_at() is None
+    if as_batch:
+        accumulator.add_batch(T0, [(None, b"a")], 27, False, 1.0)
+    else:
+        put(accumulator, T0, b"a", at=1.0)
+    assert accumulator.lookup_at() == 1.0
+    for tries in range(3):
+        assert accumulator.lookup_at() is not None
+        effects = accumulator.set_partitions("t", {0: None, 1: 1}, 2.0 + tries)
+    assert [(values, "no broker leads it" in error) for values, _, error in finished(effects)] == [([b"a"], True)]
+    assert accumulator.messages == 0

@@ -285,6 +285,7 @@ class Accumulator:
                 batch.is_closed = True
             batch = self._new_batch(name, is_movable, now)
             waiting.append(batch)
+            self._want_leader(name, now)
         batch.pairs.append(pair)
         batch.size += size
         batch.is_movable &= is_movable
@@ -298,6 +299,7 @@ class Accumulator:
         batch = self._new_batch(name, is_movable, now)
         batch.pairs, batch.size = pairs, size
         self._append(batch)
+        self._want_leader(name, now)
         self.messages += len(pairs)
         self.size += size
         return batch
@@ -306,6 +308,11 @@ class Accumulator:
         batch = Batch(name, is_movable, now)
         batch.is_alone = self._limits.is_compressed(name.topic)
         return batch
+
+    def _want_leader(self, name: TopicPartition, now: float) -> None:
+        """Have the leader of a partition looked up if none is known: the last look-up may have found none."""
+        if self._leaders.get(name) is None:
+            self.want(name.topic, max(now, self._queues[name].retry_at))
 
     def close_batches(self) -> None:
         """Have everything that waits sent now."""
