@@ -289,7 +289,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
             partition: all messages go to this one; in Kafka 0.7 its name, `broker-number`.
             partitions: how many the topic has: so many are created, 1 for None. In Kafka 0.7 on each broker.
             codec: none, gzip, snappy or lz4.
-            timeout_s: deadline of each request.
+            timeout_s: deadline of each request, and of the tries of messages that brokers refuse as leaders move.
 
         Returns:
             Partition and offset of each message, in the order of the messages; in Kafka 0.7 once consumers see them.
@@ -300,7 +300,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
                 Kafka 0.7 also: the messages are not seen in time.
             TypeError: something in `messages` is no message, or a number is none.
             simpleconsumer's errors: a broker refused messages, or did not answer; after a lost connection they may be
-                stored or not.
+                stored or not, and they are not sent again. Other messages of the call may be stored.
         """
         return produce(
             self, topic, messages, key=key, partition=partition, partitions=partitions, codec=codec, timeout_s=timeout_s

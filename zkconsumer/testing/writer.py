@@ -177,7 +177,7 @@ class Writer:
     def close(self) -> None:
         """Close the connections; what has no outcome yet fails."""
         self._producer.close(0.0)
-        for finder in self._finders.values():
+        for finder in list(self._finders.values()):
             finder.close()
 
     def __enter__(self) -> Self:
