@@ -115,14 +115,12 @@ class _Queue:
         in_flight: Those that are sent and have no answer.
         retry_at: Nothing is sent before then.
         has_failed: The last try failed; what waits is sent as soon as `retry_at` is over.
-        searches: How often in a row no leader was found.
     """
 
     waiting: deque[Batch] = field(default_factory=deque)
     in_flight: list[Batch] = field(default_factory=list)
     retry_at: float = 0.0
     has_failed: bool = False
-    searches: int = 0
 
 
 class Accumulator:
@@ -202,7 +200,8 @@ class Accumulator:
             if queue is None or not queue.waiting:
                 continue
             if self._leaders[name] is not None:
-                queue.searches = 0
+                for batch in queue.waiting:
+                    batch.searches = 0
             else:
                 effects += self._unled(name, queue, now)
         return effects
@@ -211,15 +210,15 @@ class Accumulator:
         """Move what may be moved; count a failed search for the others, which fail after the last one."""
         queue.retry_at = now + self._limits.backoff_s
         queue.has_failed = True
-        queue.searches += 1
         self.stale.setdefault(name.topic, queue.retry_at)
         reason = _NO_LEADER if name.partition in self._topics[name.topic] else "the topic has no such partition"
         waiting, queue.waiting = queue.waiting, deque()
         for batch in waiting:
             if self._move(batch, None):
                 continue
-            if queue.searches + batch.tries > self._limits.retries:
-                yield self._failed(batch, reason, queue.searches + batch.tries)
+            batch.searches += 1
+            if batch.searches + batch.tries > self._limits.retries:
+                yield self._failed(batch, reason, batch.searches + batch.tries)
             else:
                 self.retries += 1
                 queue.waiting.append(batch)
@@ -252,11 +251,11 @@ class Accumulator:
         for name, queue in self._active.items():
             if name.topic != topic or not queue.waiting or self._leaders.get(name) is not None:
                 continue
-            queue.searches += 1
             queue.retry_at = now + self._limits.backoff_s
             waiting, queue.waiting = queue.waiting, deque()
             for batch in waiting:
-                tries = queue.searches + batch.tries
+                batch.searches += 1
+                tries = batch.searches + batch.tries
                 if is_final or tries > self._limits.retries:
                     effects.append(self._failed(batch, reason, tries))
                 else:
@@ -411,6 +410,10 @@ class Accumulator:
             effects += self._again(name, mine, reason, broker, now)
         return effects
 
+    def in_flight(self) -> list[Batch]:
+        """Return the batches that are in flight."""
+        return [batch for queue in self._queues.values() for batch in queue.in_flight]
+
     def abandon(self, reason: str) -> list[Effect]:
         """Fail everything that waits."""
         effects: list[Effect] = []
@@ -422,7 +425,6 @@ class Accumulator:
     def _acknowledged(self, name: TopicPartition, batches: Sequence[Batch], offset: int) -> Iterator[Effect]:
         queue = self._queues[name]
         queue.has_failed = False
-        queue.searches = 0
         for batch in batches:
             self._release(batch)
             yield Finished(batch, offset, None)

@@ -33,13 +33,14 @@ class Batch:
         is_movable: None of its messages has a key or was sent to a given partition, so any partition will do.
         is_alone: It is sent without other batches of the partition, as it is compressed, or one of them is too large.
         tries: How often it failed.
+        searches: How often in a row no leader was found for it.
         may_be_stored: A try ended without an answer.
         outcome: What the caller reports to; None until it sets it.
     """
 
     __slots__ = (
-        "created_at", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "outcome", "pairs", "size",
-        "tries",
+        "created_at", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "outcome", "pairs",
+        "searches", "size", "tries",
     )  # fmt: skip
 
     def __init__(self, name: TopicPartition, is_movable: bool, created_at: float) -> None:
@@ -51,6 +52,7 @@ class Batch:
         self.is_movable = is_movable
         self.is_alone = False
         self.tries = 0
+        self.searches = 0
         self.may_be_stored = False
         self.outcome: Any = None
 

@@ -2,11 +2,13 @@
 
 Threads: one for each broker sends requests, one at a time, and one looks up leaders. The accumulator belongs to whoever
 holds the lock, which nobody does during I/O, encoding or a callback. Outcomes are set, and callbacks run, in the
-threads of the brokers.
+threads of the brokers; callbacks of messages that found no leader run in a thread of their own, since they may send
+to topics that have to be looked up.
 """
 
 from __future__ import annotations
 
+import codecs
 import logging
 import random
 import threading
@@ -23,9 +25,9 @@ from zkconsumer.producer.accumulator import Accumulator, Effect, FailedSearches,
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, Pair
 from zkconsumer.producer.counters import Counters
-from zkconsumer.producer.errors import ProducerClosed, QueueFull
+from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull
 from zkconsumer.producer.null_values import takes_null_values
-from zkconsumer.producer.outcome import BatchOutcome, call_each
+from zkconsumer.producer.outcome import BatchOutcome, call_each, running
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
 
@@ -33,10 +35,13 @@ __all__ = ["ANY_PARTITION", "Delivery", "Lookup", "RequestSettings"]
 
 log = logging.getLogger(__name__)
 
+codecs.lookup("idna")  # the first look-up of a host would import it, and a child forked meanwhile would wait for ever
+
 ANY_PARTITION: Final = "any"
 """In place of the number of a partition of Kafka 0.7: the broker chooses one."""
 
 _LONGEST_SLEEP_S: Final = 60.0
+_CLOSED: Final = "the producer was closed"
 
 
 class Lookup(Protocol):
@@ -85,12 +90,16 @@ class Delivery:
         limits: How messages are gathered and how often they are tried.
         settings: How requests are made.
 
+    Attributes:
+        owner: Marks the threads of the producer; see `outcome.running`.
+
     Threads: any, for all methods.
     """
 
     def __init__(
         self, lookup: Lookup, limits: Limits, settings: RequestSettings, rng: random.Random | None = None
     ) -> None:
+        self.owner = object()
         self._lookup = lookup
         self._settings = settings
         self._limits = limits
@@ -177,7 +186,7 @@ class Delivery:
             batch = self._accumulator.add(name, pair, size, is_movable, time.monotonic())
             count = len(batch.pairs)
             if batch.outcome is None:
-                batch.outcome = BatchOutcome(*name)
+                batch.outcome = BatchOutcome(*name, self.owner)
                 self._open[batch.outcome] = None
             if count == 1 or batch.is_closed:
                 self._wake(name)
@@ -190,7 +199,7 @@ class Delivery:
         with self._lock:
             self._wait_for_room(name.topic, len(pairs), size, wait_s)
             batch = self._accumulator.add_batch(name, pairs, size, is_movable, time.monotonic())
-            outcome = batch.outcome = BatchOutcome(*name)
+            outcome = batch.outcome = BatchOutcome(*name, self.owner)
             self._open[outcome] = None
             self._wake(name)
             return outcome
@@ -210,22 +219,38 @@ class Delivery:
         return all(each.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)) for each in open_ones)
 
     def close(self, timeout_s: float | None) -> int:
-        """Send what waits, for so long; fail the rest, and return how many messages that are."""
+        """Send what waits, for so long; fail the rest, and return how many messages that are.
+
+        A callback does not wait, since what waits is not sent before it returns.
+        """
         with self._lock:
             self._is_closed = True
             self._room.notify_all()
             self._layouts.notify_all()
-        self.flush(timeout_s)
+        left = 0
+        try:
+            self.flush(0.0 if running.owner is self.owner else timeout_s)
+        finally:  # an interrupt ends the wait, and leaves no thread and no message without an outcome
+            left = self._end()
+        return left
+
+    def _end(self) -> int:
+        """Fail what has no outcome, and end the threads; return how many messages that are."""
         with self._lock:
             left = self._accumulator.messages
-            effects = self._accumulator.abandon("the producer was closed")
+            effects = self._accumulator.abandon(_CLOSED)
             self._go_on(effects)
+            in_flight = self._accumulator.in_flight()
             self._has_ended = True
             brokers = list(self._brokers.values())
             self._wake_all()
-        self._report(effects)
+        callbacks = self._finish(effects)
+        for batch in in_flight:
+            error = MessageNotSent(*batch.name, _CLOSED, batch.tries + 1, may_be_stored=True)
+            callbacks += batch.outcome.finish(batch.name.partition, -1, error)
         for each in brokers:
             each.end()
+        call_each(callbacks)
         return left
 
     @property
@@ -263,6 +288,8 @@ class Delivery:
         self._check_open()
         if self._accumulator.fullness(messages, size) is None:
             return
+        if running.owner is self.owner:
+            wait_s = 0.0  # a callback, before whose return nothing is sent
         deadline = None if wait_s is None else time.monotonic() + wait_s
         self._accumulator.close_batches()  # what fills the queue is to go now
         self._wake_all()
@@ -281,6 +308,7 @@ class Delivery:
         if thread is not None:
             thread.wake.notify()
         else:
+            self._accumulator.want(name.topic, time.monotonic())
             self._wake_lookup.notify()
 
     def _wake_all(self) -> None:
@@ -307,6 +335,8 @@ class Delivery:
             self._has_sent = True
             self._counters.answered(broker, seconds)
             effects = self._accumulator.answered(batches, results, time.monotonic())
+            if self._has_ended:
+                effects += self._accumulator.abandon(_CLOSED)
             self._go_on(effects)
         self._report(effects)
 
@@ -318,7 +348,7 @@ class Delivery:
             self._counters.request_failed(broker)
             effects = self._accumulator.request_failed(batches, broker, reason, may_be_stored, time.monotonic())
             if self._has_ended:
-                effects += self._accumulator.abandon("the producer was closed")
+                effects += self._accumulator.abandon(_CLOSED)
             self._go_on(effects)
             self._wake_all()
         self._report(effects)
@@ -331,7 +361,7 @@ class Delivery:
             else:
                 self._counters.split_batches += 1
                 for half in effect.halves:
-                    half.outcome = BatchOutcome(*half.name)
+                    half.outcome = BatchOutcome(*half.name, self.owner)
                     self._open[half.outcome] = None
                 self._open.pop(effect.batch.outcome, None)
         self._room.notify_all()
@@ -339,17 +369,25 @@ class Delivery:
             self._wake_lookup.notify()
 
     def _report(self, effects: Sequence[Effect]) -> None:
+        """Set outcomes, and then run their callbacks."""
+        call_each(self._finish(effects))
+
+    def _finish(self, effects: Sequence[Effect]) -> list[Callable[[], None]]:
+        """Set outcomes; return the callbacks to run."""
+        callbacks: list[Callable[[], None]] = []
         for effect in effects:
             outcome = effect.batch.outcome
+            if outcome is None:
+                continue  # an interrupt ended the call that added its only message, and nobody has a future of it
             if isinstance(effect, Finished):
                 self._explain(effect)
-                callbacks = outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
+                callbacks += outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
                 with self._lock:
                     self._open.pop(outcome, None)
-                call_each(callbacks)
             else:
                 first, second = effect.halves
                 outcome.split(len(first.pairs), first.outcome, second.outcome)
+        return callbacks
 
     def _explain(self, effect: Finished) -> None:
         """Say what to do about an error that brokers have no code for."""
@@ -363,7 +401,11 @@ class Delivery:
     def _look_up(self) -> None:
         """Run the thread that looks up leaders."""
         while (topics := self._topics_to_look_up()) is not None:
-            found = self._lookup.look_up(topics)
+            try:
+                found = self._lookup.look_up(topics)
+            except Exception as error:
+                log.exception("a fault of the look-up of topics")
+                found = dict.fromkeys(topics, FoundTopic({}, f"a fault of the look-up: {error!r}"))
             with self._lock:
                 effects: list[Effect] = []
                 for topic, each in found.items():
@@ -371,7 +413,9 @@ class Delivery:
                 self._go_on(effects)
                 self._layouts.notify_all()
                 self._wake_all()
-            self._report(effects)
+            callbacks = self._finish(effects)
+            if callbacks:
+                _call_in_thread(callbacks)
 
     def _topics_to_look_up(self) -> list[str] | None:
         """Wait until leaders have to be looked up; None when the delivery has ended."""
@@ -393,9 +437,12 @@ class Delivery:
         """Take over what a look-up found, and start the threads of new brokers."""
         if not found.leaders:
             return self._accumulator.topic_not_found(topic, found.reason, found.is_final, now)
-        for broker in found.leaders.values():
-            if broker is not None:
-                self._meet(broker)
+        try:
+            for broker in found.leaders.values():
+                if broker is not None:
+                    self._meet(broker)
+        except RuntimeError as error:  # there are too many threads, or the program ends
+            return self._accumulator.topic_not_found(topic, f"no thread for broker {broker}: {error}", False, now)
         leaders = {number: None if each is None else each.id for number, each in found.leaders.items()}
         return self._accumulator.set_partitions(topic, leaders, now)
 
@@ -403,8 +450,9 @@ class Delivery:
         """Start the thread of a broker, or report its new address."""
         thread = self._brokers.get(broker.id)
         if thread is None:
-            thread = self._brokers[broker.id] = _BrokerThread(broker, self, self._settings, self._lock)
+            thread = _BrokerThread(broker, self, self._settings, self._lock)
             thread.start()
+            self._brokers[broker.id] = thread
         elif thread.broker != broker:
             thread.broker = broker
 
@@ -435,6 +483,7 @@ class _BrokerThread:
             self._connection.close()
 
     def _run(self) -> None:
+        running.owner = self._delivery.owner
         while (batches := self._delivery.next_batches(self)) is not None:
             try:
                 self._exchange(batches)
@@ -476,6 +525,14 @@ class _BrokerThread:
             self._connection = self._settings.connection(broker)
             self._connected_to = broker
         return self._connection
+
+
+def _call_in_thread(callbacks: Sequence[Callable[[], None]]) -> None:
+    thread = threading.Thread(target=call_each, args=(callbacks,), name="zkconsumer-producer-callbacks", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # there are too many threads, or the program ends
+        call_each(callbacks)
 
 
 def _name_on_wire(name: TopicPartition) -> TopicPartition:

@@ -27,6 +27,7 @@ class BrokerDispatch:
     """
 
     def __init__(self, placer: Placer, delivery: Delivery) -> None:
+        self.owner = delivery.owner
         self._placer = placer
         self._delivery = delivery
 
@@ -41,7 +42,7 @@ class BrokerDispatch:
                 report(item, error)
             except ProducerClosed as error:
                 report(item, MessageNotSent(item.topic, item.partition, str(error)))
-            except Exception as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
+            except BaseException as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
                 report(item, MessageNotSent(item.topic, item.partition, f"it cannot be sent: {error!r}"))
             else:
                 outcome.when_done(partial(_report, report, item, outcome, index))
@@ -71,6 +72,7 @@ class EventDispatch:
     def __init__(self, handler: EventHandler, client_id: str) -> None:
         if not callable(getattr(handler, "handle", None)):
             raise TypeError(f"{handler!r:.60} is no event handler: it has no method handle")
+        self.owner = object()
         self._handler = handler
         self._client_id = client_id
         self._started_at = time.monotonic()
@@ -80,7 +82,7 @@ class EventDispatch:
         """Take a batch; what the handler raises is the outcome of all its messages."""
         try:
             self._handler.handle([item.message() for item in items])
-        except Exception:
+        except BaseException:
             for item in items:
                 self._counters.refused(item.topic)
             raise

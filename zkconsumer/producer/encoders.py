@@ -36,6 +36,32 @@ class DefaultEncoder:
         raise TypeError(f"{value!r:.60} is no bytes, which DefaultEncoder needs; StringEncoder takes text")
 
 
+class _Checked:
+    """An encoder of an application: what it returns must be bytes, else it would spoil the messages of its batch.
+
+    Args:
+        encode: The encoder.
+        name: Names it in errors.
+    """
+
+    def __init__(self, encode: Encoder, name: str) -> None:
+        self._encode = encode
+        self._name = name
+
+    def __call__(self, value: object) -> bytes | None:
+        """Return the bytes of a value.
+
+        Raises:
+            TypeError: The encoder returned something else. And what it raises.
+        """
+        found = self._encode(value)
+        if found is None or type(found) is bytes:
+            return found
+        if isinstance(found, bytes | bytearray | memoryview):
+            return bytes(found)
+        raise TypeError(f"the encoder {self._name} returned {found!r:.60} for {value!r:.60}, neither bytes nor None")
+
+
 class StringEncoder:
     """Encodes text.
 
@@ -98,7 +124,9 @@ def as_encoder(given: Any) -> Encoder:
     method: Encoder | None = made if callable(made) else named
     if method is None:
         raise TypeError(f"{given!r:.60} is no encoder: a function that returns bytes is one")
-    return method
+    if isinstance(made, DefaultEncoder | StringEncoder | NullEncoder) and type(made).__module__ == __name__:
+        return made
+    return _Checked(method, getattr(given, "__name__", None) or f"{given!r:.60}")
 
 
 def load_named(name: str, setting: str) -> Any:

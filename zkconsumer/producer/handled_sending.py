@@ -23,7 +23,7 @@ from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
 from zkconsumer.producer.handlers import QueueItem, hooks_of
 from zkconsumer.producer.keyed_message import as_keyed_messages
-from zkconsumer.producer.outcome import SendFuture, SentMessage, call_each, failed_future
+from zkconsumer.producer.outcome import SendFuture, SentMessage, call_each, failed_future, running
 from zkconsumer.producer.send_summary import Counts, SendSummary
 from zkconsumer.producer.statistics import ProducerStatistics
 
@@ -39,7 +39,13 @@ Report = Callable[[QueueItem, SentMessage | ProducerError], None]
 
 
 class Dispatch(Protocol):
-    """Where batches go behind the callback handler."""
+    """Where batches go behind the callback handler.
+
+    Attributes:
+        owner: Marks the threads of the producer; see `outcome.running`.
+    """
+
+    owner: object
 
     def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
         """Take a batch; report the outcome of each message, sooner or later, in any thread."""
@@ -137,6 +143,8 @@ class HandledSending:
         Messages that the callback handler keeps are not waited for.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if running.owner is self._dispatch.owner and timeout_s is None:
+            raise RuntimeError("a handler or callback of the producer calls flush, which ends after it has returned")
         with self._changed:
             before = list(self._open)
             self._flushes += 1
@@ -149,6 +157,8 @@ class HandledSending:
 
     def close(self, timeout_s: float | None) -> int:
         """Send what waits, for so long; fail the rest, and return how many messages that are."""
+        if running.owner is self._dispatch.owner:
+            timeout_s = 0.0  # a handler or callback, before whose return nothing is sent
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self._is_closed = True
@@ -179,7 +189,8 @@ class HandledSending:
     # -- the queue -----------------------------------------------------------------------------------------------------
 
     def _enqueue(self, item: QueueItem) -> None:
-        deadline = None if self._wait_s is None else time.monotonic() + self._wait_s
+        wait_s = 0.0 if running.owner is self._dispatch.owner else self._wait_s
+        deadline = None if wait_s is None else time.monotonic() + wait_s
         with self._changed:
             while not self._is_closed and len(self._open) - len(self._kept) >= self._limits.queue_messages:
                 if not self._wait(deadline):
@@ -187,6 +198,7 @@ class HandledSending:
                     raise QueueFull(item.topic, limit)
             if self._is_closed:
                 raise ProducerClosed("the producer is closed")
+            item.outcome.owner = self._dispatch.owner
             self._queue.append(item)
             self._open[item] = None
             self._changed.notify_all()
@@ -227,6 +239,7 @@ class HandledSending:
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        running.owner = self._dispatch.owner
         batch: list[QueueItem] = []
         send_at = time.monotonic() + self._limits.linger_s
         is_over = False
@@ -284,7 +297,7 @@ class HandledSending:
             self._open.update(dict.fromkeys(found))
         try:
             self._dispatch.dispatch(found, self._report)
-        except Exception as error:  # noqa: BLE001  (the application raised it)
+        except BaseException as error:  # noqa: BLE001  (the application raised it)
             for item in found:
                 self._report(item, _raised(item, "handle", error))
 
@@ -299,7 +312,7 @@ class HandledSending:
             for each in found:
                 if not isinstance(each, QueueItem):
                     raise TypeError(f"it returned {each!r:.60}, and no QueueItem")
-        except Exception as error:
+        except BaseException as error:
             log.exception("%s of the callback handler raised", hook)
             for item in concerned:
                 self._report(item, _raised(item, hook, error))
@@ -316,7 +329,7 @@ class HandledSending:
             self._changed.notify_all()
 
 
-def _raised(item: QueueItem, method: str, error: Exception) -> MessageNotSent:
+def _raised(item: QueueItem, method: str, error: BaseException) -> MessageNotSent:
     kind = "event" if method == "handle" else "callback"
     return MessageNotSent(item.topic, item.partition, f"{method} of the {kind} handler raised {error!r}")
 

@@ -6,6 +6,7 @@ Threads: any.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -13,12 +14,35 @@ from typing import Final, NamedTuple
 
 from zkconsumer.producer.errors import MessageNotSent, ProducerError
 
-__all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage", "call_each", "failed_future"]
+__all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage", "call_each", "failed_future", "running"]
 
 log = logging.getLogger(__name__)
 
-_lock: Final = threading.Lock()
-"""Held for a few assignments; a lock for each batch would cost more than the waits for this one."""
+_lock = threading.RLock()
+"""Held for a few assignments; a lock for each batch would cost more than the waits for this one. A signal handler and a
+finalizer may run in a thread that holds it."""
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.RLock()  # if another thread of the parent held it, it is never released here
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class _Running(threading.local):
+    """Whose thread this is.
+
+    Attributes:
+        owner: The owner of the outcomes that the thread brings; None in threads of applications.
+    """
+
+    owner: object = None
+
+
+running: Final = _Running()
+"""Of the thread that looks at it: a callback must not wait for an outcome that only its own thread can bring."""
 
 
 class SentMessage(NamedTuple):
@@ -44,11 +68,13 @@ class BatchOutcome:
         offset: Offset of its first message; -1 where brokers name none.
         error: Why it failed; None if it was acknowledged.
         halves: The outcomes of the two halves, and the number of messages in the first one, if it was split.
+        owner: Whose threads bring it, as in `running`; None: nobody's.
     """
 
-    __slots__ = ("_callbacks", "_event", "_is_done", "error", "halves", "offset", "partition", "topic")
+    __slots__ = ("_callbacks", "_event", "_is_done", "error", "halves", "offset", "owner", "partition", "topic")
 
-    def __init__(self, topic: str, partition: int | str) -> None:
+    def __init__(self, topic: str, partition: int | str, owner: object = None) -> None:
+        self.owner = owner
         self.topic = topic
         self.partition = partition
         self.offset = -1
@@ -72,8 +98,11 @@ class BatchOutcome:
             return self._ended()
 
     def split(self, first_messages: int, first: BatchOutcome, second: BatchOutcome) -> None:
-        """Go on as two; it is done when both are."""
-        self.halves = first_messages, first, second
+        """Go on as two; it is done when both are. One that is done stays as it is."""
+        with _lock:
+            if self._is_done:
+                return
+            self.halves = first_messages, first, second
         first.when_done(self._half_done)
         second.when_done(self._half_done)
 
@@ -103,17 +132,27 @@ class BatchOutcome:
         callback()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return whether it is done within the time."""
+        """Return whether it is done within the time.
+
+        Raises:
+            RuntimeError: Without a time, in a thread that has to bring it.
+        """
         event = self._event_to_wait_for()
+        if event is not None and timeout_s is None and self.owner is not None and running.owner is self.owner:
+            raise RuntimeError(
+                f"a callback of the producer waits for a message for {self.topic}, which is not sent before the "
+                "callback returns: let it call send of a producer with producer.type=async, and add_done_callback"
+            )
         return event is None or event.wait(timeout_s)
 
     def _event_to_wait_for(self) -> threading.Event | None:
         """Return the event that its end sets; None if it is done."""
+        event = threading.Event()  # not under the lock: it may start a collection, whose finalizers wait, too
         with _lock:
             if self._is_done:
                 return None
             if self._event is None:
-                self._event = threading.Event()
+                self._event = event
             return self._event
 
     def of_message(self, index: int) -> SentMessage | ProducerError:
@@ -163,12 +202,15 @@ class SendFuture:
         return found if isinstance(found, ProducerError) else None
 
     def add_done_callback(self, callback: Callable[[SendFuture], object]) -> None:
-        """Call this with the future when there is an outcome: in a thread of the producer, or at once."""
+        """Call this with the future when there is an outcome: in a thread of the producer, or at once.
+
+        What it raises is logged.
+        """
 
         def call() -> None:
             callback(self)
 
-        self._outcome.when_done(call)
+        self._outcome.when_done(lambda: call_each([call]))
 
     def _found(self, timeout: float | None) -> SentMessage | ProducerError:
         if not self._outcome.wait(timeout):
@@ -229,9 +271,18 @@ def failed_future(error: MessageNotSent) -> SendFuture:
 
 
 def call_each(callbacks: Iterable[Callable[[], None]]) -> None:
-    """Call what the application gave; what it raises is logged, and stops nothing."""
+    """Call what the application gave; what it raises is logged, and stops nothing.
+
+    That includes SystemExit, which would end the thread of a broker in silence. An interrupt from the keyboard is
+    raised when all were called.
+    """
+    interrupt: KeyboardInterrupt | None = None
     for callback in callbacks:
         try:
             callback()
-        except Exception:
+        except BaseException as error:
             log.exception("a callback of the producer raised")
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 from rebalance.subscription import check_topic
@@ -170,6 +171,7 @@ class Placer:
         if isinstance(known, str):
             raise MessageNotSent(topic, partition, known)
         if partition is not None:
+            partition = _as_name(partition)
             if partition not in known:
                 names = ", ".join(map(str, known))
                 raise ValueError(f"topic {topic!r} has no partition {partition!r}; it has {names}")
@@ -181,6 +183,16 @@ class Placer:
             raise ValueError(f"the partitioner chose {chosen} for the key {key!r:.60}, of {len(known)} partitions of "
                              f"topic {topic!r}")  # fmt: skip
         return list(known)[chosen]
+
+
+def _as_name(partition: Any) -> int | str:
+    """Return a partition as it is on the wire: 1.0 equals 1, and would spoil the request."""
+    if type(partition) is int or isinstance(partition, str):
+        return partition
+    try:
+        return index(partition)
+    except TypeError:
+        raise TypeError(f"the partition {partition!r:.60} is neither a number nor a name") from None
 
 
 def as_partitioner(given: Any) -> Partitioner:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import logging
 import random
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self, overload
@@ -19,6 +16,7 @@ from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
 from zkconsumer.producer.errors import ProducerClosed
 from zkconsumer.producer.handlers import EventHandler, configured_handler
 from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData, as_keyed_messages
+from zkconsumer.producer.lifetime import Lifetime
 from zkconsumer.producer.opening import FoundCluster, Handlers, open_sending
 from zkconsumer.producer.outcome import BatchFuture, SendFuture
 from zkconsumer.producer.partitioners import Partitioner
@@ -29,9 +27,6 @@ from zkconsumer.producer.statistics import ProducerStatistics
 
 __all__ = ["Producer"]
 
-log = logging.getLogger(__name__)
-
-_AT_EXIT_S: Final = 10.0
 _NOT_GIVEN: Final = object()
 
 
@@ -86,11 +81,10 @@ class Producer:
         with ExitStack() as opened:
             handlers = Handlers(callbacks, events)
             self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
-            self._close_cluster = opened.pop_all().close
+            self._lifetime = Lifetime(self, self._sending, opened.pop_all().close)
         self._is_forked = False
         notify_after_fork(self)
         self._is_closed = False
-        self._at_exit = _close_at_exit(self)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -235,11 +229,7 @@ class Producer:
         if self._is_closed or self._is_forked:
             return 0
         self._is_closed = True
-        atexit.unregister(self._at_exit)
-        try:
-            return self._sending.close(timeout_s)
-        finally:
-            self._close_cluster()
+        return self._lifetime.close(timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -260,19 +250,6 @@ class Producer:
 
 def _forked() -> ProducerClosed:
     return ProducerClosed("this process was forked from the one of the producer; it needs a producer of its own")
-
-
-def _close_at_exit(producer: Producer) -> Callable[[], None]:
-    """Have a producer that is not closed send what waits when the program ends; what is left is logged."""
-    found = weakref.ref(producer)
-
-    def close() -> None:
-        left = found()
-        if left is not None and (count := left.close(_AT_EXIT_S)):
-            log.error("the program ends without close(): %s messages of the producer were not sent", count)
-
-    atexit.register(close)
-    return close
 
 
 def _encoder(given: Encoder | None, name: str, setting: str, config: ProducerConfig) -> Encoder:
