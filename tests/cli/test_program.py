@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
             yield from commands(found, (*path, name))
         else:
             yield (*path, name)
+
+
+def test_the_test_kit_and_spark_are_loaded_by_the_commands_that_need_them() -> None:
+    """They take as long to load as everything else."""
+    shown = "import sys, zkconsumer.cli.program; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
+    assert "zkconsumer.cli.program" in loaded
+    heavy = ("zkconsumer.testing", "zkconsumer.spark.load", "pyspark", "pyarrow", "numpy")
+    assert [name for name in loaded if name.startswith(heavy)] == []
 
 
 @pytest.mark.parametrize("path", list(commands(program)), ids=" ".join)

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from zkconsumer.cli.failures import CliError
-from zkconsumer.testing.temporary_folders import SWEEPER
 
 __all__ = ["refuse_if_full", "scratch_folder"]
 
@@ -70,6 +69,8 @@ def refuse_if_full(folder: Path) -> None:
 
 def _make(prefix: str) -> tuple[Path, subprocess.Popen[bytes]]:
     """Return the folder and the process that removes it; signals are blocked until both exist."""
+    from zkconsumer.testing.temporary_folders import SWEEPER  # other commands do without the test kit
+
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         folder = Path(tempfile.mkdtemp(prefix=prefix))
