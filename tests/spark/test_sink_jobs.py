@@ -33,21 +33,23 @@ def test_a_task_that_fails_in_the_middle_is_tried_again_and_repeats_its_rows(
     options = {"zookeeper.connect": embedded_cluster.zookeeper_connect, "topic": topic}
     program = f"""
 def fail_once(number):
+    import time
     from pyspark import TaskContext
-    if number == 3500 and TaskContext.get().attemptNumber() == 0:
+    if number == 39000 and TaskContext.get().attemptNumber() == 0:
+        time.sleep(4)  # what came before is on its way to the brokers
         raise ValueError("in the middle")
     return str(number)
-slow = spark.sparkContext.range(4000, numSlices=2).map(lambda number: (fail_once(number),)).toDF("value string")
+slow = spark.sparkContext.range(40000, numSlices=2).map(lambda number: (fail_once(number),)).toDF("value string")
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
 slow.{WRITE % options}
 print(json.dumps("done"))
 """
     assert run_job(program, "local[2,4]", tmp_path) == "done"
     found = numbers(embedded_cluster, topic)
-    assert set(found) == set(range(4000))
-    assert {found[number] for number in range(2000)} == {1}
-    assert max(found.values()) == 2  # what the first attempt had sent
-    assert {found[number] for number in range(3500, 4000)} == {1}
+    assert set(found) == set(range(40_000))
+    assert {found[number] for number in range(20_000)} == {1}
+    assert found[20_000] == 2  # the first attempt had sent it
+    assert {found[number] for number in range(39_000, 40_000)} == {1}
 
 
 def test_a_broker_refuses_once_too_often_and_the_next_attempt_writes(
