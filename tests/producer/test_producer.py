@@ -273,3 +273,44 @@ def test_no_thread_is_left(embedded: EmbeddedCluster, topic: str) -> None:
         made.send(topic, b"v")
     ours = lambda: [each for each in threading.enumerate() if each.name.startswith("zkconsumer-producer")]  # noqa: E731
     wait_until(lambda: not ours(), WAIT_S, "the end of the threads", state=ours)
+
+
+# -- Kafka 0.7, whose brokers and partitions are watched -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster_07() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(2, generation="0.7") as made:
+        yield made
+
+
+def producer_07(cluster: EmbeddedCluster, **settings: Any) -> Producer:
+    return Producer(ProducerConfig(zookeeper_connect=cluster.zookeeper_connect, retry_backoff_ms=50, **settings))
+
+
+def test_batches_without_keys_take_turns_in_the_partitions_of_07(cluster_07: EmbeddedCluster) -> None:
+    cluster_07.create_topic("turns", 2)
+    with producer_07(cluster_07) as made:
+        places = {made.send("turns", b"%d" % number).result(WAIT_S).partition for number in range(60)}
+    assert places == {"0-0", "0-1", "1-0", "1-1"}
+
+
+def test_a_broker_of_07_that_returns_gets_messages_again_at_once(cluster_07: EmbeddedCluster) -> None:
+    cluster_07.create_topic("returns", 2)
+    with producer_07(cluster_07) as made:
+        assert made.send("returns", b"a", partition="1-0").result(WAIT_S).partition == "1-0"
+        cluster_07.stop(1)
+        wait_until(lambda: _refuses(made, "1-0"), WAIT_S, "the partition to be gone", interval_s=0.1)
+        cluster_07.start(1)
+        wait_until(lambda: not _refuses(made, "1-0"), WAIT_S, "the partition to be back", interval_s=0.1)
+
+
+def _refuses(made: Producer, partition: str) -> bool:
+    """Whether the topic has no such partition, as far as the producer knows without a failed request."""
+    try:
+        made.send("returns", b"x", partition=partition)
+    except ValueError:
+        return True
+    except MessageNotSent:
+        return False
+    return False

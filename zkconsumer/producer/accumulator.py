@@ -53,6 +53,8 @@ class Limits:
         backoff_s: Wait before each further try.
         repeats: A batch that may be stored is tried again.
         is_compressed: Topic -> whether its batches are compressed.
+        takes_turns: Messages without a key go to another partition with every batch, at random; else they stay with
+            one until leaders are looked up again.
     """
 
     batch_messages: int = 200
@@ -65,6 +67,7 @@ class Limits:
     backoff_s: float = 0.1
     repeats: bool = True
     is_compressed: Callable[[str], bool] = lambda topic: False
+    takes_turns: bool = False
 
 
 class Finished(NamedTuple):
@@ -288,10 +291,17 @@ class Accumulator:
         batch.pairs.append(pair)
         batch.size += size
         batch.is_movable &= is_movable
-        batch.is_closed = len(batch.pairs) >= self._limits.batch_messages
+        if len(batch.pairs) >= self._limits.batch_messages:
+            self._close(batch)
         self.messages += 1
         self.size += size
         return batch
+
+    def _close(self, batch: Batch) -> None:
+        """Add nothing more to a batch; the next messages without a key may go elsewhere."""
+        batch.is_closed = True
+        if self._limits.takes_turns and batch.is_movable:
+            self._sticky.pop(batch.name.topic, None)
 
     def add_batch(self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, now: float) -> Batch:
         """Add messages that make a batch of their own, within the limits of one."""
@@ -299,6 +309,7 @@ class Accumulator:
         batch.pairs, batch.size = pairs, size
         self._append(batch)
         self._want_leader(name, now)
+        self._close(batch)
         self.messages += len(pairs)
         self.size += size
         return batch
@@ -352,7 +363,7 @@ class Accumulator:
             fits = not taken or size + batch.size <= self._limits.request_bytes
             if not is_due or not fits or (queue.in_flight and (batch.is_alone or queue.in_flight[-1].is_alone)):
                 break
-            batch.is_closed = True
+            self._close(batch)
             if batch.may_be_stored:
                 self.repeated += len(batch.pairs)
             queue.in_flight.append(queue.waiting.popleft())

@@ -150,6 +150,13 @@ class Delivery:
                 self._layouts.wait(min(left_s, _LONGEST_SLEEP_S))
             return known
 
+    def look_up_again(self) -> None:
+        """Have the partitions of all topics looked up: something has changed. Waits for nothing but the lock."""
+        with self._lock:
+            for topic in self._accumulator.known_topics():
+                self._accumulator.want(topic, time.monotonic())
+            self._wake_lookup.notify()
+
     def takes_null_values(self, topic: str) -> bool | str:
         """Return whether the brokers are of Kafka 0.8.1 or later; or, as text, why that is not known."""
         if self._takes_null_values is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -73,7 +74,10 @@ def open_sending(
         return HandledSending(handlers.callbacks, EventDispatch(handlers.events, config.client_id), limits, wait_s)
     found = cluster or find_cluster(config, rng)
     opened.callback(found.close)
+    limits = replace(limits, takes_turns=not found.has_keys)
     delivery = Delivery(found.lookup, limits, _request_settings(config), rng)
+    if found.notify is not None:
+        found.notify(delivery.look_up_again)
     placer = Placer(delivery, encoding, config.message_max_bytes, found.has_keys)
     if handlers.callbacks is not None:
         return HandledSending(handlers.callbacks, BrokerDispatch(placer, delivery), limits, wait_s)
@@ -87,11 +91,13 @@ class FoundCluster(NamedTuple):
         lookup: Finds partitions and leaders.
         has_keys: Messages have keys; False in Kafka 0.7.
         close: Ends the connection to ZooKeeper, if there is one.
+        notify: Has a function called when brokers or partitions change; None if nothing is watched.
     """
 
     lookup: Lookup
     has_keys: bool
     close: Callable[[], None]
+    notify: Callable[[Callable[[], None]], None] | None = None
 
 
 def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> FoundCluster:
@@ -132,13 +138,11 @@ def registered_cluster(port: ZooKeeperPort, config: ProducerConfig, rng: random.
     timeout_s = config.connect_timeout_ms / 1000
     forced = generation_named(config.kafka_generation)
     is_07 = (forced or generation_of_cluster(port, {}, READ_TIMEOUT_S)).has_broker_nodes
-    lookup: Lookup
     if is_07:
         _check_07(config)
-        lookup = Lookup07(port, config.client_id, timeout_s)
-    else:
-        lookup = ZooKeeperLookup(port, config.client_id, timeout_s, rng)
-    return FoundCluster(lookup, not is_07, _nothing)
+        of_07 = Lookup07(port, config.client_id, timeout_s)
+        return FoundCluster(of_07, False, _nothing, of_07.notify)
+    return FoundCluster(ZooKeeperLookup(port, config.client_id, timeout_s, rng), True, _nothing)
 
 
 class _ListOf07:

@@ -20,6 +20,7 @@ from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
+from zkconsumer.producer.watches_07 import Watches07
 
 __all__ = ["Lookup07", "ZooKeeperLookup"]
 
@@ -69,13 +70,19 @@ class Lookup07:
         port: A connected ZooKeeper port; it stays the caller's.
         client_id: For the log.
         timeout_s: Longest wait for the reads, in seconds.
+
+    Attributes:
+        notify: Has a function called when brokers, or partitions of topics that were looked up, change.
     """
 
     def __init__(self, port: ZooKeeperPort, client_id: str, timeout_s: float) -> None:
         self._cluster = Cluster(port, client_id, timeout_s)
+        self._watches = Watches07(port)
+        self.notify = self._watches.notify
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
-        """Return the partitions of each of the topics, sorted by broker and number."""
+        """Return the partitions of each of the topics, sorted by broker and number, and watch them."""
+        self._watches.watch(topics)
         try:
             brokers = {broker.id: broker for broker in self._cluster.brokers()}
             partitions = self._cluster.partitions(topics)
