@@ -107,6 +107,36 @@ def test_a_log_that_changed_while_a_message_was_in_hand_is_read_from_its_start(
     assert f"the entry from {SIZE * (read - 1)} to {SIZE * read}, which was delivered" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("start", "is_noticed"), [(4, True), (8, True), pytest.param(5, False, id="a position of another member")]
+)
+def test_another_log_is_noticed_from_the_last_commit_of_the_application(start: int, is_noticed: bool) -> None:
+    """Without auto-commit a claim starts there, before the last entry that was delivered."""
+    with rigged_07(OLD, auto_commit_enable=False) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 4)
+        rig.delivery.mark_committed({PARTITION: 4 * SIZE})
+        take(rig.stream, 4)
+        rig.stream._finish_hand(None)
+        assert rig.delivery.abandon(PARTITION) == 8 * SIZE
+        rig.replace_log(b"".join(map(entry, NEW)))
+        rig.delivery.start(PARTITION, "thread-0", start * SIZE)
+        assert take(rig.stream, 1)[0].value == (NEW[0] if is_noticed else NEW[start])
+        assert rig.errors().get("log_changed", 0) == is_noticed
+
+
+def test_from_the_last_commit_of_the_application_the_same_log_is_read_on() -> None:
+    with rigged_07(OLD, auto_commit_enable=False) as rig:
+        rig.delivery.start(PARTITION, "thread-0", 0)
+        take(rig.stream, 4)
+        rig.delivery.mark_committed({PARTITION: 4 * SIZE})
+        take(rig.stream, 4)
+        rig.delivery.abandon(PARTITION)
+        rig.delivery.start(PARTITION, "thread-0", 4 * SIZE)
+        assert [message.value for message in take(rig.stream, 6)] == OLD[4:]
+        assert "log_changed" not in rig.errors()
+
+
 def test_a_message_in_hand_that_is_not_waited_for_leaves_the_entry_before_it() -> None:
     with rigged_07(OLD) as rig:
         rig.delivery.start(PARTITION, "thread-0", 0)

@@ -266,6 +266,7 @@ class EntryChecks:
         data: Buffer = answer.message_set
         if not answer.error_code and len(data) >= mark.size_bytes and zlib.crc32(data[: mark.size_bytes]) == mark.crc:
             self._go_on(task)
+            task.state.is_start_checked = mark.end == task.state.offset
             return
         is_gone = bool(answer.error_code) or not len(data)
         self._differing.append(_Differing(task, mark, bool(answer.error_code), is_gone))

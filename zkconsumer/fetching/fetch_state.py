@@ -185,7 +185,7 @@ class FetchState:
         is_start_walked: Whether the entries before a position of this ownership were walked through, or are now.
         doubt: Why no entry seems to start at the position, while the one around it is looked for.
         walk_from, walk_at: Where that search started, and where it is.
-        last_entry: The entry before `offset`; None if it is not known, and but in Kafka 0.7.
+        last_entry: The last entry that was fetched in Kafka 0.7, mostly that before `offset`; None if it is not known.
 
     Threads: Changed by the thread that has the partition at the moment (leader finder or a fetcher); others may read
         single attributes.

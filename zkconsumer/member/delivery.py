@@ -80,7 +80,7 @@ class Delivery:
         self._meters: dict[TopicPartition, FetchMeter] = {}
         self._budget = ByteBudget(config.queued_max_bytes, len(self._streams))
         self._tasks: dict[TopicPartition, FetchTask] = {}
-        self._last_entries: dict[TopicPartition, EntryMark] = {}
+        self._last_entries: dict[TopicPartition, tuple[EntryMark, int]] = {}
         self._paused: set[TopicPartition] = set()
         calls = PoolCalls(self._tasks.get, out_of_range, died)
         self._counters = counters or Counters()
@@ -136,10 +136,14 @@ class Delivery:
             self._finder.look_for(name, is_new=True)
 
     def _compare_with_before(self, state: FetchState) -> None:
-        """In Kafka 0.7, have the last entry that was delivered read again: the log may be another one by now."""
-        before = self._last_entries.get(state.partition)
-        if before is not None and before.end == state.offset:
-            state.last_entry, state.need, state.size_bytes = before, Need.COMPARE, before.size_bytes
+        """In Kafka 0.7, have the last entry that was delivered read again: the log may be another one by now.
+
+        Not from other positions than where this member has ended, or has committed last: another member may have
+        noticed the other log, and have committed a position of it.
+        """
+        mark, committed = self._last_entries.get(state.partition, (None, -1))
+        if mark is not None and state.offset in (mark.end, committed):
+            state.last_entry, state.need, state.size_bytes = mark, Need.COMPARE, mark.size_bytes
 
     def _stream_of(self, topic: str, thread_id: str) -> KafkaStream:
         stream = self._streams_by_thread.get((topic, thread_id))
@@ -240,7 +244,7 @@ class Delivery:
         position = self._give_up_entry(task.queue)
         mark = task.queue.entry_before(position)
         if mark is not None:
-            self._last_entries[task.state.partition] = mark
+            self._last_entries[task.state.partition] = mark, task.queue.committed
         return position
 
     def _queue(self, partition: Partition) -> PartitionQueue:
