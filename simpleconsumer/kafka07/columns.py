@@ -181,7 +181,6 @@ class _Columns:
             if start > done:
                 parts.append(Part(size, window[done:start], here + done))
                 size += start - done
-                done = start
             inside = open_entry_at(level, level.position + start)
             if inside is None:
                 return parts, start

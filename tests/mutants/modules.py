@@ -38,7 +38,7 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/kafka07/column_batches.py": _SETS_07,
     "simpleconsumer/kafka07/column_cuts.py": [f"{_WIRE}kafka07_cuts.py"],
     "simpleconsumer/kafka07/column_entries.py": _SETS_07,
-    "simpleconsumer/kafka07/columns.py": _SETS_07,
+    "simpleconsumer/kafka07/columns.py": [*_SETS_07, f"{_WIRE}kafka07_batches.py"],
     "simpleconsumer/kafka07/dialect.py": [
         f"{_WIRE}kafka07_{name}.py" for name in ("dialect", "requests", "fetching", "message_set", "cuts")
     ],
