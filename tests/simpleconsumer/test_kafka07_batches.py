@@ -124,11 +124,18 @@ def test_the_size_of_batches_doubles_behind_an_error() -> None:
 
 
 def test_behind_an_error_in_the_third_level_rows_come_together() -> None:
-    inside = encode_wrapper(encode_message_set([b"a"]) + damaged(PLAIN) + PLAIN * 30, "gzip")
+    inside = encode_wrapper(encode_message_set([b"a"]) + damaged(PLAIN) + PLAIN * 100, "gzip")
     data = encode_wrapper(inside, "gzip") + PLAIN
     counts, rows, errors = batches_of(data)
     assert (rows, list(map(str, errors))) == expected_of(data)
-    assert counts == [1, 30, 1]
+    assert counts == [1, 41, 59, 1]
+
+
+def test_messages_before_a_large_entry_behind_an_error_are_not_left_out() -> None:
+    data = damaged(PLAIN) + OLD + PLAIN + packed(100) + PLAIN
+    counts, rows, errors = batches_of(data)
+    assert (rows, list(map(str, errors))) == expected_of(data)
+    assert counts[0] == 2
 
 
 @pytest.mark.parametrize("tail", [b"\xff\xff\xff\xfb" + b"z" * 20, b"\0\0\0\4" + b"z" * 20, b"abc"])
@@ -155,6 +162,13 @@ def test_behind_a_stretch_of_two_magics_the_next_one_is_read_as_arrays(one_by_on
     assert len(one_by_one) == 100 + 2, "the first stretch, the last message, and the end"
 
 
+def test_behind_two_magics_in_an_entry_the_rest_of_it_is_read_as_arrays(one_by_one: list[int]) -> None:
+    data = encode_wrapper(OLD + PLAIN * 1000, "gzip")
+    _, rows, _ = batches_of(data, max_batch_bytes=10_000)
+    assert rows == expected_of(data)[0]
+    assert len(one_by_one) <= 100 + 4
+
+
 def test_behind_an_entry_of_which_messages_are_skipped_arrays_are_read(one_by_one: list[int]) -> None:
     entry = packed(3)
     _, rows, _ = batches_of(entry + PLAIN * 1000, start_offset=0, start_index=1)
@@ -174,6 +188,21 @@ def test_what_a_later_part_of_an_entry_holds_decides_about_its_end() -> None:
     for limit in (3300, 5000, 10_000):
         _, rows, _ = batches_of(data, max_batch_bytes=limit)
         assert rows == expected_of(data)[0]
+
+
+def test_an_entry_without_messages_at_the_end_of_a_part_is_looked_for_in_that_part() -> None:
+    """Behind the last message of the third part comes nothing, so that message has the end of its entry."""
+    inside = encode_message_set([b"%090d" % number for number in range(150)]) + EMPTY
+    data = encode_wrapper(inside, "gzip") + PLAIN
+    _, rows, _ = batches_of(data, max_batch_bytes=5000)
+    assert rows == expected_of(data)[0]
+    assert rows[149][3] == len(data) - 100
+
+
+def test_a_size_of_batches_up_to_the_limit_is_taken() -> None:
+    assert len(batches_of(PLAIN, max_batch_bytes=columns._LARGEST_BATCH_BYTES)[1]) == 1
+    with pytest.raises(ValueError, match="max_batch_bytes is 268435457: from 1 to 268435456 are possible"):
+        decode_columns(PLAIN, "t", PARTITION, max_batch_bytes=columns._LARGEST_BATCH_BYTES + 1)
 
 
 def test_an_unknown_codec_is_raised_where_it_stands() -> None:
