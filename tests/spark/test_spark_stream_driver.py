@@ -354,23 +354,29 @@ def test_a_stream_goes_on_while_zookeeper_is_away_and_says_so_once(
         assert caplog.text.count("topics are assumed to be unchanged") == 1
 
 
+@pytest.fixture
+def other() -> Iterator[EmbeddedCluster]:
+    """Another cluster; asked for before `drive`, it ends after the drivers, which would wait for it otherwise."""
+    with EmbeddedCluster() as running:
+        yield running
+
+
 def test_a_checkpoint_of_another_cluster_is_refused_although_that_was_set_up_alike(
-    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+    other: EmbeddedCluster, drive: Drive, embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ):
     driver = drive(embedded_cluster, topic)
     start = begin(driver)
     end = driver.next_offsets(start, None)
-    with EmbeddedCluster() as other:
-        other.create_topic(topic, partitions=2)
-        load(other, topic, 50)
-        created_zxids = begin(drive(other, topic)).created_zxids
-        start, end = [StreamOffsets(each.offsets, created_zxids, each.cluster_ms) for each in (start, end)]
-        mistaken = drive(other, topic, group_id=fresh_group, failOnDataLoss="false")
-        with pytest.raises(AnotherCluster, match=f"was created at 20.*that of {other.zookeeper_connect} at 20"):
-            mistaken.next_offsets(end, None)
-        with pytest.raises(AnotherCluster):
-            drive(other, topic).plan(start, end)
-        assert other.client.exists(f"{znodes.group_path(fresh_group)}/offsets") is None
+    other.create_topic(topic, partitions=2)
+    load(other, topic, 50)
+    created_zxids = begin(drive(other, topic)).created_zxids
+    start, end = [StreamOffsets(each.offsets, created_zxids, each.cluster_ms) for each in (start, end)]
+    mistaken = drive(other, topic, group_id=fresh_group, failOnDataLoss="false")
+    with pytest.raises(AnotherCluster, match=f"was created at 20.*that of {other.zookeeper_connect} at 20"):
+        mistaken.next_offsets(end, None)
+    with pytest.raises(AnotherCluster):
+        drive(other, topic).plan(start, end)
+    assert other.client.exists(f"{znodes.group_path(fresh_group)}/offsets") is None
 
 
 def test_a_name_that_is_new_in_the_options_has_to_be_there(drive: Drive, embedded_cluster: EmbeddedCluster, topic: str):
