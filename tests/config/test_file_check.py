@@ -120,7 +120,7 @@ def test_defaults_follow_the_settings_that_they_depend_on() -> None:
 def test_the_json_is_plain() -> None:
     found = check("fetch.size=7", "qqqq=1")
     read = json.loads(found.to_json())
-    assert list(read) == ["good", "lines", "findings", "values"]
+    assert list(read) == ["good", "program", "lines", "findings", "values"]
     assert read["good"] is False
     assert read["lines"][2] == {
         "line": 3, "name": "fetch.size", "setting": "fetch.message.max.bytes", "spelling": "0.7", "status": "used",

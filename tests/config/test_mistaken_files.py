@@ -214,4 +214,5 @@ def test_the_hint_names_what_is_wrong(name: str, value: str, said: str) -> None:
 
 def test_the_json_of_a_file_check_has_the_keys_that_it_had(tmp_path: Path) -> None:
     found = json.loads(run("check-config", written(tmp_path, ""), "--json").stdout)
-    assert set(found) == {"good", "lines", "findings", "values"}
+    assert found["program"] == "consumer"
+    assert set(found) == {"good", "program", "lines", "findings", "values"}

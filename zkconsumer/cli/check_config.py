@@ -1,4 +1,4 @@
-"""`zkconsumer check-config`: says what each line of a consumer's properties file will do.
+"""`zkconsumer check-config`: says what each line of the properties file of a consumer or a producer will do.
 
 Nothing is connected, and files that settings name are not opened.
 """
@@ -21,10 +21,11 @@ __all__ = ["check_config"]
 _MOST_BYTES = 256 * 1024
 _EPILOG = """\
 \b
-FILE is a properties file as Java's consumer has it, of Kafka 0.7 or 0.8; - is stdin. Passwords are not printed.
+FILE is a properties file as Java's consumer or producer has it, of Kafka 0.7 or 0.8; - is stdin. Whose it is follows
+from its names; --for says so. Passwords are not printed.
 
 \b
-error    the consumer refuses the file
+error    the consumer (or producer) refuses the file
 warning  something else happens than the line says
 note     worth knowing
 
@@ -39,15 +40,16 @@ Example:
 
 @click.command("check-config", epilog=_EPILOG)
 @click.argument("path", metavar="FILE")
+@click.option("--for", "program", type=click.Choice(["consumer", "producer"]), help="Whose file it is. [by its names]")
 @click.option("--defaults", is_flag=True, help="Print the settings that are not in the file, too, with their values.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the values of all settings.")
-def check_config(path: str, defaults: bool, as_json: bool) -> None:
+def check_config(path: str, program: str | None, defaults: bool, as_json: bool) -> None:
     """Say what each line of FILE will do: which setting it is, the value in force, and what is wrong with it."""
     name = "standard input" if path == "-" else path
     data = _read(path, name)
     try:
         text = decode_properties(data)
-        found = check_properties(text)
+        found = check_properties(text, program)
     except ValueError as error:
         raise CliError(f"{name} is not a properties file: {error}") from None
     if path != "-":
@@ -72,7 +74,8 @@ def _read(path: str, name: str) -> bytes:
         except (OSError, ValueError) as error:
             raise CliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _MOST_BYTES:
-        raise CliError(f"{name} is larger than {_MOST_BYTES} bytes", "give the properties file of a consumer")
+        raise CliError(f"{name} is larger than {_MOST_BYTES} bytes",
+                       "give the properties file of a consumer or a producer")
     return data
 
 
@@ -94,6 +97,8 @@ def _print(found: FileCheck, defaults: bool) -> None:
         place = "" if finding.line is None else f", line {finding.line}"
         color = {"error": "red", "warning": "yellow"}.get(finding.severity)
         click.echo(f"{click.style(finding.severity, fg=color)}{place}: {finding.sentence}")
+    if found.program != "consumer":
+        click.echo(f"\nThese are the settings of a {found.program}.")
     counts = [count_of(sum(each.severity == kind for each in found.findings), kind) for kind in ("error", "warning")]
     click.echo(f"\n{count_of(len(found.lines), 'line')}, {', '.join(counts)}")
 

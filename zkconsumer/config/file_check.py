@@ -7,20 +7,21 @@ unknown settings, which may be misspelled secrets, are not in what comes back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zkconsumer.config.checks import contradictions
-from zkconsumer.config.keys import CONSUMER_SETTINGS, KEYS, find_key, names_of_07, shown_name, unknown_setting
+from zkconsumer.config.keys import CONSUMER_SETTINGS
 from zkconsumer.config.kinds import Integer
-from zkconsumer.config.plausibility import Finding, implausible
+from zkconsumer.config.plausibility import Finding, implausible, implausible_for_producers
+from zkconsumer.config.producer_keys import PRODUCER_SETTINGS, contradiction
 from zkconsumer.config.properties import PropertyLine, property_lines
-from zkconsumer.config.setting_table import Key
+from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.setting_values import convert, generation_of, given_twice
 from zkconsumer.errors import ConfigError
 
-__all__ = ["CheckedLine", "FileCheck", "ValueInForce", "check_properties"]
+__all__ = ["CheckedLine", "FileCheck", "ValueInForce", "check_properties", "program_of"]
 
 _LONGEST: Final = 300
 """Most characters of the file in one message."""
@@ -76,11 +77,13 @@ class FileCheck:
         lines: Every property of the file, in order.
         findings: What is worth knowing: errors, warnings and notes.
         values: The value of every setting, given or not; empty if there are errors.
+        program: `consumer` or `producer`: whose file it was taken for.
     """
 
     lines: tuple[CheckedLine, ...]
     findings: tuple[Finding, ...]
     values: tuple[ValueInForce, ...]
+    program: str = "consumer"
 
     @property
     def is_good(self) -> bool:
@@ -91,6 +94,7 @@ class FileCheck:
         """Return plain dicts and lists, in the form of `zkconsumer check-config --json`."""
         return {
             "good": self.is_good,
+            "program": self.program,
             "lines": [vars(line) for line in self.lines],
             "findings": [finding._asdict() for finding in self.findings],
             "values": [vars(value) for value in self.values],
@@ -101,25 +105,66 @@ class FileCheck:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
-def check_properties(text: str) -> FileCheck:
-    """Return what the properties of a consumer will do.
+def check_properties(text: str, program: str | None = None) -> FileCheck:
+    """Return what the properties of a consumer or a producer will do.
+
+    Args:
+        text: The file.
+        program: `consumer` or `producer`; None finds it out by the names that one of them alone has.
 
     Raises:
         ValueError: The text is not a properties file: an escape `\\u` without four hexadecimal digits.
     """
-    checks = _LineChecks(list(property_lines(text)))
+    entries = list(property_lines(text))
+    kind = _PROGRAMS[program or program_of(entry.name for entry in entries)]
+    checks = _LineChecks(entries, kind.name, kind.table)
     findings = checks.findings
     if any(line.status == "refused" for line in checks.lines):
         findings.append(Finding("note", None, None, "the settings were not checked against each other, because of the "
                                 "errors"))  # fmt: skip
-        return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), ())
-    values = CONSUMER_SETTINGS.completed(checks.given)
-    findings += [Finding("error", checks.places.get(each.key), each.key, str(each)) for each in contradictions(values)]
-    found = implausible(values, checks.given.keys(), checks.names_of_07)
+        return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), (), kind.name)
+    values = kind.table.completed(checks.given)
+    findings += [Finding("error", checks.places.get(each.key), each.key, str(each)) for each in kind.errors(values)]
+    found = kind.implausible(values, checks.given.keys(), checks.names_of_07)
     findings += [each._replace(line=checks.places.get(each.setting or "")) for each in found]
     has_errors = any(finding.severity == "error" for finding in findings)
-    in_force = () if has_errors else tuple(_values(values, checks.places))
-    return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), in_force)
+    in_force = () if has_errors else tuple(_values(kind.table, values, checks.places))
+    return FileCheck(checks.with_values(), tuple(sorted(findings, key=_place)), in_force, kind.name)
+
+
+def program_of(names: Iterable[str]) -> str:
+    """Return whose settings these are: `producer` if more of them are of producers alone than of consumers alone."""
+    ours = [(PRODUCER_SETTINGS.find(name) is not None, CONSUMER_SETTINGS.find(name) is not None) for name in names]
+    return "producer" if ours.count((True, False)) > ours.count((False, True)) else "consumer"
+
+
+@dataclass(frozen=True)
+class _Program:
+    """What a file may be for.
+
+    Attributes:
+        name: `consumer` or `producer`.
+        table: Its settings.
+        errors: Yields an error for every two settings that contradict each other.
+        implausible: Yields what does not fit together; see `plausibility.implausible`.
+    """
+
+    name: str
+    table: SettingTable
+    errors: Callable[[Mapping[str, Any]], Iterable[ConfigError]]
+    implausible: Callable[[Mapping[str, Any], Collection[str], list[str]], Iterable[Finding]]
+
+
+def _producer_errors(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    found = contradiction(values)
+    if found is not None:
+        yield ConfigError(*found)
+
+
+_PROGRAMS: Final[Mapping[str, _Program]] = {
+    "consumer": _Program("consumer", CONSUMER_SETTINGS, contradictions, implausible),
+    "producer": _Program("producer", PRODUCER_SETTINGS, _producer_errors, implausible_for_producers),
+}
 
 
 class _LineChecks:
@@ -133,31 +178,33 @@ class _LineChecks:
         names_of_07: The names that count and that Kafka 0.7 alone has.
     """
 
-    def __init__(self, entries: Sequence[PropertyLine]) -> None:
+    def __init__(self, entries: Sequence[PropertyLine], program: str, table: SettingTable) -> None:
+        self._program = program
+        self._table = table
         self.lines: list[CheckedLine] = []
         self.findings: list[Finding] = []
         self.given: dict[str, object] = {}
         self.places: dict[str, int] = {}
         self._entries: dict[str, PropertyLine] = {}
         last = {entry.name: entry for entry in entries}
-        self.names_of_07 = names_of_07(last)
+        self.names_of_07 = table.names_of_07(last)
         self._generation = generation_of({name: entry.value for name, entry in last.items()})
         for entry in entries:
-            key = find_key(entry.name)
+            key = table.find(entry.name)
             if last[entry.name] is not entry:
-                self._add(entry, key, "overridden", _overridden(entry, key, last[entry.name]))
+                self._add(entry, key, "overridden", self._overridden(entry, key, last[entry.name]))
             elif key is None:
-                self._add(entry, None, "ignored", _ignored(entry))
+                self._add(entry, None, "ignored", self._ignored(entry))
             else:
                 self._take(entry, key)
         refused = {line.setting for line in self.lines if line.status == "refused"}
-        for error in CONSUMER_SETTINGS.missing(self.given):
+        for error in table.missing(self.given):
             if error.key not in refused:
                 sentence = f"{error.key} is not in the file; it must be there, or the program must give it"
                 self.findings.append(Finding("error", None, error.key, sentence))
 
     def _add(self, entry: PropertyLine, key: Key | None, status: str, finding: Finding | None = None) -> None:
-        self.lines.append(_line(entry, key, status))
+        self.lines.append(self._line(entry, key, status))
         if finding is not None:
             self.findings.append(finding)
 
@@ -176,7 +223,7 @@ class _LineChecks:
             repeated = Finding("note", entry.line, key.name, sentence)
         self._add(entry, key, "used", repeated)
         if "_" in entry.name:
-            sentence = f"Java consumers ignore {entry.name}: there it is written {key.name}"
+            sentence = f"Java {self._program}s ignore {entry.name}: there it is written {key.name}"
             self.findings.append(Finding("note", entry.line, key.name, sentence))
         self.given[key.name] = value
         self.places.setdefault(key.name, entry.line)
@@ -187,13 +234,35 @@ class _LineChecks:
         return tuple(self._with_value(line) for line in self.lines)
 
     def _with_value(self, line: CheckedLine) -> CheckedLine:
-        key = find_key(line.name)
+        key = self._table.find(line.name)
         if key is None or line.status != "used":
             return line
         value = self.given[key.name]
         others = {name: each for name, each in self.given.items() if name != key.name}
-        default = CONSUMER_SETTINGS.completed(others)[key.name]
+        default = self._table.completed(others)[key.name]
         return replace(line, value=_text(key, value), is_default=value == default)
+
+    def _ignored(self, entry: PropertyLine) -> Finding:
+        hint = self._table.unknown(entry.name).hint
+        if self._program == "producer" and CONSUMER_SETTINGS.find(entry.name) is not None:
+            hint = "it is a setting of consumers"
+        sentence = f"{_shown(self._table.shown_name(entry.name))} is ignored: there is no such setting"
+        return Finding("warning", entry.line, None, f"{sentence}; {hint}" if hint else sentence)
+
+    def _overridden(self, entry: PropertyLine, key: Key | None, last: PropertyLine) -> Finding:
+        is_same = entry.value == last.value
+        name = entry.name if key else self._table.shown_name(entry.name)
+        return Finding(
+            "note" if is_same else "warning", entry.line, key.name if key else None,
+            f"{_shown(name)} has no effect: line {last.line} sets it again"
+            f"{', to the same value' if is_same else ''}, and the last line counts",
+        )  # fmt: skip
+
+    def _line(self, entry: PropertyLine, key: Key | None, status: str) -> CheckedLine:
+        if key is None:
+            return CheckedLine(entry.line, _shown(self._table.shown_name(entry.name)), None, None, status)
+        spelling = "0.7" if self._table.names_of_07([entry.name]) else "0.8"
+        return CheckedLine(entry.line, _shown(entry.name), key.name, spelling, status, unit=_unit(key))
 
 
 def _place(finding: Finding) -> tuple[int, int]:
@@ -201,30 +270,10 @@ def _place(finding: Finding) -> tuple[int, int]:
     return severities.index(finding.severity), finding.line or 0
 
 
-def _ignored(entry: PropertyLine) -> Finding:
-    hint = unknown_setting(entry.name).hint
-    sentence = f"{_shown(shown_name(entry.name))} is ignored: there is no such setting"
-    return Finding("warning", entry.line, None, f"{sentence}; {hint}" if hint else sentence)
-
-
-def _overridden(entry: PropertyLine, key: Key | None, last: PropertyLine) -> Finding:
-    is_same = entry.value == last.value
-    return Finding(
-        "note" if is_same else "warning", entry.line, key.name if key else None,
-        f"{_shown(entry.name if key else shown_name(entry.name))} has no effect: line {last.line} sets it again"
-        f"{', to the same value' if is_same else ''}, and the last line counts",
-    )  # fmt: skip
-
-
-def _line(entry: PropertyLine, key: Key | None, status: str) -> CheckedLine:
-    if key is None:
-        return CheckedLine(entry.line, _shown(shown_name(entry.name)), None, None, status)
-    spelling = "0.7" if names_of_07([entry.name]) else "0.8"
-    return CheckedLine(entry.line, _shown(entry.name), key.name, spelling, status, unit=_unit(key))
-
-
-def _values(values: Mapping[str, object], places: Mapping[str, int]) -> Iterator[ValueInForce]:
-    for key in KEYS:
+def _values(
+    table: SettingTable, values: Mapping[str, object], places: Mapping[str, int]
+) -> Iterator[ValueInForce]:
+    for key in table.keys:
         value = values[key.name]
         is_set = value is not None or isinstance(key.kind, Integer)  # None of an integer is `off`
         shown = _text(key, value) if is_set and value != () else None

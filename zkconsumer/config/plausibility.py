@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from zkconsumer.config.checks import warning_about_07, warning_about_empty_auth, warnings_about
 from zkconsumer.config.keys import KEYS
 
-__all__ = ["Finding", "implausible"]
+__all__ = ["Finding", "implausible", "implausible_for_producers"]
 
 _LEAST_SESSION_MS: Final = 4000
 _LARGEST_SESSION_MS: Final = 40_000
@@ -56,6 +56,29 @@ def implausible(values: Mapping[str, Any], given: Collection[str], names_of_07: 
     for check in (_without_effect, _sessions, _sizes, _times, _credentials):
         for severity, setting, sentence in check(values, given):
             yield Finding(severity, None, setting, sentence)
+
+
+def implausible_for_producers(
+    values: Mapping[str, Any], given: Collection[str], names_of_07: list[str]
+) -> Iterator[Finding]:
+    """Yield what does not fit together in the settings of a producer; see `implausible`."""
+    acks, queue_ms = "request.required.acks", "queue.enqueue.timeout.ms"
+    if values[acks] == 0:
+        yield Finding("warning", None, acks, f"{acks} is 0: messages that a broker does not take are lost without an "
+                      "error")  # fmt: skip
+    elif acks not in given:
+        yield Finding("note", None, acks, f"{acks} is not in the file: it is 1 here, and was 0 in Kafka 0.8, where "
+                      "messages could be lost without an error")  # fmt: skip
+    empty_auth = warning_about_empty_auth({name: values[name] for name in given})
+    if empty_auth is not None:
+        yield Finding("warning", None, "zookeeper.auth", empty_auth)
+    linger = "queue.buffering.max.ms"
+    if values["producer.type"] == "sync" and linger in given:
+        yield Finding("note", None, linger, f"{linger} has no effect: producer.type is sync, and send waits for each "
+                      "message")  # fmt: skip
+    if names_of_07 and queue_ms not in given and values[queue_ms] < 0:
+        yield Finding("note", None, queue_ms, f"{queue_ms} is not in the file: a full queue makes send wait here, and "
+                      "in Kafka 0.7 raised at once")  # fmt: skip
 
 
 Found = Iterator[tuple[str, str, str]]
