@@ -113,8 +113,12 @@ class ColumnSend:
             if place == _REFUSED:
                 continue
             partition = self._delivery.sticky_partition(columns.topic) if place is None else place
-            self._send(TopicPartition(columns.topic, partition), [pairs[row] for row in rows],
-                       [sizes[row] for row in rows], [numbers[row] for row in rows], place is None)  # fmt: skip
+            name = TopicPartition(columns.topic, partition)
+            if len(rows) == count:
+                self._send(name, pairs, sizes, numbers, place is None)
+            else:
+                self._send(name, [pairs[row] for row in rows], [sizes[row] for row in rows],
+                           [numbers[row] for row in rows], place is None)  # fmt: skip
 
     def finish(self) -> SendSummary:
         """Return when every message has its outcome.
@@ -165,7 +169,7 @@ class ColumnSend:
                 places[row] = _REFUSED
 
     def _send(
-        self, name: TopicPartition, pairs: list[Pair], sizes: list[int], numbers: list[int], is_movable: bool
+        self, name: TopicPartition, pairs: list[Pair], sizes: list[int], numbers: Sequence[int], is_movable: bool
     ) -> None:
         """Send messages of one partition in batches."""
         first, size = 0, 0
