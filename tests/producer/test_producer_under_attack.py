@@ -342,6 +342,16 @@ def test_waits_for_room_and_for_topics_end_when_the_producer_is_closed(cluster: 
     assert made.flush(0)
 
 
+def test_close_waits_until_brokers_have_read_what_they_do_not_acknowledge(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    cluster.faults.add(Fault.delay(0.4, api="produce", topic=topic), times=1)
+    with producer(cluster, request_required_acks=0, batch_num_messages=5) as made:
+        for n in range(20):
+            made.send(topic, b"%d" % n)
+    assert _read(cluster, topic) == [b"%d" % n for n in range(20)]
+
+
 AT_EXIT = """
 import sys
 from zkconsumer import Producer, ProducerConfig

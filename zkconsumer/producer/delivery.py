@@ -234,14 +234,16 @@ class Delivery:
             self._is_closed = True
             self._room.notify_all()
             self._layouts.notify_all()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        is_flushed = False
         left = 0
         try:
-            self.flush(0.0 if running.owner is self.owner else timeout_s)
+            is_flushed = self.flush(0.0 if running.owner is self.owner else timeout_s)
         finally:  # an interrupt ends the wait, and leaves no thread and no message without an outcome
-            left = self._end()
+            left = self._end(is_flushed and running.owner is not self.owner, deadline)
         return left
 
-    def _end(self) -> int:
+    def _end(self, is_flushed: bool, deadline: float | None) -> int:
         """Fail what has no outcome, and end the threads; return how many messages that are."""
         with self._lock:
             left = self._accumulator.messages
@@ -256,6 +258,8 @@ class Delivery:
             error = MessageNotSent(*batch.name, _CLOSED, batch.tries + 1, may_be_stored=True)
             callbacks += batch.outcome.finish(batch.name.partition, -1, error)
         for each in brokers:
+            if is_flushed and self._settings.acks == 0:
+                each.join(deadline)
             each.end()
         call_each(callbacks)
         return left
@@ -479,6 +483,7 @@ class _BrokerThread:
         self._settings = settings
         self._connected_to: Broker | None = None
         self._connection: SimpleConsumer | None = None
+        self._latest: TopicPartition | None = None
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
     def start(self) -> None:
@@ -489,6 +494,11 @@ class _BrokerThread:
         if self._connection is not None:
             self._connection.close()
 
+    def join(self, deadline: float | None) -> None:
+        """Wait until the thread has ended, which takes one request at most; no longer than to the deadline."""
+        longest_s = self._settings.connect_timeout_s + self._settings.timeout_ms / 500
+        self._thread.join(longest_s if deadline is None else min(max(deadline - time.monotonic(), 0.0), longest_s))
+
     def _run(self) -> None:
         running.owner = self._delivery.owner
         while (batches := self._delivery.next_batches(self)) is not None:
@@ -497,12 +507,29 @@ class _BrokerThread:
             except Exception as error:
                 log.exception("broker %s: a fault of the producer", self.broker.id)
                 self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {error!r}", True)
+        if self._settings.acks == 0:
+            self._wait_until_read()
         self.end()
+
+    def _wait_until_read(self) -> None:
+        """Wait until the broker has read what it does not answer: those of 0.9 drop it when the connection ends."""
+        connection, name = self._connection, self._latest
+        if connection is None or name is None:
+            return
+        try:
+            if connection.dialect.has_metadata:
+                connection.topic_metadata([name.topic])
+            else:
+                wait_until_read(connection, name)
+        except SimpleConsumerError as error:
+            log.warning("broker %s may not have read the last messages, which it does not acknowledge: %s",
+                        self.broker.id, error)  # fmt: skip
 
     def _exchange(self, batches: Sequence[Batch]) -> None:
         connection = self._connected()
         sets = self._encoded(batches, connection)
         is_sent = False
+        self._latest = _name_on_wire(batches[-1].name)
         started = time.monotonic()
         try:
             on_wire = {_name_on_wire(name): data for name, data in sets.items()}

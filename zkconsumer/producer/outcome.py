@@ -28,7 +28,8 @@ def _forked() -> None:
     _lock = threading.RLock()  # if another thread of the parent held it, it is never released here
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class _Running(threading.local):
