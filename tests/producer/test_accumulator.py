@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits, Split
-from zkconsumer.producer.batch import Batch, message_size
+from zkconsumer.producer.batch import Batch, message_size, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -357,3 +357,15 @@ def test_leaders_are_looked_up_for_what_comes_behind_a_look_up_that_found_none(a
         effects = accumulator.set_partitions("t", {0: None, 1: 1}, 2.0 + tries)
     assert [(values, "no broker leads it" in error) for values, _, error in finished(effects)] == [([b"a"], True)]
     assert accumulator.messages == 0
+
+
+def test_a_leader_that_denies_it_may_have_stored_what_waited_for_replicas() -> None:
+    for acks, is_open in ((1, False), (-1, True)):
+        made = Accumulator(Limits(retries=0, undecided=undecided_codes(acks)))
+        name = TopicPartition("t", 0)
+        made.set_partitions("t", {0: 1}, 0.0)
+        made.add_batch(name, [(None, b"v")], 27, False, 0.0)
+        [finished] = made.answered(made.take(1, 0.0), {name: ProducedPartition(6, -1)}, 0.0)
+        assert isinstance(finished, Finished)
+        assert isinstance(finished.error, MessageNotSent)
+        assert finished.error.may_be_stored is is_open

@@ -27,14 +27,12 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokerError, broker_error
 from simpleconsumer.types import ProducedPartition, TopicPartition
-from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.batch import Batch, Pair, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
 
 __all__ = ["Accumulator", "Effect", "FailedSearches", "Finished", "Limits", "Split"]
 
 _TOO_LARGE: Final = (10, 18)
-_MAY_BE_STORED: Final = (-1, 7, 20)
-"""Errors after which the leader may have the messages: of an unknown kind, and those of missing replicas."""
 _NO_LEADER: Final = "no broker leads it"
 
 
@@ -53,6 +51,7 @@ class Limits:
         backoff_s: Wait before each further try.
         repeats: A batch that may be stored is tried again.
         is_compressed: Topic -> whether its batches are compressed.
+        undecided: The errors after which a batch may be stored all the same.
         takes_turns: Messages without a key go to another partition with every batch, at random; else they stay with
             one until leaders are looked up again.
     """
@@ -67,6 +66,7 @@ class Limits:
     backoff_s: float = 0.1
     repeats: bool = True
     is_compressed: Callable[[str], bool] = lambda topic: False
+    undecided: Sequence[int] = undecided_codes(1)
     takes_turns: bool = False
 
 
@@ -395,7 +395,7 @@ class Accumulator:
             self._queues[name].in_flight.clear()
             code, offset = results[name]
             for each in mine:
-                each.may_be_stored |= code in _MAY_BE_STORED
+                each.may_be_stored |= code in self._limits.undecided
             if code == 0:
                 effects += self._acknowledged(name, mine, offset)
             elif code in _TOO_LARGE:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from simpleconsumer.types import TopicPartition
 
-__all__ = ["MESSAGE_OVERHEAD_BYTES", "Batch", "Pair", "message_size"]
+__all__ = ["MESSAGE_OVERHEAD_BYTES", "Batch", "Pair", "message_size", "undecided_codes"]
 
 Pair = tuple[bytes | None, bytes | None]
 """Key and value of a message, encoded."""
@@ -19,6 +19,15 @@ def message_size(pair: Pair) -> int:
     """Return the bytes of a message in a message set."""
     key, value = pair
     return len(key or b"") + len(value or b"") + MESSAGE_OVERHEAD_BYTES
+
+
+def undecided_codes(acks: int) -> tuple[int, ...]:
+    """Return the errors after which the leader may have the messages: of an unknown kind, and of missing replicas.
+
+    A leader that waits for its replicas and loses its leadership, or the partition, denies it (6, 3) when it has stored
+    the messages already, and the next leader may have them.
+    """
+    return (-1, 3, 6, 7, 20) if acks == -1 else (-1, 7, 20)
 
 
 class Batch:

@@ -19,6 +19,7 @@ from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.accumulator import Limits
+from zkconsumer.producer.batch import undecided_codes
 from zkconsumer.producer.delivery import ANY_PARTITION, Delivery, Lookup, RequestSettings
 from zkconsumer.producer.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.handled_sending import HandledSending
@@ -175,7 +176,7 @@ def _limits(config: ProducerConfig) -> Limits:
         0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
         config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
         config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
-        lambda topic: _codec_of(config, topic) != "none",
+        lambda topic: _codec_of(config, topic) != "none", undecided_codes(config.request_required_acks),
     )  # fmt: skip
 
 

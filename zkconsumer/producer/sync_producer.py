@@ -11,13 +11,11 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.outcome import SentMessage
 
 __all__ = ["SyncProducer"]
-
-_MAY_BE_STORED = (-1, 7, 20)
 
 
 class SyncProducer:
@@ -106,7 +104,8 @@ class SyncProducer:
         except SimpleConsumerError as error:
             may_be_stored = not (isinstance(error, ConnectionFailed) and not error.is_sent)
             return {name: MessageNotSent(*name, str(error), may_be_stored=may_be_stored) for name in sets}
-        return {name: _outcome(name, result) for name, result in zip(sets, results, strict=True)}
+        undecided = undecided_codes(self._acks)
+        return {name: _outcome(name, result, undecided) for name, result in zip(sets, results, strict=True)}
 
     def close(self) -> None:
         """Close the connection, finally."""
@@ -144,10 +143,10 @@ class SyncProducer:
         return key, value
 
 
-def _outcome(name: TopicPartition, result: ProducedPartition) -> SentMessage | MessageNotSent:
+def _outcome(name: TopicPartition, result: ProducedPartition, undecided: Sequence[int]) -> SentMessage | MessageNotSent:
     code, offset = result
     if code == 0:
         return SentMessage(name.topic, name.partition, offset if offset >= 0 else None)
     reason = str(BrokerError(code, name.topic, name.partition))
     kind = OversizedMessage if code in (10, 18) else MessageNotSent
-    return kind(name.topic, name.partition, reason, may_be_stored=code in _MAY_BE_STORED)
+    return kind(name.topic, name.partition, reason, may_be_stored=code in undecided)
