@@ -352,6 +352,19 @@ def test_close_waits_until_brokers_have_read_what_they_do_not_acknowledge(
     assert _read(cluster, topic) == [b"%d" % n for n in range(20)]
 
 
+def test_messages_of_many_partitions_are_gathered_within_the_bounds(
+    cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
+) -> None:
+    wide = fresh_topic()
+    cluster.create_topic(wide, 100)
+    with producer(cluster, queue_buffering_max_messages=500) as made:
+        bulk = made.bulk(spreads=True)
+        for number in range(2000):
+            bulk.add(number, wide, b"v")
+            assert sum(len(each.pairs) for each in bulk._gathered.values()) <= 500
+        assert bulk.finish()[:2] == (2000, 0)
+
+
 AT_EXIT = """
 import sys
 from zkconsumer import Producer, ProducerConfig

@@ -93,6 +93,7 @@ class BulkSend(Counts):
         self._limits = limits
         self._wait_s = wait_s
         self._gathered: dict[TopicPartition, _Gathered] = {}
+        self._gathered_messages = self._gathered_bytes = 0
         self._open: dict[BatchOutcome, _SentBatch] = {}
         self._finished: deque[BatchOutcome] = deque()
         self._latest: dict[TopicPartition, _SentBatch] = {}
@@ -217,8 +218,14 @@ class BulkSend(Counts):
         gathered.numbers.append(number)
         gathered.size += size
         gathered.is_movable &= is_movable
-        if len(gathered.pairs) >= self._limits.batch_messages:
+        self._gathered_messages += 1
+        self._gathered_bytes += size
+        limits = self._limits
+        if len(gathered.pairs) >= limits.batch_messages:
             self._flush(name)
+        elif self._gathered_messages >= limits.queue_messages or self._gathered_bytes >= limits.queue_bytes:
+            for each in list(self._gathered):  # of many partitions, no batch may be full yet
+                self._flush(each)
 
     def _queue(self, number: int, placed: PlacedMessage) -> None:
         outcome, index = self._delivery.add(placed.name, placed.pair, placed.size, placed.is_movable, self._wait_s)
@@ -231,6 +238,8 @@ class BulkSend(Counts):
 
     def _flush(self, name: TopicPartition) -> None:
         gathered = self._gathered.pop(name)
+        self._gathered_messages -= len(gathered.pairs)
+        self._gathered_bytes -= gathered.size
         self.send_batch(name, gathered.pairs, gathered.numbers, gathered.size, gathered.is_movable)
 
     def send_batch(
