@@ -8,22 +8,18 @@ to topics that have to be looked up.
 
 from __future__ import annotations
 
-import codecs
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
-from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, FailedSearches, Finished, Limits
-from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.broker_thread import BrokerThread, RequestSettings
 from zkconsumer.producer.counters import Counters
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull
 from zkconsumer.producer.null_values import takes_null_values
@@ -31,14 +27,9 @@ from zkconsumer.producer.outcome import BatchOutcome, call_each, running
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
 
-__all__ = ["ANY_PARTITION", "Delivery", "Lookup", "RequestSettings"]
+__all__ = ["Delivery", "Lookup"]
 
 log = logging.getLogger(__name__)
-
-codecs.lookup("idna")  # the first look-up of a host would import it, and a child forked meanwhile would wait for ever
-
-ANY_PARTITION: Final = "any"
-"""In place of the number of a partition of Kafka 0.7: the broker chooses one."""
 
 _LONGEST_SLEEP_S: Final = 60.0
 _CLOSED: Final = "the producer was closed"
@@ -49,37 +40,6 @@ class Lookup(Protocol):
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         """Return what is known about each of the topics; it has a deadline, and raises nothing."""
-
-
-@dataclass(frozen=True)
-class RequestSettings:
-    """How requests are made.
-
-    Attributes:
-        acks: -1, 0 or 1.
-        timeout_ms: Longest wait of a leader for its replicas; the answer may take as long again.
-        connect_timeout_s: Longest wait for a connection.
-        send_buffer_bytes: Send buffer of a connection; 0 leaves it to the system.
-        client_id: The name under which brokers log and count the requests.
-        codec_of: Topic -> codec.
-        refresh_s: Time between two look-ups of all topics; None: only after a failure.
-    """
-
-    acks: int
-    timeout_ms: int
-    connect_timeout_s: float
-    send_buffer_bytes: int
-    client_id: str
-    codec_of: Callable[[str], str]
-    refresh_s: float | None
-
-    def connection(self, broker: Broker) -> SimpleConsumer:
-        """Return a new connection to a broker."""
-        timeout_s = self.timeout_ms / 500  # twice what the leader may wait for its replicas
-        return SimpleConsumer(
-            broker.host, broker.port, timeout_s, self.client_id, dialect=dialect_of(broker),
-            send_buffer_bytes=self.send_buffer_bytes, connect_timeout_s=self.connect_timeout_s,
-        )  # fmt: skip
 
 
 class Delivery:
@@ -110,7 +70,7 @@ class Delivery:
         self._counters = Counters()
         self._takes_null_values: bool | None = None
         self._started_at = time.monotonic()
-        self._brokers: dict[int, _BrokerThread] = {}
+        self._brokers: dict[int, BrokerThread] = {}
         self._open: dict[BatchOutcome, None] = {}
         self._is_closed = False
         self._has_ended = False
@@ -327,7 +287,7 @@ class Delivery:
             thread.wake.notify()
         self._wake_lookup.notify()
 
-    def next_batches(self, thread: _BrokerThread) -> list[Batch] | None:
+    def next_batches(self, thread: BrokerThread) -> list[Batch] | None:
         """Wait until there is something to send to a broker; None when the delivery has ended."""
         with self._lock:
             while True:
@@ -461,104 +421,11 @@ class Delivery:
         """Start the thread of a broker, or report its new address."""
         thread = self._brokers.get(broker.id)
         if thread is None:
-            thread = _BrokerThread(broker, self, self._settings, self._lock)
+            thread = BrokerThread(broker, self, self._settings, self._lock)
             thread.start()
             self._brokers[broker.id] = thread
         elif thread.broker != broker:
             thread.broker = broker
-
-
-class _BrokerThread:
-    """Sends the requests to one broker, one at a time.
-
-    Attributes:
-        broker: The broker; another address takes effect with the next request.
-        wake: Notified when there may be something to send.
-    """
-
-    def __init__(self, broker: Broker, delivery: Delivery, settings: RequestSettings, lock: threading.Lock) -> None:
-        self.broker = broker
-        self.wake = threading.Condition(lock)
-        self._delivery = delivery
-        self._settings = settings
-        self._connected_to: Broker | None = None
-        self._connection: SimpleConsumer | None = None
-        self._latest: TopicPartition | None = None
-        self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        """End a request that waits for an answer."""
-        if self._connection is not None:
-            self._connection.close()
-
-    def join(self, deadline: float | None) -> None:
-        """Wait until the thread has ended, which takes one request at most; no longer than to the deadline."""
-        longest_s = self._settings.connect_timeout_s + self._settings.timeout_ms / 500
-        self._thread.join(longest_s if deadline is None else min(max(deadline - time.monotonic(), 0.0), longest_s))
-
-    def _run(self) -> None:
-        running.owner = self._delivery.owner
-        while (batches := self._delivery.next_batches(self)) is not None:
-            try:
-                self._exchange(batches)
-            except Exception as error:
-                log.exception("broker %s: a fault of the producer", self.broker.id)
-                self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {error!r}", True)
-        if self._settings.acks == 0:
-            self._wait_until_read()
-        self.end()
-
-    def _wait_until_read(self) -> None:
-        """Wait until the broker has read what it does not answer: those of 0.9 drop it when the connection ends."""
-        connection, name = self._connection, self._latest
-        if connection is None or name is None:
-            return
-        try:
-            if connection.dialect.has_metadata:
-                connection.topic_metadata([name.topic])
-            else:
-                wait_until_read(connection, name)
-        except SimpleConsumerError as error:
-            log.warning("broker %s may not have read the last messages, which it does not acknowledge: %s",
-                        self.broker.id, error)  # fmt: skip
-
-    def _exchange(self, batches: Sequence[Batch]) -> None:
-        connection = self._connected()
-        sets = self._encoded(batches, connection)
-        is_sent = False
-        self._latest = _name_on_wire(batches[-1].name)
-        started = time.monotonic()
-        try:
-            on_wire = {_name_on_wire(name): data for name, data in sets.items()}
-            results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
-            is_sent = True
-            if self._settings.acks and not connection.dialect.has_metadata:
-                wait_until_read(connection, _name_on_wire(batches[0].name))
-        except SimpleConsumerError as error:
-            never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
-            self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
-        else:
-            seconds = time.monotonic() - started
-            self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
-
-    def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
-        pieces: dict[TopicPartition, list[bytes]] = {}
-        for batch in batches:
-            codec = self._settings.codec_of(batch.name.topic)
-            encoded = connection.dialect.encode_messages(batch.pairs, codec, None, None)
-            pieces.setdefault(batch.name, []).append(encoded)
-        return {name: b"".join(each) for name, each in pieces.items()}
-
-    def _connected(self) -> SimpleConsumer:
-        broker = self.broker
-        if self._connection is None or self._connected_to != broker:
-            self.end()
-            self._connection = self._settings.connection(broker)
-            self._connected_to = broker
-        return self._connection
 
 
 def _call_in_thread(callbacks: Sequence[Callable[[], None]]) -> None:
@@ -567,8 +434,3 @@ def _call_in_thread(callbacks: Sequence[Callable[[], None]]) -> None:
         thread.start()
     except RuntimeError:  # there are too many threads, or the program ends
         call_each(callbacks)
-
-
-def _name_on_wire(name: TopicPartition) -> TopicPartition:
-    is_any = isinstance(name.partition, str) and name.partition.endswith(f"-{ANY_PARTITION}")
-    return TopicPartition(name.topic, -1) if is_any else name

@@ -20,7 +20,8 @@ from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import undecided_codes
-from zkconsumer.producer.delivery import ANY_PARTITION, Delivery, Lookup, RequestSettings
+from zkconsumer.producer.broker_thread import ANY_PARTITION, RequestSettings
+from zkconsumer.producer.delivery import Delivery, Lookup
 from zkconsumer.producer.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.handled_sending import HandledSending
 from zkconsumer.producer.handlers import EventHandler

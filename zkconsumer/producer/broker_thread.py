@@ -1,0 +1,185 @@
+"""BrokerThread: sends the requests of a producer to one broker, and reports the answers.
+
+Threads: one runs `_run`; the delivery starts and ends it. No lock is held during I/O or encoding.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
+from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
+from zkconsumer.producer.acknowledgement_07 import wait_until_read
+from zkconsumer.producer.batch import Batch
+from zkconsumer.producer.outcome import running
+
+__all__ = ["ANY_PARTITION", "BrokerThread", "RequestSettings"]
+
+log = logging.getLogger(__name__)
+
+codecs.lookup("idna")  # the first look-up of a host would import it, and a child forked meanwhile would wait for ever
+
+ANY_PARTITION: Final = "any"
+"""In place of the number of a partition of Kafka 0.7: the broker chooses one."""
+
+
+@dataclass(frozen=True)
+class RequestSettings:
+    """How requests are made.
+
+    Attributes:
+        acks: -1, 0 or 1.
+        timeout_ms: Longest wait of a leader for its replicas; the answer may take as long again.
+        connect_timeout_s: Longest wait for a connection.
+        send_buffer_bytes: Send buffer of a connection; 0 leaves it to the system.
+        client_id: The name under which brokers log and count the requests.
+        codec_of: Topic -> codec.
+        refresh_s: Time between two look-ups of all topics; None: only after a failure.
+    """
+
+    acks: int
+    timeout_ms: int
+    connect_timeout_s: float
+    send_buffer_bytes: int
+    client_id: str
+    codec_of: Callable[[str], str]
+    refresh_s: float | None
+
+    def connection(self, broker: Broker) -> SimpleConsumer:
+        """Return a new connection to a broker."""
+        timeout_s = self.timeout_ms / 500  # twice what the leader may wait for its replicas
+        return SimpleConsumer(
+            broker.host, broker.port, timeout_s, self.client_id, dialect=dialect_of(broker),
+            send_buffer_bytes=self.send_buffer_bytes, connect_timeout_s=self.connect_timeout_s,
+        )  # fmt: skip
+
+
+class Batches(Protocol):
+    """Where the batches come from, and where their answers go; `Delivery`.
+
+    Attributes:
+        owner: Marks the threads of the producer; see `outcome.running`.
+    """
+
+    @property
+    def owner(self) -> object: ...
+
+    def next_batches(self, thread: BrokerThread) -> list[Batch] | None:
+        """Wait until there is something to send to a broker; None when nothing follows."""
+
+    def answered(
+        self, batches: Sequence[Batch], broker: int, results: Mapping[TopicPartition, ProducedPartition], seconds: float
+    ) -> None:
+        """Take over an answer, and how long it took."""
+
+    def request_failed(
+        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool
+    ) -> None:
+        """Take over that a request was lost."""
+
+
+class BrokerThread:
+    """Sends the requests to one broker, one at a time.
+
+    Attributes:
+        broker: The broker; another address takes effect with the next request.
+        wake: Notified when there may be something to send.
+    """
+
+    def __init__(self, broker: Broker, delivery: Batches, settings: RequestSettings, lock: threading.Lock) -> None:
+        self.broker = broker
+        self.wake = threading.Condition(lock)
+        self._delivery = delivery
+        self._settings = settings
+        self._connected_to: Broker | None = None
+        self._connection: SimpleConsumer | None = None
+        self._latest: TopicPartition | None = None
+        self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """End a request that waits for an answer."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def join(self, deadline: float | None) -> None:
+        """Wait until the thread has ended, which takes one request at most; no longer than to the deadline."""
+        longest_s = self._settings.connect_timeout_s + self._settings.timeout_ms / 500
+        self._thread.join(longest_s if deadline is None else min(max(deadline - time.monotonic(), 0.0), longest_s))
+
+    def _run(self) -> None:
+        running.owner = self._delivery.owner
+        while (batches := self._delivery.next_batches(self)) is not None:
+            try:
+                self._exchange(batches)
+            except Exception as error:
+                log.exception("broker %s: a fault of the producer", self.broker.id)
+                self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {error!r}", True)
+        if self._settings.acks == 0:
+            self._wait_until_read()
+        self.end()
+
+    def _wait_until_read(self) -> None:
+        """Wait until the broker has read what it does not answer: those of 0.9 drop it when the connection ends."""
+        connection, name = self._connection, self._latest
+        if connection is None or name is None:
+            return
+        try:
+            if connection.dialect.has_metadata:
+                connection.topic_metadata([name.topic])
+            else:
+                wait_until_read(connection, name)
+        except SimpleConsumerError as error:
+            log.warning("broker %s may not have read the last messages, which it does not acknowledge: %s",
+                        self.broker.id, error)  # fmt: skip
+
+    def _exchange(self, batches: Sequence[Batch]) -> None:
+        connection = self._connected()
+        sets = self._encoded(batches, connection)
+        is_sent = False
+        self._latest = name_on_wire(batches[-1].name)
+        started = time.monotonic()
+        try:
+            on_wire = {name_on_wire(name): data for name, data in sets.items()}
+            results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
+            is_sent = True
+            if self._settings.acks and not connection.dialect.has_metadata:
+                wait_until_read(connection, name_on_wire(batches[0].name))
+        except SimpleConsumerError as error:
+            never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
+            self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
+        else:
+            seconds = time.monotonic() - started
+            self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
+
+    def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
+        pieces: dict[TopicPartition, list[bytes]] = {}
+        for batch in batches:
+            codec = self._settings.codec_of(batch.name.topic)
+            encoded = connection.dialect.encode_messages(batch.pairs, codec, None, None)
+            pieces.setdefault(batch.name, []).append(encoded)
+        return {name: b"".join(each) for name, each in pieces.items()}
+
+    def _connected(self) -> SimpleConsumer:
+        broker = self.broker
+        if self._connection is None or self._connected_to != broker:
+            self.end()
+            self._connection = self._settings.connection(broker)
+            self._connected_to = broker
+        return self._connection
+
+
+def name_on_wire(name: TopicPartition) -> TopicPartition:
+    """Return a partition as requests name it: -1 lets the broker choose one."""
+    is_any = isinstance(name.partition, str) and name.partition.endswith(f"-{ANY_PARTITION}")
+    return TopicPartition(name.topic, -1) if is_any else name
