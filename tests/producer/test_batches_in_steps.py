@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,27 +14,6 @@ from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as made:
-        yield made
-
-
-@pytest.fixture
-def embedded(shared: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    shared.faults.reset()
-    yield shared
-    shared.faults.reset()
-    shared.start_all()
-
-
-@pytest.fixture
-def topic(embedded: EmbeddedCluster, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    embedded.create_topic(name, 2)
-    return name
 
 
 def test_a_batch_is_where_its_future_says(embedded: EmbeddedCluster, topic: str) -> None:

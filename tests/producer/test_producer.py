@@ -36,19 +36,6 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as made:
-        yield made
-
-
-@pytest.fixture
-def embedded(shared: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    shared.faults.reset()
-    yield shared
-    shared.faults.reset()
-
-
 def producer(cluster: Cluster, **settings: Any) -> Producer:
     brokers = ",".join(f"127.0.0.1:{cluster.port(broker)}" for broker in range(2))
     quick = {"queue_buffering_max_ms": 5, "retry_backoff_ms": 50, **settings}
@@ -159,13 +146,6 @@ def test_a_topic_that_brokers_make_is_there_after_a_moment(
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def topic(embedded: EmbeddedCluster, fresh_topic: Callable[[], str]) -> str:
-    name = fresh_topic()
-    embedded.create_topic(name, 2)
-    return name
 
 
 def test_a_partition_whose_leader_moves_keeps_its_order(embedded: EmbeddedCluster, topic: str) -> None:

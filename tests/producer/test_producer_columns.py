@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 
 import pytest
@@ -22,17 +22,9 @@ pytestmark = pytest.mark.real  # the embedded cluster has a ZooKeeper
 Topic = Callable[[], str]
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as made:
-        yield made
-
-
 @pytest.fixture
-def cluster(shared: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    shared.faults.reset()
-    yield shared
-    shared.faults.reset()
+def cluster(embedded: EmbeddedCluster) -> EmbeddedCluster:
+    return embedded
 
 
 def producer(cluster: EmbeddedCluster, **settings: object) -> Producer:
