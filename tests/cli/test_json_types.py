@@ -22,7 +22,7 @@ NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "obje
 
 _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
-             "partition_node old_text store lag_unit"),
+             "partition_node old_text store lag_unit program"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "

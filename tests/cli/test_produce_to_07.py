@@ -58,9 +58,11 @@ def test_a_batch_behind_which_the_connection_was_closed_is_sent_again(broker: Br
     assert broker.requests[PRODUCE] == 3
 
 
-def test_with_acks_0_nothing_is_asked_and_nothing_is_known(broker: Broker07, produce: Produce) -> None:
+def test_with_acks_0_one_answer_is_waited_for_at_the_end_and_nothing_is_known(
+    broker: Broker07, produce: Produce
+) -> None:
     status, said = produce("--acks", "0")
-    assert (status, broker.requests[OFFSETS]) == (0, 0)
+    assert (status, broker.requests[OFFSETS]) == (0, 1)
     assert said.endswith("Kafka 0.7 acknowledges no message: nothing is known of these\n")
 
 

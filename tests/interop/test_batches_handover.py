@@ -67,6 +67,7 @@ def test_partitions_move_between_batches_and_messages_under_load_and_nothing_is_
                 readers.append(BackgroundReader(*bob.create_message_streams({topic: 1})[topic]))
                 wait_until(lambda: len(owned(ann)) == len(owned(bob)) == 2, PATIENCE_S, "two partitions each")
                 load.grow(100)
+                wait_until(lambda: readers[-1].messages, PATIENCE_S, "messages of the second member")
             wait_owned(ann, everything)  # and back
         load.grow(50)
         load.stop()

@@ -9,13 +9,14 @@ import pydoc
 import re
 import textwrap
 from types import ModuleType
+from typing import get_type_hints
 
 import pytest
 
 import zkconsumer
 from tests.fetching.feeding import Feed
 from zkconsumer.aio import AsyncConsumerConnector, AsyncKafkaStream
-from zkconsumer.config import ConsumerSettings
+from zkconsumer.config import ConsumerSettings, ProducerSettings
 
 MODULES = ["zkconsumer", "zkconsumer.aio", "zkconsumer.config", "zkconsumer.prometheus", "simpleconsumer"]
 PUBLIC = {
@@ -25,7 +26,8 @@ PUBLIC = {
     for each in module.__all__
     if isinstance(getattr(module, each), type)
 }
-SETTINGS = vars(ConsumerSettings)["__annotations__"].keys()  # docs/CONFIGURATION.md has them
+SETTINGS = get_type_hints(ConsumerSettings).keys() | get_type_hints(ProducerSettings).keys()
+"""docs/CONFIGURATION.md has them."""
 INTERNAL = {  # names of this package's machinery that once showed in help()
     "end", "end_after_hand", "fail", "failures", "lease", "on_fork", "reader", "ready", "settle", "wake",
 }  # fmt: skip
