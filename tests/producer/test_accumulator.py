@@ -125,7 +125,7 @@ def test_a_retry_keeps_the_order_and_comes_after_the_backoff_and_a_look_up() -> 
     taken = accumulator.take(0, 0.0)
     put(accumulator, T0, b"e", at=0.5)
     assert accumulator.answered(taken, {T0: ProducedPartition(6, -1)}, 1.0) == []
-    assert accumulator.stale == {"t": 1.1}
+    assert accumulator.layout.stale == {"t": 1.1}
     assert accumulator.take(0, 2.0) == []
     assert accumulator.set_partitions("t", {0: 1, 1: 1, 2: 0}, 1.1) == []
     assert accumulator.due_at(1) == 1.1
@@ -174,7 +174,7 @@ def test_a_partition_without_a_leader_fails_after_as_many_searches() -> None:
     for now in (1.0, 2.0, 3.0):
         assert effects == []
         effects = accumulator.set_partitions("t", {0: None, 1: 1}, now)
-        assert accumulator.stale == {"t": now + 0.1}
+        assert accumulator.layout.stale == {"t": now + 0.1}
     reason = "a message for t/0 was not acknowledged in 3 tries: no broker leads it"
     assert finished(effects) == [([b"a"], -1, reason)]
 
@@ -183,16 +183,16 @@ def test_a_partition_without_a_leader_fails_after_as_many_searches() -> None:
 def test_a_topic_that_is_gone_fails_what_waits_for_it(is_final: bool) -> None:
     accumulator = made({0: None})
     put(accumulator, T0, b"a")
-    accumulator.want("t", 0.0)
+    accumulator.layout.want("t", 0.0)
     effects: list[Effect] = []
     for _ in range(1 if is_final else 3):
         assert effects == []
-        assert accumulator.stale
+        assert accumulator.layout.stale
         effects = accumulator.topic_not_found("t", "no such topic", is_final, 0.0)
     assert [error for _, _, error in finished(effects)] == [
         f"a message for t/0 was not acknowledged{'' if is_final else ' in 3 tries'}: no such topic"
     ]
-    assert accumulator.stale == {}
+    assert accumulator.layout.stale == {}
 
 
 def test_one_message_that_is_too_large_is_found_and_fails_no_other() -> None:
@@ -346,14 +346,14 @@ def test_messages_with_a_partition_are_first_stored_in_the_order_in_which_they_c
 @pytest.mark.parametrize("as_batch", [False, True])
 def test_leaders_are_looked_up_for_what_comes_behind_a_look_up_that_found_none(as_batch: bool) -> None:
     accumulator = made({0: None, 1: 1})
-    assert accumulator.lookup_at() is None
+    assert accumulator.layout.lookup_at() is None
     if as_batch:
         accumulator.add_batch(T0, [(None, b"a")], 27, False, 1.0)
     else:
         put(accumulator, T0, b"a", at=1.0)
-    assert accumulator.lookup_at() == 1.0
+    assert accumulator.layout.lookup_at() == 1.0
     for tries in range(3):
-        assert accumulator.lookup_at() is not None
+        assert accumulator.layout.lookup_at() is not None
         effects = accumulator.set_partitions("t", {0: None, 1: 1}, 2.0 + tries)
     assert [(values, "no broker leads it" in error) for values, _, error in finished(effects)] == [([b"a"], True)]
     assert accumulator.messages == 0

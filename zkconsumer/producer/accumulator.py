@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -29,8 +29,9 @@ from simpleconsumer.errors import BrokerError, broker_error
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.batch import Batch, Pair, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
+from zkconsumer.producer.layout import Layout
 
-__all__ = ["Accumulator", "Effect", "FailedSearches", "Finished", "Limits", "Split"]
+__all__ = ["Accumulator", "Effect", "Finished", "Limits", "Split"]
 
 _TOO_LARGE: Final = (10, 18)
 _NO_LEADER: Final = "no broker leads it"
@@ -84,20 +85,6 @@ class Finished(NamedTuple):
     error: ProducerError | None
 
 
-class FailedSearches(NamedTuple):
-    """What look-ups of a topic came to.
-
-    Attributes:
-        failures: How many did not find it.
-        reason: Why the last one did not, a clause.
-        is_final: Another one would not find it either.
-    """
-
-    failures: int = 0
-    reason: str = ""
-    is_final: bool = False
-
-
 class Split(NamedTuple):
     """A batch goes on as two."""
 
@@ -106,7 +93,6 @@ class Split(NamedTuple):
 
 
 Effect = Finished | Split
-_NONE: Final = FailedSearches()
 
 
 @dataclass
@@ -134,8 +120,7 @@ class Accumulator:
         size: Their bytes.
         repeated: How many were sent again after a lost connection, and may be stored twice.
         retries: How often a batch was put back after a failure.
-        stale: The topics whose leaders have to be looked up -> when.
-        searches: Topic -> how many look-ups did not find it, and why the last one did not.
+        layout: The partitions and leaders.
 
     Threads: One at a time.
     """
@@ -145,96 +130,75 @@ class Accumulator:
         self.size = 0
         self.repeated = 0
         self.retries = 0
-        self.stale: dict[str, float] = {}
-        self.searches: dict[str, FailedSearches] = {}
+        self.layout = Layout(rng)
         self._limits = limits
-        self._rng = rng or random.Random()
-        self._topics: dict[str, Mapping[int | str, int | None]] = {}
-        self._leaders: dict[TopicPartition, int | None] = {}
-        self._sticky: dict[str, int | str] = {}
         self._queues: dict[TopicPartition, _Queue] = {}
         self._active: dict[TopicPartition, _Queue] = {}
 
-    # -- partitions ----------------------------------------------------------------------------------------------------
-
-    def partitions(self, topic: str) -> Mapping[int | str, int | None] | None:
-        """Return the partitions of a topic with their leaders, in order; None if they are not known."""
-        return self._topics.get(topic)
-
-    def known_topics(self) -> list[str]:
-        """Return the topics whose partitions are known."""
-        return sorted(self._topics)
-
-    def leader(self, name: TopicPartition) -> int | None:
-        """Return the broker that leads a partition, None if it is not known."""
-        return self._leaders.get(name)
-
-    def want(self, topic: str, now: float) -> None:
-        """Have a topic looked up."""
-        self.stale.setdefault(topic, now)
-
-    def lookup_at(self) -> float | None:
-        """Return when leaders have to be looked up; None if all are known."""
-        return min(self.stale.values(), default=None)
-
-    def sticky_partition(self, topic: str) -> int | str:
-        """Return where messages without a key go: one partition with a leader, until leaders are looked up again."""
-        chosen = self._sticky.get(topic)
-        if chosen is None:
-            chosen = self._sticky[topic] = self._choose(topic, None)
-        return chosen
-
-    def _choose(self, topic: str, avoided: int | None) -> int | str:
-        """Return a partition at random: one that a broker other than the avoided one leads, if there is one."""
-        leaders = self._topics[topic]
-        led = [name for name, leader in leaders.items() if leader is not None]
-        return self._rng.choice([name for name in led if leaders[name] != avoided] or led or list(leaders))
+    # -- look-ups ------------------------------------------------------------------------------------------------------
 
     def set_partitions(self, topic: str, leaders: Mapping[int | str, int | None], now: float) -> list[Effect]:
         """Take over what a look-up found; partitions that found no leader have failed once more."""
-        self._topics[topic] = leaders
-        self._sticky.pop(topic, None)
-        self.stale.pop(topic, None)
+        self.layout.found(topic, leaders)
         effects: list[Effect] = []
-        for number in leaders.keys() | {name.partition for name in self._active if name.topic == topic}:
-            name = TopicPartition(topic, number)
-            self._leaders[name] = leaders.get(number)
-            queue = self._queues.get(name)
-            if queue is None or not queue.waiting:
-                continue
-            if self._leaders[name] is not None:
+        for name, queue in self._waiting_of(topic):
+            if name.partition not in leaders:
+                self.layout.forget_leader(name)
+            if self.layout.leader(name) is not None:
                 for batch in queue.waiting:
                     batch.searches = 0
             else:
                 effects += self._unled(name, queue, now)
         return effects
 
-    def _unled(self, name: TopicPartition, queue: _Queue, now: float) -> Iterator[Effect]:
-        """Move what may be moved; count a failed search for the others, which fail after the last one."""
+    def topic_not_found(self, topic: str, reason: str, is_final: bool, now: float) -> list[Effect]:
+        """Count a look-up that found no such topic, or no answer, for everything that waits for its leaders."""
+        self.layout.not_found(topic, reason, is_final)
+        effects: list[Effect] = []
+        for name, queue in self._waiting_of(topic):
+            if self.layout.leader(name) is None:
+                queue.retry_at = now + self._limits.backoff_s
+                waiting, queue.waiting = queue.waiting, deque()
+                effects += self._search_again(queue, waiting, reason, is_final)
+                if queue.waiting:
+                    self.layout.want(topic, queue.retry_at)
+        return effects
+
+    def _waiting_of(self, topic: str) -> list[tuple[TopicPartition, _Queue]]:
+        """Return the partitions of a topic for which messages wait."""
+        return [(name, queue) for name, queue in self._active.items() if name.topic == topic and queue.waiting]
+
+    def _unled(self, name: TopicPartition, queue: _Queue, now: float) -> list[Effect]:
+        """Move what may be moved; count a failed search for the others."""
         queue.retry_at = now + self._limits.backoff_s
         queue.has_failed = True
-        self.stale.setdefault(name.topic, queue.retry_at)
-        reason = _NO_LEADER if name.partition in self._topics[name.topic] else "the topic has no such partition"
+        self.layout.want(name.topic, queue.retry_at)
+        is_there = name.partition in (self.layout.partitions(name.topic) or ())
         waiting, queue.waiting = queue.waiting, deque()
-        for batch in waiting:
-            if self._move(batch, None):
-                continue
+        kept = [batch for batch in waiting if not self._move(batch, None)]
+        return self._search_again(queue, kept, _NO_LEADER if is_there else "the topic has no such partition", False)
+
+    def _search_again(
+        self, queue: _Queue, batches: Iterable[Batch], reason: str, is_final: bool
+    ) -> list[Effect]:
+        """Count a search that found no leader for batches, and put them back; the last search fails them."""
+        effects: list[Effect] = []
+        for batch in batches:
             batch.searches += 1
-            if batch.searches + batch.tries > self._limits.retries:
-                yield self._failed(batch, reason, batch.searches + batch.tries)
+            tries = batch.searches + batch.tries
+            if is_final or tries > self._limits.retries:
+                effects.append(self._failed(batch, reason, tries))
             else:
                 self.retries += 1
                 queue.waiting.append(batch)
+        return effects
 
     def _move(self, batch: Batch, avoided: int | None) -> bool:
         """Give a batch to another partition, if any one will do and another broker leads one."""
-        leaders = self._topics[batch.name.topic]
-        if not batch.is_movable or not any(led is not None and led != avoided for led in leaders.values()):
+        partition = self.layout.elsewhere(batch.name.topic, avoided) if batch.is_movable else None
+        if partition is None:
             return False
-        sticky = self._sticky.get(batch.name.topic)
-        if sticky is None or leaders[sticky] in (None, avoided):
-            sticky = self._sticky[batch.name.topic] = self._choose(batch.name.topic, avoided)
-        batch.name = TopicPartition(batch.name.topic, sticky)
+        batch.name = TopicPartition(batch.name.topic, partition)
         self._append(batch)
         return True
 
@@ -245,27 +209,6 @@ class Accumulator:
             waiting[-1].is_closed = True
         batch.is_closed = True
         waiting.append(batch)
-
-    def topic_not_found(self, topic: str, reason: str, is_final: bool, now: float) -> list[Effect]:
-        """Count a look-up that found no such topic, or no answer, for everything that waits for its leaders."""
-        self.searches[topic] = FailedSearches(self.searches.get(topic, _NONE).failures + 1, reason, is_final)
-        self.stale.pop(topic, None)
-        effects: list[Effect] = []
-        for name, queue in self._active.items():
-            if name.topic != topic or not queue.waiting or self._leaders.get(name) is not None:
-                continue
-            queue.retry_at = now + self._limits.backoff_s
-            waiting, queue.waiting = queue.waiting, deque()
-            for batch in waiting:
-                batch.searches += 1
-                tries = batch.searches + batch.tries
-                if is_final or tries > self._limits.retries:
-                    effects.append(self._failed(batch, reason, tries))
-                else:
-                    self.retries += 1
-                    queue.waiting.append(batch)
-                    self.stale[topic] = queue.retry_at
-        return effects
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -301,7 +244,7 @@ class Accumulator:
         """Add nothing more to a batch; the next messages without a key may go elsewhere."""
         batch.is_closed = True
         if self._limits.takes_turns and batch.is_movable:
-            self._sticky.pop(batch.name.topic, None)
+            self.layout.choose_again(batch.name.topic)
 
     def add_batch(self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, now: float) -> Batch:
         """Add messages that make a batch of their own, within the limits of one."""
@@ -321,8 +264,8 @@ class Accumulator:
 
     def _want_leader(self, name: TopicPartition, now: float) -> None:
         """Have the leader of a partition looked up if none is known: the last look-up may have found none."""
-        if self._leaders.get(name) is None:
-            self.want(name.topic, max(now, self._queues[name].retry_at))
+        if self.layout.leader(name) is None:
+            self.layout.want(name.topic, max(now, self._queues[name].retry_at))
 
     def close_batches(self) -> None:
         """Have everything that waits sent now."""
@@ -349,7 +292,7 @@ class Accumulator:
         for name, queue in list(self._active.items()):
             if not queue.waiting:
                 del self._active[name]
-            elif self._leaders.get(name) == broker and self._due_at(queue) <= now:
+            elif self.layout.leader(name) == broker and self._due_at(queue) <= now:
                 size = self._take_of(queue, taken, size, now)
                 if queue.in_flight:
                     self._active[name] = self._active.pop(name)  # the next request starts with another partition
@@ -373,7 +316,7 @@ class Accumulator:
 
     def due_at(self, broker: int) -> float | None:
         """Return when there is something to send to a broker; None if nothing waits for it. Times may be over."""
-        led = (queue for name, queue in self._active.items() if self._leaders.get(name) == broker and queue.waiting)
+        led = (queue for name, queue in self._active.items() if self.layout.leader(name) == broker and queue.waiting)
         return min((at for queue in led if (at := self._due_at(queue)) != float("inf")), default=None)
 
     def _due_at(self, queue: _Queue) -> float:
@@ -459,9 +402,9 @@ class Accumulator:
                 yield Finished(batch, -1, error)
 
     def _forget_leader(self, name: TopicPartition, now: float) -> None:
-        self._leaders[name] = None
-        self._sticky.pop(name.topic, None)
-        self.stale.setdefault(name.topic, now + self._limits.backoff_s)
+        self.layout.forget_leader(name)
+        self.layout.choose_again(name.topic)
+        self.layout.want(name.topic, now + self._limits.backoff_s)
 
     def _again(
         self, name: TopicPartition, batches: Sequence[Batch], reason: str | Exception, avoided: int | None, now: float

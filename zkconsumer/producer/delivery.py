@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
-from zkconsumer.producer.accumulator import Accumulator, Effect, FailedSearches, Finished, Limits
+from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits
 from zkconsumer.producer.batch import Batch, Pair
 from zkconsumer.producer.broker_thread import BrokerThread, RequestSettings
 from zkconsumer.producer.counters import Counters
@@ -90,19 +90,19 @@ class Delivery:
         Args:
             wait_s: Longest wait; None for no other limit.
         """
-        known = self._accumulator.partitions(topic)
+        known = self._accumulator.layout.partitions(topic)
         if known:
             return known
         deadline = None if wait_s is None else time.monotonic() + wait_s
         with self._lock:
-            earlier = self._accumulator.searches.get(topic, FailedSearches()).failures
-            while not (known := self._accumulator.partitions(topic)):
+            earlier = self._accumulator.layout.searches(topic).failures
+            while not (known := self._accumulator.layout.partitions(topic)):
                 self._check_open()
-                failed = self._accumulator.searches.get(topic, FailedSearches())
+                failed = self._accumulator.layout.searches(topic)
                 tried = failed.failures - earlier
                 if tried and (failed.is_final or tried > self._limits.retries):
                     return failed.reason
-                self._accumulator.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
+                self._accumulator.layout.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
                 self._wake_lookup.notify()
                 left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
                 if left_s <= 0.0:
@@ -113,8 +113,8 @@ class Delivery:
     def look_up_again(self) -> None:
         """Have the partitions of all topics looked up: something has changed. Waits for nothing but the lock."""
         with self._lock:
-            for topic in self._accumulator.known_topics():
-                self._accumulator.want(topic, time.monotonic())
+            for topic in self._accumulator.layout.known_topics():
+                self._accumulator.layout.want(topic, time.monotonic())
             self._wake_lookup.notify()
 
     def takes_null_values(self, topic: str) -> bool | str:
@@ -134,7 +134,7 @@ class Delivery:
     def sticky_partition(self, topic: str) -> int | str:
         """Return where messages of a topic that is known go if they have no key."""
         with self._lock:
-            return self._accumulator.sticky_partition(topic)
+            return self._accumulator.layout.sticky_partition(topic)
 
     def add(
         self, name: TopicPartition, pair: Pair, size: int, is_movable: bool, wait_s: float | None
@@ -274,12 +274,12 @@ class Delivery:
     # -- for the threads -----------------------------------------------------------------------------------------------
 
     def _wake(self, name: TopicPartition) -> None:
-        leader = self._accumulator.leader(name)
+        leader = self._accumulator.layout.leader(name)
         thread = None if leader is None else self._brokers.get(leader)
         if thread is not None:
             thread.wake.notify()
         else:
-            self._accumulator.want(name.topic, time.monotonic())
+            self._accumulator.layout.want(name.topic, time.monotonic())
             self._wake_lookup.notify()
 
     def _wake_all(self) -> None:
@@ -336,7 +336,7 @@ class Delivery:
                     self._open[half.outcome] = None
                 self._open.pop(effect.batch.outcome, None)
         self._room.notify_all()
-        if self._accumulator.stale:
+        if self._accumulator.layout.stale:
             self._wake_lookup.notify()
 
     def _report(self, effects: Sequence[Effect]) -> None:
@@ -396,10 +396,10 @@ class Delivery:
                 if self._refresh_at is not None and now >= self._refresh_at and self._has_sent:
                     self._has_sent = False
                     self._refresh_at = now + (self._settings.refresh_s or 0.0)
-                    return self._accumulator.known_topics()
-                at = self._accumulator.lookup_at()
+                    return self._accumulator.layout.known_topics()
+                at = self._accumulator.layout.lookup_at()
                 if at is not None and at <= now:
-                    return sorted(self._accumulator.stale)
+                    return sorted(self._accumulator.layout.stale)
                 waits = [each for each in (at, self._refresh_at if self._has_sent else None) if each is not None]
                 self._wake_lookup.wait(min(waits, default=now + _LONGEST_SLEEP_S) - now)
         return None
