@@ -76,7 +76,7 @@ def with_connector(rows: Any, topic: str, place: Place) -> None:
 
 
 def with_confluent(rows: Any, topic: str, place: Place) -> None:
-    """Write with confluent-kafka, as a program does by hand."""
+    """Write with confluent-kafka, as programs without a sink do."""
 
     def write(part: Iterator[Any]) -> None:
         from confluent_kafka import Producer
@@ -107,7 +107,7 @@ def with_confluent(rows: Any, topic: str, place: Place) -> None:
 
 
 def with_kafka_python(rows: Any, topic: str, place: Place) -> None:
-    """Write with kafka-python, as a program does by hand."""
+    """Write with kafka-python, as programs without a sink do."""
 
     def write(part: Iterator[Any]) -> None:
         from kafka import KafkaProducer

@@ -23,17 +23,9 @@ pytestmark = pytest.mark.real
 NOT_LEADER = 6
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as made:
-        yield made
-
-
 @pytest.fixture
-def cluster(shared: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    shared.faults.reset()
-    yield shared
-    shared.faults.reset()
+def cluster(embedded_clusters: Callable[[int], EmbeddedCluster]) -> EmbeddedCluster:
+    return embedded_clusters(2)
 
 
 @pytest.fixture

@@ -1,27 +1,18 @@
-"""What the tests of producers share: two embedded brokers whose faults end with each test, and a topic on them."""
+"""What the tests of producers share: a topic on two embedded brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from zkconsumer.testing import EmbeddedCluster
 
 
-@pytest.fixture(scope="session")
-def two_brokers() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as made:
-        yield made
-
-
 @pytest.fixture
-def embedded(two_brokers: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    """Two embedded brokers that all tests of producers share: use topics of your own."""
-    two_brokers.faults.reset()
-    yield two_brokers
-    two_brokers.faults.reset()
-    two_brokers.start_all()
+def embedded(embedded_clusters: Callable[[int], EmbeddedCluster]) -> EmbeddedCluster:
+    """Two embedded brokers that all tests share: use topics of your own."""
+    return embedded_clusters(2)
 
 
 @pytest.fixture

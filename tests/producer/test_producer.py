@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from stored_pairs import stored
 
-from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.errors import (
     MessageNotSent,
@@ -40,16 +40,6 @@ def producer(cluster: Cluster, **settings: Any) -> Producer:
     brokers = ",".join(f"127.0.0.1:{cluster.port(broker)}" for broker in range(2))
     quick = {"queue_buffering_max_ms": 5, "retry_backoff_ms": 50, **settings}
     return Producer(ProducerConfig(metadata_broker_list=brokers, **quick))
-
-
-def stored(cluster: Cluster, topic: str, partition: int) -> list[tuple[bytes | None, bytes | None]]:
-    leader = cluster.leader(topic, partition)
-    assert leader is not None
-    found: list[tuple[bytes | None, bytes | None]] = []
-    with SimpleConsumer("127.0.0.1", cluster.port(leader)) as consumer:
-        while messages := consumer.fetch(topic, partition, len(found)):
-            found += [(each.key, each.value) for each in messages]
-    return found
 
 
 def everything(cluster: Cluster, topic: str) -> list[bytes | None]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import chain
 
 import pytest
+from stored_pairs import stored
 
-from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.columns import MessageColumns
@@ -30,16 +30,6 @@ def cluster(embedded: EmbeddedCluster) -> EmbeddedCluster:
 def producer(cluster: EmbeddedCluster, **settings: object) -> Producer:
     quick = {"zookeeper.connect": cluster.zookeeper_connect, "retry.backoff.ms": 50, **settings}
     return Producer(ProducerConfig.from_properties(quick))
-
-
-def stored(cluster: EmbeddedCluster, topic: str, partition: int) -> list[tuple[bytes | None, bytes | None]]:
-    leader = cluster.leader(topic, partition)
-    assert leader is not None
-    found: list[tuple[bytes | None, bytes | None]] = []
-    with SimpleConsumer("127.0.0.1", cluster.port(leader)) as consumer:
-        while messages := consumer.fetch(topic, partition, len(found)):
-            found += [(each.key, each.value) for each in messages]
-    return found
 
 
 def test_columns_go_where_keys_and_partitions_say_in_order(cluster: EmbeddedCluster, fresh_topic: Topic) -> None:

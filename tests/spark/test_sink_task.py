@@ -27,17 +27,9 @@ BINARY = sink_columns([("key", "binary"), ("value", "binary")], "t")
 VERSIONS = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2")
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as made:
-        yield made
-
-
 @pytest.fixture
-def cluster(shared: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    shared.faults.reset()
-    yield shared
-    shared.faults.reset()
+def cluster(embedded_clusters: Callable[[int], EmbeddedCluster]) -> EmbeddedCluster:
+    return embedded_clusters(2)
 
 
 def options(cluster: EmbeddedCluster | KafkaCluster, topic: str, **more: str) -> SinkOptions:
