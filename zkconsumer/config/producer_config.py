@@ -50,6 +50,7 @@ class ProducerConfig(FrozenSettings):
     request_timeout_ms: int
     message_send_max_retries: int
     retry_backoff_ms: int
+    unknown_topic_timeout_ms: int
     retry_unanswered_batches: bool
     message_max_bytes: int
     queue_buffering_max_ms: int

@@ -54,6 +54,9 @@ _DELIVERY = (
         default_07=30_000),
     Key("message.send.max.retries", Integer(0), 3, "How often a failed batch is sent again.", name_07="num.retries"),
     Key("retry.backoff.ms", Integer(0), 100, "Wait before a batch is sent again and leaders are looked up."),
+    Key("unknown.topic.timeout.ms", Integer(0), 10_000,
+        "How long a topic is looked up that brokers do not know, and that may be about to be created; its messages "
+        "then fail, whatever `message.send.max.retries` is.", section="own"),
     Key("retry.unanswered.batches", Boolean(), True,
         "Whether a batch without an answer, which may be stored, is sent again. `false`: it fails, and no message is "
         "stored twice; batches that a broker refused are sent again all the same.", section="own"),

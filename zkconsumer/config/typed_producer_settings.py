@@ -31,6 +31,7 @@ class ProducerSettings(TypedDict, total=False):
     message_send_max_retries: int | None
     num_retries: int | None
     retry_backoff_ms: int | None
+    unknown_topic_timeout_ms: int | None
     retry_unanswered_batches: bool | None
     message_max_bytes: int | None
     max_message_size: int | None

@@ -50,6 +50,7 @@ class Limits:
         queue_bytes: Most bytes of these.
         retries: How often a batch is tried again.
         backoff_s: Wait before each further try.
+        absence_s: How long a topic that brokers do not know may be about to be created.
         repeats: A batch that may be stored is tried again.
         is_compressed: Topic -> whether its batches are compressed.
         undecided: The errors after which a batch may be stored all the same.
@@ -69,6 +70,7 @@ class Limits:
     is_compressed: Callable[[str], bool] = lambda topic: False
     undecided: Sequence[int] = undecided_codes(1)
     takes_turns: bool = False
+    absence_s: float = 10.0
 
 
 class Finished(NamedTuple):
@@ -130,7 +132,7 @@ class Accumulator:
         self.size = 0
         self.repeated = 0
         self.retries = 0
-        self.layout = Layout(rng)
+        self.layout = Layout(rng, limits.absence_s)
         self._limits = limits
         self._queues: dict[TopicPartition, _Queue] = {}
         self._active: dict[TopicPartition, _Queue] = {}
@@ -151,9 +153,15 @@ class Accumulator:
                 effects += self._unled(name, queue, now)
         return effects
 
-    def topic_not_found(self, topic: str, reason: str, is_final: bool, now: float) -> list[Effect]:
-        """Count a look-up that found no such topic, or no answer, for everything that waits for its leaders."""
-        self.layout.not_found(topic, reason, is_final)
+    def topic_not_found(
+        self, topic: str, reason: str, is_final: bool, now: float, is_absent: bool = False
+    ) -> list[Effect]:
+        """Count a look-up that found no such topic, or no answer, for everything that waits for its leaders.
+
+        What waits has known the topic: a broker that has just started says of each topic that it is absent, so this
+        counts as a failed search only.
+        """
+        self.layout.not_found(topic, reason, is_final, is_absent, now)
         effects: list[Effect] = []
         for name, queue in self._waiting_of(topic):
             if self.layout.leader(name) is None:

@@ -85,7 +85,8 @@ class Delivery:
     def partitions(self, topic: str, wait_s: float | None = None) -> Mapping[int | str, int | None] | str:
         """Return the partitions of a topic with their leaders; or, as text, why they are not known.
 
-        It waits until a look-up has found them, as often as a batch is tried.
+        It waits until a look-up has found them, as often as a batch is tried. A topic that brokers do not know is
+        looked up for `Limits.absence_s`, since it may be about to be created.
 
         Args:
             wait_s: Longest wait; None for no other limit.
@@ -95,14 +96,18 @@ class Delivery:
             return known
         deadline = None if wait_s is None else time.monotonic() + wait_s
         with self._lock:
-            earlier = self._accumulator.layout.searches(topic).failures
-            while not (known := self._accumulator.layout.partitions(topic)):
+            layout = self._accumulator.layout
+            earlier = layout.searches(topic).failures
+            while not (known := layout.partitions(topic)):
                 self._check_open()
-                failed = self._accumulator.layout.searches(topic)
+                failed = layout.searches(topic)
                 tried = failed.failures - earlier
-                if tried and (failed.is_final or tried > self._limits.retries):
+                is_over = tried > self._limits.retries and failed.absent_since is None
+                if tried and (failed.is_final or is_over or layout.is_absent(topic)):
                     return failed.reason
-                self._accumulator.layout.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
+                if layout.was_just_absent(topic, time.monotonic(), self._limits.backoff_s):
+                    return failed.reason
+                layout.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
                 self._wake_lookup.notify()
                 left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
                 if left_s <= 0.0:
@@ -407,7 +412,7 @@ class Delivery:
     def _take_over(self, topic: str, found: FoundTopic, now: float) -> list[Effect]:
         """Take over what a look-up found, and start the threads of new brokers."""
         if not found.leaders:
-            return self._accumulator.topic_not_found(topic, found.reason, found.is_final, now)
+            return self._accumulator.topic_not_found(topic, found.reason, found.is_final, now, found.is_absent)
         try:
             for broker in found.leaders.values():
                 if broker is not None:

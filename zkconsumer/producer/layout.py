@@ -21,11 +21,15 @@ class FailedSearches(NamedTuple):
         failures: How many did not find it.
         reason: Why the last one did not, a clause.
         is_final: Another one would not find it either.
+        absent_since: When the first of those in a row said that there is no such topic; None if the last one did not.
+        at: When the last one ended.
     """
 
     failures: int = 0
     reason: str = ""
     is_final: bool = False
+    absent_since: float | None = None
+    at: float = 0.0
 
 
 _NONE: Final = FailedSearches()
@@ -34,13 +38,18 @@ _NONE: Final = FailedSearches()
 class Layout:
     """What a producer knows of the partitions of its topics.
 
+    Args:
+        rng: Chooses among equal partitions.
+        absence_s: How long a topic that brokers do not know may be about to be created.
+
     Attributes:
         stale: The topics whose leaders have to be looked up -> when.
 
     Threads: One at a time.
     """
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(self, rng: random.Random | None = None, absence_s: float = 10.0) -> None:
+        self._absence_s = absence_s
         self.stale: dict[str, float] = {}
         self._searches: dict[str, FailedSearches] = {}
         self._rng = rng or random.Random()
@@ -74,17 +83,30 @@ class Layout:
         """Return what the look-ups came to that did not find a topic."""
         return self._searches.get(topic, _NONE)
 
+    def is_absent(self, topic: str) -> bool:
+        """Return whether brokers have said for so long that there is no such topic that it counts as missing."""
+        found = self.searches(topic)
+        return found.absent_since is not None and found.at - found.absent_since >= self._absence_s
+
+    def was_just_absent(self, topic: str, now: float, backoff_s: float) -> bool:
+        """Return whether a topic is missing, and was looked up so recently that another look-up has to wait."""
+        return self.is_absent(topic) and now < self.searches(topic).at + backoff_s
+
     def found(self, topic: str, leaders: Mapping[int | str, int | None]) -> None:
         """Take over what a look-up found about a topic."""
         self._topics[topic] = leaders
+        self._searches.pop(topic, None)
         self._sticky.pop(topic, None)
         self.stale.pop(topic, None)
         for number, leader in leaders.items():
             self._leaders[TopicPartition(topic, number)] = leader
 
-    def not_found(self, topic: str, reason: str, is_final: bool) -> None:
+    def not_found(self, topic: str, reason: str, is_final: bool, is_absent: bool, now: float) -> None:
         """Count a look-up that found no such topic, or no answer."""
-        self._searches[topic] = FailedSearches(self.searches(topic).failures + 1, reason, is_final)
+        last = self.searches(topic)
+        is_new = last.absent_since is None or now - last.at > self._absence_s  # nobody has asked for some time
+        since = (now if is_new else last.absent_since) if is_absent else None
+        self._searches[topic] = FailedSearches(last.failures + 1, reason, is_final, since, now)
         self.stale.pop(topic, None)
 
     def forget_leader(self, name: TopicPartition) -> None:

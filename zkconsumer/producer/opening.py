@@ -178,6 +178,7 @@ def _limits(config: ProducerConfig) -> Limits:
         config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
         config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
         lambda topic: _codec_of(config, topic) != "none", undecided_codes(config.request_required_acks),
+        absence_s=config.unknown_topic_timeout_ms / 1000,
     )  # fmt: skip
 
 

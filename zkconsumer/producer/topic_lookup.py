@@ -37,11 +37,13 @@ class FoundTopic(NamedTuple):
         leaders: Partition -> broker that leads it, or None; in order; empty if the topic is not there.
         reason: Why it is not there; empty if it is.
         is_final: Another look-up would find the same.
+        is_absent: A broker answered that there is no such topic: not yet, or not any more.
     """
 
     leaders: Mapping[int | str, Broker | None]
     reason: str = ""
     is_final: bool = False
+    is_absent: bool = False
 
 
 class TopicLookup:
@@ -91,9 +93,9 @@ class TopicLookup:
 def _found(topic: TopicMetadata, brokers: Mapping[int, Broker]) -> FoundTopic:
     if topic.error_code and not topic.partitions:
         error = BrokerError(topic.error_code, topic.topic, None)
-        return FoundTopic({}, str(error), not error.retriable)
+        return FoundTopic({}, str(error), not error.retriable, error.retriable)
     leaders: dict[int | str, Broker | None] = {}
     for each in sorted(topic.partitions, key=lambda each: each.partition):
         is_led = each.error_code in _USABLE_CODES and each.leader is not None
         leaders[each.partition] = brokers.get(each.leader or 0) if is_led else None
-    return FoundTopic(leaders, "" if leaders else "it has no partitions")
+    return FoundTopic(leaders, "" if leaders else "it has no partitions", is_absent=not leaders)

@@ -37,8 +37,9 @@ _OF_SPARK: Final = (
 )
 _SETTINGS: Final = (
     "zookeeper.connect", "metadata.broker.list", "request.required.acks", "compression.codec", "compressed.topics",
-    "partitioner.class", "message.send.max.retries", "retry.backoff.ms", "retry.unanswered.batches",
-    "request.timeout.ms", "message.max.bytes", "batch.num.messages", "batch.max.bytes", "request.max.bytes",
+    "partitioner.class", "message.send.max.retries", "retry.backoff.ms", "unknown.topic.timeout.ms",
+    "retry.unanswered.batches", "request.timeout.ms", "message.max.bytes", "batch.num.messages", "batch.max.bytes",
+    "request.max.bytes",
     "queue.buffering.max.messages", "queue.buffering.max.bytes", "client.id", "topic.metadata.refresh.interval.ms",
     "connect.timeout.ms", "send.buffer.bytes", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
     "kafka.generation",
