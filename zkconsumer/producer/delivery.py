@@ -24,6 +24,7 @@ from zkconsumer.producer.counters import Counters
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull
 from zkconsumer.producer.null_values import takes_null_values
 from zkconsumer.producer.outcome import BatchOutcome, call_each, running
+from zkconsumer.producer.queue_room import QueueRoom
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
 
@@ -64,9 +65,9 @@ class Delivery:
         self._settings = settings
         self._limits = limits
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
         self._layouts = threading.Condition(self._lock)
         self._accumulator = Accumulator(limits, rng)
+        self._room = QueueRoom(self._lock, self._accumulator.fullness, self._send_what_waits)
         self._counters = Counters()
         self._takes_null_values: bool | None = None
         self._started_at = time.monotonic()
@@ -179,8 +180,7 @@ class Delivery:
     def close_batches(self) -> None:
         """Have everything that waits sent now."""
         with self._lock:
-            self._accumulator.close_batches()
-            self._wake_all()
+            self._send_what_waits()
 
     def flush(self, timeout_s: float | None) -> bool:
         """Return whether everything that was taken before has its outcome within the time."""
@@ -197,7 +197,7 @@ class Delivery:
         """
         with self._lock:
             self._is_closed = True
-            self._room.notify_all()
+            self._room.look_all()
             self._layouts.notify_all()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         is_flushed = False
@@ -262,19 +262,15 @@ class Delivery:
 
     def _wait_for_room(self, topic: str, messages: int, size: int, wait_s: float | None) -> None:
         self._check_open()
-        if self._accumulator.fullness(messages, size) is None:
-            return
         if running.owner is self.owner:
             wait_s = 0.0  # a callback, before whose return nothing is sent
-        deadline = None if wait_s is None else time.monotonic() + wait_s
-        self._accumulator.close_batches()  # what fills the queue is to go now
+        full = self._room.wait(messages, size, wait_s, self._check_open)
+        if full is not None:
+            raise QueueFull(topic, full)
+
+    def _send_what_waits(self) -> None:
+        self._accumulator.close_batches()
         self._wake_all()
-        while (full := self._accumulator.fullness(messages, size)) is not None:
-            left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
-            if left_s <= 0.0:
-                raise QueueFull(topic, full)
-            self._room.wait(left_s)
-            self._check_open()
 
     # -- for the threads -----------------------------------------------------------------------------------------------
 
@@ -340,7 +336,7 @@ class Delivery:
                     half.outcome = BatchOutcome(*half.name, self.owner)
                     self._open[half.outcome] = None
                 self._open.pop(effect.batch.outcome, None)
-        self._room.notify_all()
+        self._room.look()
         if self._accumulator.layout.stale:
             self._wake_lookup.notify()
 
