@@ -207,6 +207,20 @@ def test_a_port_that_is_taken_is_one_sentence(kind: tuple[str, ...], option: str
 
 
 @real
+def test_a_cluster_without_zookeeper_names_its_brokers_alone() -> None:
+    with Running("cluster", "up", "--kafka", "4.3.1", "--topic", "clicks:2") as started:
+        up = Up(started)
+        assert up.text.splitlines()[0] == "cluster    1 real broker of Kafka 4.3.1"
+        assert "ZooKeeper" not in up.text
+        assert "topic      clicks: 2 partitions" in up.text
+        (address,) = up.said("brokers").split(",")
+        assert is_open(address)
+        started.process.send_signal(signal.SIGINT)
+        assert started.process.wait(TIMEOUT_S) == 0
+    assert not is_open(address)
+
+
+@real
 def test_more_partitions_than_files_may_be_open_at_first() -> None:
     find_java()
     arguments = command(["cluster", "up", "--topic", "clicks:150"])
@@ -223,8 +237,10 @@ def test_more_partitions_than_files_may_be_open_at_first() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--kafka", "0.8.3"], "Kafka 0.8.3: known versions are 0.7.2, 0.8.0, .*, 3.9.2; the nearest is 0.8.2.2"),
-        (["--kafka", "embedded"], "Kafka embedded: known versions are 0.7.2, 0.8.0, .*, 3.9.2"),
+        (["--kafka", "0.8.3"], "Kafka 0.8.3: known versions are 0.7.2, 0.8.0, .*, 4.3.1; the nearest is 0.8.2.2"),
+        (["--kafka", "embedded"], "Kafka embedded: known versions are 0.7.2, 0.8.0, .*, 4.3.1"),
+        (["--kafka", "4.3.1", "--zookeeper-port", "2181"],
+         "zookeeper, zookeeper_port, chroot and login are for clusters with ZooKeeper: Kafka 4.3.1 runs .*"),
         (["--chroot", "kafka"], "chroot 'kafka': must be a path that starts with / and does not end with it"),
         (["--port", "65530", "--brokers", "7"], "port 65536 for broker 6: must be from 1 to 65535"),
         (["--port", "2181", "--zookeeper-port", "2181"], "port 2181 is wanted for ZooKeeper and for broker 0"),

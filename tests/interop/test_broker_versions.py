@@ -13,7 +13,7 @@ from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
-VERSIONS = [version for version in kafka_versions() if version_tuple(version) >= (0, 8)]
+VERSIONS = [version for version in kafka_versions(with_zookeeper=True) if version_tuple(version) >= (0, 8)]
 PARTITIONS, EACH = 4, 25
 
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 WAIT_S = 90.0
 MESSAGES, PARTITIONS = 100_000, 4
-VERSIONS = [version for version in kafka_versions() if version_tuple(version) >= (0, 8)]
+VERSIONS = [version for version in kafka_versions(with_zookeeper=True) if version_tuple(version) >= (0, 8)]
 SOME = [each for each in ("0.8.0", "0.8.2.2", "3.9.2") if each in VERSIONS]
 
 

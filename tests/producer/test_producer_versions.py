@@ -27,7 +27,7 @@ from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-VERSIONS = [version for version in kafka_versions() if version_tuple(version) >= (0, 8)]
+VERSIONS = [version for version in kafka_versions(with_zookeeper=True) if version_tuple(version) >= (0, 8)]
 PARTITIONS, WAIT_S = 3, 60.0
 CODECS = ("none", "gzip", "snappy", "lz4")
 READ_ALL = Path(__file__).with_name("ReadAll.java")

@@ -16,7 +16,8 @@ from zkconsumer.testing.cluster import Cluster, broker_ids, check_port
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
 from zkconsumer.testing.kafka import probe as kafka_probe
-from zkconsumer.testing.kafka.cluster import KafkaCluster, nearest_version
+from zkconsumer.testing.kafka.cluster import KafkaCluster
+from zkconsumer.testing.kafka.known_versions import nearest_version
 from zkconsumer.testing.load import load
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.proxy import TcpProxy
@@ -177,12 +178,12 @@ def test_topics_are_filled_without_zookeeper_too(without_zookeeper: Cluster) -> 
     ("version", "nearest"),
     [
         ("0.8.9", "0.8.2.2"), ("0.8.2.1", "0.8.2.2"), ("0.9", "0.9.0.1"), ("1.0.0", "1.1.1"), ("2.4.1", "2.8.2"),
-        ("4.0.0", "3.9.2"), ("0.11.0.3", "0.10.2.2"), ("latest", None), ("", None),
+        ("4.0.0", "4.0.2"), ("4.2.0", "4.3.1"), ("0.11.0.3", "0.10.2.2"), ("latest", None), ("", None),
     ],
 )  # fmt: skip
 def test_an_unknown_version_is_answered_with_the_nearest_known_one(version: str, nearest: str | None) -> None:
     assert nearest_version(version) == nearest
-    with pytest.raises(NotSupported, match=f"the nearest is {nearest}$" if nearest else r"are 0\.7\.2, .*3\.9\.2$"):
+    with pytest.raises(NotSupported, match=f"the nearest is {nearest}$" if nearest else r"are 0\.7\.2, .*4\.3\.1$"):
         KafkaCluster(version)
 
 

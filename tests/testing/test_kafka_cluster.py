@@ -127,7 +127,7 @@ def test_two_clusters_share_a_zookeeper_by_chroot(kafka_0822: KafkaCluster) -> N
 
 @real
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [version for version in kafka_versions() if version != "0.7.2"])
+@pytest.mark.parametrize("version", [version for version in kafka_versions(with_zookeeper=True) if version != "0.7.2"])
 def test_every_version_starts_and_does_the_whole_round(version: str) -> None:
     with KafkaCluster(version, brokers=2) as cluster:
         cluster.create_topic("t", partitions=2, replication=2)
@@ -176,7 +176,10 @@ def test_versions_are_listed_oldest_first() -> None:
         "1.1.1",
         "2.8.2",
         "3.9.2",
+        "4.0.2",
+        "4.3.1",
     ]
+    assert kafka_versions(with_zookeeper=True)[-1] == "3.9.2"
     with pytest.raises(NotSupported, match="known versions are"):
         KafkaCluster("0.8.9")
 

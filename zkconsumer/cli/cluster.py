@@ -53,6 +53,8 @@ Example: brokers of Kafka 0.7, and a topic with four partitions on each of the t
   zkconsumer cluster up --generation 0.7 --brokers 2 --topic clicks:4
 Example: real brokers
   zkconsumer cluster up --kafka 0.9.0.1
+Example: real brokers without ZooKeeper, as Kafka has none from 4.0 on
+  zkconsumer cluster up --kafka 4.3.1
 """
 _VERSIONS_EPILOG = """\
 \b
@@ -150,7 +152,7 @@ def versions(as_json: bool) -> None:
     The first ones are those it starts without --kafka; 0.7.2 with --generation 0.7.
     """
     from zkconsumer.testing.embedded.cluster import VERSIONS
-    from zkconsumer.testing.kafka.cluster import kafka_versions, needs_of
+    from zkconsumer.testing.kafka.known_versions import kafka_versions, needs_of
     from zkconsumer.testing.zookeeper.server import needs
 
     rows = [(version, "embedded", needs()) for version in VERSIONS.values()]
@@ -221,7 +223,8 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
         raise CliError(f"no folder can be made for the cluster: {where}: {error.strerror}") from error
     _allow_many_files()
     try:
-        click.echo(f"starting ZooKeeper and {wanted.words} ...", err=True)
+        beside = "ZooKeeper and " if made.has_zookeeper else ""
+        click.echo(f"starting {beside}{wanted.words} ...", err=True)
         try:
             made.start_all()
             _create(made, topics)
@@ -242,30 +245,36 @@ def _allow_many_files() -> None:
 
 
 def _create(running: Cluster, topics: Sequence[TopicWanted]) -> None:
-    from zkconsumer.testing.kafka.jars import is_07
+    from zkconsumer.testing.errors import KitError
 
     for topic in topics:
-        # In Kafka 0.7 the node of a topic stays when no broker has it.
-        path = f"/brokers/topics/{topic.name}"
-        if running.client.exists(path) is None or (is_07(running.version) and not running.client.get_children(path)):
+        try:
+            running.partitions(topic.name)
+        except KitError:  # there is none
             running.create_topic(topic.name, topic.partitions, topic.replication)
 
 
 def _print_addresses(wanted: ClusterWanted, running: Cluster, topics: Sequence[TopicWanted]) -> None:
-    topic = topics[0].name if topics else "clicks"
-    zookeeper = running.zookeeper_connect
     speaking = "" if wanted.kafka else f", protocol of Kafka {running.version}"
-    click.echo(f"cluster    {wanted.words}{speaking}\nZooKeeper  {zookeeper}\nbrokers    {running.broker_list}")
+    click.echo(f"cluster    {wanted.words}{speaking}")
+    if running.has_zookeeper:
+        click.echo(f"ZooKeeper  {running.zookeeper_connect}")
+    click.echo(f"brokers    {running.broker_list}")
     if wanted.data is not None:
         click.echo(f"data       {wanted.data.absolute()}")
     for name in dict.fromkeys(each.name for each in topics):
         click.echo(f"topic      {name}: {count_of(len(running.partitions(name)), 'partition')}")
+    if running.has_zookeeper:
+        _print_trials(running.zookeeper_connect, topics[0].name if topics else "clicks")
+    click.echo("\nCtrl-C stops everything.")
+
+
+def _print_trials(zookeeper: str, topic: str) -> None:
     click.echo(
         "\nTry, in other terminals:\n"
         f"  zkconsumer consume --zookeeper {zookeeper} --topic {topic} --group demo --from-beginning\n"
         f"  seq 1000 | zkconsumer produce --zookeeper {zookeeper} --topic {topic}\n"
-        f"  zkconsumer describe demo --zookeeper {zookeeper}\n"
-        "\nCtrl-C stops everything."
+        f"  zkconsumer describe demo --zookeeper {zookeeper}"
     )
 
 
@@ -274,7 +283,7 @@ def _wait(running: Cluster, signals: LeaveSignals) -> None:
     while not signals.came:
         select.select([signals.fd], [], [], _LOOK_S)
         signals.drain()
-        if not running.zookeeper.running:
+        if running.has_zookeeper and not running.zookeeper.running:
             raise CliError("ZooKeeper has ended", "start the cluster again")
         for broker in running.brokers.values():
             if not broker.running:

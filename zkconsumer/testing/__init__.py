@@ -3,7 +3,7 @@
 | part | what it gives |
 |---|---|
 | `ZooKeeperServer`, `ZooKeeperEnsemble` | real ZooKeeper in JVM child processes: kill, pause, wipe, end any session |
-| `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 3.9.2: topics, leaders, kill, pause |
+| `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 4.3.1: topics, leaders, kill, pause |
 | `EmbeddedCluster`, `Fault` | brokers of Kafka 0.8.2 or 0.7.2 in this process, up in milliseconds, faults on demand |
 | `Cluster` | the type of both: a test that is written for it runs on either |
 | `JavaMember` | Kafka's own Java high-level consumer as a member of a group |
@@ -39,7 +39,8 @@ from zkconsumer.testing.errors import (
 from zkconsumer.testing.history.checks import Finding, Limits, check_history
 from zkconsumer.testing.history.events import Event
 from zkconsumer.testing.history.figures import Figures, figures_of
-from zkconsumer.testing.kafka.cluster import KafkaCluster, kafka_versions
+from zkconsumer.testing.kafka.cluster import KafkaCluster
+from zkconsumer.testing.kafka.known_versions import kafka_versions
 from zkconsumer.testing.load import LastingLoad, SteadyLoad, load
 from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
 from zkconsumer.testing.members.java_member import JavaMember

@@ -70,6 +70,10 @@ class Cluster(Protocol):
         """The brokers by id."""
 
     @property
+    def has_zookeeper(self) -> bool:
+        """Whether there is a ZooKeeper; a cluster in KRaft mode has none."""
+
+    @property
     def zookeeper(self) -> ZooKeeperServer:
         """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
 
@@ -230,6 +234,8 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     @property
     def zookeeper(self) -> ZooKeeperServer:
         """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
+        if not self._zookeeper:
+            raise self._without_zookeeper()
         if not isinstance(self._zookeeper, ZooKeeperServer):
             raise KitError("this cluster was not given a ZooKeeperServer")
         return self._zookeeper
@@ -240,8 +246,16 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         if isinstance(self._zookeeper, ZooKeeperServer):
             return self._zookeeper.connect
         if not self._zookeeper:
-            raise KitError("this cluster does without ZooKeeper")
+            raise self._without_zookeeper()
         return self._zookeeper
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether there is a ZooKeeper."""
+        return bool(self._zookeeper)
+
+    def _without_zookeeper(self) -> KitError:
+        return KitError("this cluster does without ZooKeeper")
 
     @property
     def zookeeper_connect(self) -> str:

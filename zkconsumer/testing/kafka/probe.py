@@ -14,6 +14,7 @@ from zkconsumer.testing.waiting import Deadline
 
 API_OFFSETS = 2
 API_METADATA = 3
+API_VERSIONS = 18
 OFFSETS_07 = 4
 LATEST = -1
 MAX_REPLY_BYTES = 16 * 1024 * 1024
@@ -48,11 +49,20 @@ def ask_on(connection: socket.socket, body: bytes, *, timeout_s: float = 5.0) ->
 def answers(port: int, generation_07: bool = False, *, timeout_s: float = 5.0) -> bool:
     """True if a broker answers a real request, one that creates nothing."""
     if generation_07:
-        request = struct.pack(">h", OFFSETS_07) + _string("zkconsumer-probe") + struct.pack(">iqi", 0, LATEST, 1)
+        request = struct.pack(">h", OFFSETS_07) + string("zkconsumer-probe") + struct.pack(">iqi", 0, LATEST, 1)
     else:
         request = _offsets_request("zkconsumer-probe", [0])  # a metadata request would create the topic
     try:
         ask(port, request, timeout_s=timeout_s)
+    except OSError:
+        return False
+    return True
+
+
+def answers_versions(port: int, *, timeout_s: float = 5.0) -> bool:
+    """True if a broker of Kafka 0.10 or later, or a controller, says which APIs it has."""
+    try:
+        ask(port, header(API_VERSIONS), timeout_s=timeout_s)
     except OSError:
         return False
     return True
@@ -63,7 +73,7 @@ def topic_leaders(port: int, topic: str) -> dict[int, PartitionAnswer]:
 
     Creates the topic where the broker does so by itself. Raises OSError when the broker does not answer.
     """
-    reply = _Reader(ask(port, _header(API_METADATA) + struct.pack(">i", 1) + _string(topic)))
+    reply = Reader(ask(port, header(API_METADATA) + struct.pack(">i", 1) + string(topic)))
     reply.int32()  # correlation id
     for _ in range(reply.int32()):  # brokers: id, host, port
         reply.int32(), reply.string(), reply.int32()
@@ -71,15 +81,24 @@ def topic_leaders(port: int, topic: str) -> dict[int, PartitionAnswer]:
     for _ in range(reply.int32()):
         reply.int16(), reply.string()
         for _ in range(reply.int32()):
-            error, partition, leader = reply.int16(), reply.int32(), reply.int32()
-            replicas, isr = reply.int32s(), reply.int32s()
-            answer[partition] = PartitionAnswer(error, leader, replicas, isr)
+            partition, known = partition_answer(reply)
+            answer[partition] = known
     return answer
 
 
-def offset_errors(port: int, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Partition -> error code of an offsets request v0, which only a leader answers with 0."""
-    reply = _Reader(ask(port, _offsets_request(topic, partitions)))
+def partition_answer(reply: Reader) -> tuple[int, PartitionAnswer]:
+    """A partition and its metadata, read from an answer of a version up to 4."""
+    error, partition, leader = reply.int16(), reply.int32(), reply.int32()
+    return partition, PartitionAnswer(error, leader, reply.int32s(), reply.int32s())
+
+
+def offset_errors(port: int, topic: str, partitions: Sequence[int], *, version: int = 0) -> dict[int, int]:
+    """Partition -> error code of an offsets request, which only a leader answers with 0.
+
+    Args:
+        version: 0, or 1, which brokers have from 0.10.1 on, and those of 4.0 and later need.
+    """
+    reply = Reader(ask(port, _offsets_request(topic, partitions, version)))
     reply.int32()
     errors = {}
     for _ in range(reply.int32()):
@@ -87,23 +106,25 @@ def offset_errors(port: int, topic: str, partitions: Sequence[int]) -> dict[int,
         for _ in range(reply.int32()):
             partition, error = reply.int32(), reply.int16()
             errors[partition] = error
-            for _ in range(reply.int32()):
+            for _ in range(2 if version else reply.int32()):  # time and offset, or a list of offsets
                 reply.int64()
     return errors
 
 
-def _offsets_request(topic: str, partitions: Sequence[int]) -> bytes:
-    entries = b"".join(struct.pack(">iqi", partition, LATEST, 1) for partition in partitions)
-    return (
-        _header(API_OFFSETS) + struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">i", len(partitions)) + entries
-    )
+def _offsets_request(topic: str, partitions: Sequence[int], version: int = 0) -> bytes:
+    most = b"" if version else struct.pack(">i", 1)
+    entries = b"".join(struct.pack(">iq", partition, LATEST) + most for partition in partitions)
+    place = struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">i", len(partitions))
+    return header(API_OFFSETS, version) + place + entries
 
 
-def _header(api: int) -> bytes:
-    return struct.pack(">hhi", api, 0, 1) + _string("zkconsumer-testing")
+def header(api: int, version: int = 0) -> bytes:
+    """The header of a request, with the correlation id 1."""
+    return struct.pack(">hhi", api, version, 1) + string("zkconsumer-testing")
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
+    """A string as requests have it."""
     data = text.encode()
     return struct.pack(">h", len(data)) + data
 
@@ -119,8 +140,8 @@ def _exactly(connection: socket.socket, count: int, deadline: Deadline) -> bytes
     return data
 
 
-class _Reader:
-    """Reads an answer front to back."""
+class Reader:
+    """Reads an answer front to back; a null string is an empty one."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -130,6 +151,9 @@ class _Reader:
         (value,) = struct.unpack_from(form, self._data, self._at)
         self._at += struct.calcsize(form)
         return int(value)
+
+    def bool(self) -> bool:
+        return self._take(">?") != 0
 
     def int16(self) -> int:
         return self._take(">h")
@@ -148,3 +172,17 @@ class _Reader:
         text = self._data[self._at : self._at + max(length, 0)].decode()
         self._at += max(length, 0)
         return text
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._take(">B")
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    def compact_string(self) -> str:
+        length = max(self.varint() - 1, 0)
+        self._at += length
+        return self._data[self._at - length : self._at].decode()

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zkconsumer.testing.versions import version_tuple as version_tuple
 
 SESSION_TIMEOUT_MS = 6000
+KRAFT_SESSION_TIMEOUT_MS = 3000
+"""For so long, a broker that was killed is refused when it comes back."""
 FIRST_WITH_TLS = (2, 5)
 """The first version of Kafka whose brokers have settings for TLS with ZooKeeper (KIP-515)."""
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_OFFSETS_TOPIC: Mapping[str, object] = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1}
+_INTERNAL_TOPICS: Mapping[str, object] = {
+    **_OFFSETS_TOPIC,
+    "group.initial.rebalance.delay.ms": 0,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.min.isr": 1,
+}
+
+BROKER = "broker"
+CONTROLLER = "controller"
+FIRST_KRAFT = (3, 9)
+"""The first version of Kafka that the kit runs without ZooKeeper."""
+FIRST_WITHOUT_ZOOKEEPER = (4, 0)
+"""The first version of Kafka that cannot run with ZooKeeper."""
 
 
 def broker_properties(
@@ -34,6 +53,57 @@ def broker_properties(
     else:
         properties = _properties_08(number, broker_id, zookeeper_connect, log_folder)
         properties |= _address(number, port, advertised_port)
+    properties |= dict(settings or {})
+    return {key: _text(value) for key, value in properties.items() if value is not None}
+
+
+def kraft_properties(
+    version: str,
+    node_id: int,
+    roles: Sequence[str],
+    port: int,
+    voters: Mapping[int, int],
+    log_folder: Path,
+    *,
+    advertised_port: int | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> dict[str, str]:
+    """The server.properties of one server in KRaft mode.
+
+    Args:
+        roles: `BROKER`, `CONTROLLER` or both.
+        port: where it listens as a broker.
+        voters: port of each controller by its id.
+        advertised_port: port that clients get instead of `port`.
+        settings: override everything else; a value of None leaves that key out.
+    """
+    listeners = [f"PLAINTEXT://127.0.0.1:{port}"] if BROKER in roles else []
+    if CONTROLLER in roles:
+        listeners.append(f"CONTROLLER://127.0.0.1:{voters[node_id]}")
+    properties: dict[str, object] = {
+        "process.roles": ",".join(roles),
+        "node.id": node_id,
+        "controller.quorum.voters": ",".join(f"{each}@127.0.0.1:{at}" for each, at in voters.items()),
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in (("CONTROLLER", "PLAINTEXT"), *((p, p) for p in PROTOCOLS))
+        ),
+        "listeners": ",".join(listeners),
+        "broker.session.timeout.ms": KRAFT_SESSION_TIMEOUT_MS,
+        "broker.heartbeat.interval.ms": KRAFT_SESSION_TIMEOUT_MS // 10,
+        "log.dirs": log_folder,
+        "num.partitions": 2,
+        "default.replication.factor": 1,
+        "auto.create.topics.enable": True,
+        "auto.leader.rebalance.enable": False,  # a leader moves when a test says so
+        "controlled.shutdown.enable": False,
+        "num.network.threads": 1,
+        "num.io.threads": 2,
+        "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,
+        **_INTERNAL_TOPICS,
+    }
+    if BROKER in roles and advertised_port is not None:
+        properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{advertised_port}"
     properties |= dict(settings or {})
     return {key: _text(value) for key, value in properties.items() if value is not None}
 
@@ -76,16 +146,10 @@ def _properties_08(
     if number >= (0, 8, 2):
         properties |= {
             "delete.topic.enable": True,
-            "offsets.topic.num.partitions": 1,
-            "offsets.topic.replication.factor": 1,
+            **_OFFSETS_TOPIC,
         }
     if number >= (0, 11):
-        properties |= {
-            "group.initial.rebalance.delay.ms": 0,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.num.partitions": 1,
-            "transaction.state.log.min.isr": 1,
-        }
+        properties |= _INTERNAL_TOPICS
     return properties
 
 

@@ -17,8 +17,8 @@ from zkconsumer.testing.errors import JavaMissing, NotSupported, StartFailed
 from zkconsumer.testing.history.events import Event, id_of, partition_of
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import MINIMUM_VERSION, Java, find_java
-from zkconsumer.testing.kafka.broker import LOG4J
 from zkconsumer.testing.kafka.jars import is_07, kafka_jars
+from zkconsumer.testing.kafka.server_process import LOG4J
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.group_member import DEFAULTS as DEFAULTS
 from zkconsumer.testing.members.group_member import Delivered as Delivered

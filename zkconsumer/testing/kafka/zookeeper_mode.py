@@ -1,0 +1,114 @@
+"""The brokers of a cluster with ZooKeeper, and the kit's own ZooKeeper client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.kafka.broker import KafkaBroker
+from zkconsumer.testing.zookeeper.client import connected_client
+from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
+from zkconsumer.testing.zookeeper.server import end_session
+
+__all__ = ["BrokersWithZooKeeper"]
+
+CLIENT_SESSION_S = 30.0
+
+
+class BrokersWithZooKeeper:
+    """The brokers of a cluster with ZooKeeper.
+
+    Attributes:
+        brokers: by id.
+    """
+
+    def __init__(
+        self, version: str, ports: Mapping[int, int], folder: Path, hosts: str, chroot: str,
+        login: ZooKeeperLogin | None, *, heap_mb: int, timeout_s: float,
+    ) -> None:  # fmt: skip
+        """Prepare brokers.
+
+        Args:
+            ports: of the brokers, by id.
+            hosts: of ZooKeeper.
+            chroot: path in ZooKeeper under which the cluster lives.
+            login: how brokers and the client authenticate to ZooKeeper.
+        """
+        self.brokers = {
+            n: KafkaBroker(version, n, folder / f"broker-{n}", port=port, heap_mb=heap_mb, timeout_s=timeout_s)
+            for n, port in ports.items()
+        }
+        self._hosts = hosts
+        self._chroot = chroot
+        self._login = login
+        self._timeout_s = timeout_s
+        self._client: KazooClient | None = None
+
+    @property
+    def client(self) -> KazooClient:
+        """The kit's ZooKeeper client, inside the chroot; KitError before the start."""
+        if self._client is None:
+            raise KitError("the cluster was not started")
+        return self._client
+
+    def prepare(self) -> None:
+        """Connect to ZooKeeper, if there is no connection yet, and make the chroot."""
+        if self._client is not None:
+            return
+        if self._chroot:
+            root = self._new_client(self._hosts)
+            try:
+                root.ensure_path(self._chroot)
+            finally:
+                _end(root)
+        self._client = self._new_client(self._hosts + self._chroot)
+
+    def reconnect(self) -> None:
+        """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""
+        self.close()
+        self.prepare()
+
+    def _new_client(self, connect: str) -> KazooClient:
+        return connected_client(connect, self._login, session_s=CLIENT_SESSION_S, timeout_s=self._timeout_s)
+
+    def launch(self, ids: Sequence[int], jars: Sequence[Path], settings: Mapping[int, Mapping[str, object]]) -> None:
+        """Start these brokers without waiting for them.
+
+        Args:
+            settings: by id, over the kit's own.
+        """
+        for n in ids:
+            self.brokers[n].launch(jars, self._hosts + self._chroot, settings.get(n, {}), self.client, self._login)
+
+    def wait_ready(self, broker_id: int) -> None:
+        """Return when a broker is registered and answers."""
+        self.brokers[broker_id].wait_ready(self.client)
+
+    def wait_coordinated(self) -> None:
+        """Nothing is to be waited for: brokers are ready when ZooKeeper has their nodes."""
+
+    def wait_gone(self, broker_id: int) -> None:
+        """Return when the id node of a broker is gone."""
+        self.brokers[broker_id].wait_gone(self.client, self._timeout_s)
+
+    def kill(self, broker_id: int, *, expire: bool) -> None:
+        """SIGKILL one broker, and end its session with `expire`."""
+        broker = self.brokers[broker_id]
+        session_id = broker.session_id(self.client) if expire else None
+        broker.process.kill()
+        if session_id is not None:
+            end_session(self._hosts, session_id, tls=None if self._login is None else self._login.tls())
+
+    def close(self) -> None:
+        """End the client."""
+        client, self._client = self._client, None
+        if client is not None:
+            _end(client)
+
+
+def _end(client: KazooClient) -> None:
+    client.stop()
+    client.close()
