@@ -12,10 +12,12 @@ Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); 
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
@@ -28,6 +30,12 @@ _MOST_KEPT_BYTES = 16 * 1024 * 1024
 """Largest answer whose memory is used again for the next one."""
 
 
+Exchange = Callable[[bytes, int | None], memoryview]
+"""Sends a frame over a connection that is being opened, and returns the body of the answer behind the correlation id,
+which must be the given one (None: answers carry none). It is valid until the next call. Errors are those of the call
+for which the connection is opened, and its deadline holds."""
+
+
 class Connection:
     """A connection to one broker, made at the first call and again after a fault.
 
@@ -35,6 +43,11 @@ class Connection:
 
     Threads: One call at a time (a second one is a RuntimeError). `close()` from any thread ends a blocked call at
     once with ConnectionFailed; it is final.
+
+    Attributes:
+        opening: Called for each new connection before the first request, within the deadline of that call; None for
+            nothing. An error of it ends the call and closes the connection.
+        connects: How often it has tried to connect.
     """
 
     def __init__(
@@ -68,6 +81,7 @@ class Connection:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._send_buffer_bytes = send_buffer_bytes
         self._connect_timeout_s = connect_timeout_s
+        self.opening: Callable[[Exchange], None] | None = None
         self._max_frame_bytes = max_frame_bytes
         self._kept: bytearray | None = bytearray() if reuse_answers else None
         self._lock = threading.Lock()
@@ -78,11 +92,17 @@ class Connection:
         self._pid = os.getpid()
 
     def call(
-        self, request: bytes, *, correlation_id: int | None = None, has_answer: bool = True, resend: bool = False
+        self,
+        request: bytes | Callable[[], bytes],
+        *,
+        correlation_id: int | None = None,
+        has_answer: bool = True,
+        resend: bool = False,
     ) -> memoryview:
         """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
 
         Args:
+            request: The frame, or what returns it when the connection is open; empty to open a connection alone.
             correlation_id: What the answer must start with; None for Kafka 0.7, which has none.
             has_answer: False for requests that are never answered (produce with acks 0, produce of 0.7).
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
@@ -149,15 +169,18 @@ class Connection:
             if not keep or self._closed:
                 self._drop()
 
-    def _exchange(self, request: bytes, has_answer: bool, resend: bool, deadline: float) -> memoryview:
+    def _exchange(
+        self, request: bytes | Callable[[], bytes], has_answer: bool, resend: bool, deadline: float
+    ) -> memoryview:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused = self._reusable()
         while True:
             has_started = is_sent = False
             try:
-                connection = self._socket if reused and self._socket else self._connect(deadline)
-                is_sent = True
-                self._send(connection, request, deadline)
+                connection = self._socket if reused and self._socket else self._open(deadline)
+                frame = request if isinstance(request, bytes) else request()
+                is_sent = bool(frame)
+                self._send(connection, frame, deadline)
                 if not has_answer:
                     return memoryview(b"")
                 header = self._receive(connection, SIZE_BYTES, deadline)
@@ -184,6 +207,22 @@ class Connection:
         except OSError:
             pass
         return False
+
+    def _open(self, deadline: float) -> socket.socket:
+        """Return a new connection that is ready for requests."""
+        connection = self._connect(deadline)
+        if self.opening is not None:
+            self.opening(functools.partial(self._exchange_in_opening, connection, deadline))
+        return connection
+
+    def _exchange_in_opening(
+        self, connection: socket.socket, deadline: float, frame: bytes, correlation_id: int | None
+    ) -> memoryview:
+        self._send(connection, frame, deadline)
+        header = self._receive(connection, SIZE_BYTES, deadline)
+        return self._body(
+            self._receive(connection, frame_size(header, self._max_frame_bytes), deadline), correlation_id
+        )
 
     def _connect(self, deadline: float) -> socket.socket:
         """Return a new socket, connected to the first address that answers.

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from simpleconsumer.broker_calls import BrokerCalls
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, MAX_DECODED_BYTES, Dialect, Encodable
-from simpleconsumer.dialect_types import Outcome, Request
+from simpleconsumer.dialect_types import AnyRequest, Outcome
 from simpleconsumer.errors import (
     BrokenFraming,
     BrokerError,
@@ -45,7 +46,6 @@ EARLIEST: Final = -2
 
 _NO_BASE_OFFSET = -1
 _GROUP_ID_NOT_FOUND = 69
-_MAX_CORRELATION_ID = 0x7FFFFFFF
 _MAX_PARTITION = 0x7FFFFFFF
 _MAX_BYTES = 0x7FFFFFFF
 T = TypeVar("T")
@@ -59,6 +59,8 @@ class SimpleConsumer:
     a second time if an idle connection turns out to be closed; produce and commit never are.
 
     `version` arguments: 0 is what every broker serves; see `simpleconsumer.kafka08.requests` for which broker has more.
+    With `dialect=KAFKA011`, for Kafka 0.10.0 and later, they are not looked at: each connection asks the broker what it
+    serves, and requests are sent in the newest version that both have. Offsets of groups are those in Kafka.
 
     A broker of Kafka 0.7 needs `dialect=KAFKA07`. Its offsets are byte positions, a partition is named by the text
     `broker-partition` or by its number on the broker, fetches are answered at once, and produce requests never.
@@ -84,6 +86,8 @@ class SimpleConsumer:
         dialect: Dialect = KAFKA08,
         send_buffer_bytes: int = 0,
         connect_timeout_s: float | None = None,
+        read_committed: bool = False,
+        rack: str = "",
     ) -> None:
         """
         Args:
@@ -95,6 +99,9 @@ class SimpleConsumer:
             dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
             send_buffer_bytes: Socket send buffer; 0 leaves it to the system.
             connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
+            read_committed: Fetches stop at the first open transaction and list those that were aborted, and logs end
+                there; needs KAFKA011 and Kafka 0.11 or later.
+            rack: Where the reader is: brokers may name a nearer replica (`FetchedPartition.preferred_replica`).
         """
         self.dialect = dialect
         self.client_id = client_id
@@ -102,7 +109,9 @@ class SimpleConsumer:
             host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers,
             send_buffer_bytes=send_buffer_bytes, connect_timeout_s=connect_timeout_s,
         )  # fmt: skip
-        self._correlation_id = 0
+        self._calls = BrokerCalls(self._connection, dialect, client_id)
+        self._read_committed = read_committed
+        self._rack = rack
 
     @property
     def host(self) -> str:
@@ -199,7 +208,11 @@ class SimpleConsumer:
         """
         requests = [FetchRequest(*request) for request in requests]
         self._check_fetch(requests, max_wait_ms, min_bytes)
-        return self._ask(self.dialect.fetch(requests, max_wait_ms, min_bytes, version))
+        return self.ask(
+            self.dialect.fetch(
+                requests, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack
+            )
+        )
 
     def get_offsets_before(self, topic: str, partition: int | str, time_ms: int, max_offsets: int = 1) -> list[int]:
         """Return at most `max_offsets` offsets of segments that were started before a time, newest first.
@@ -234,20 +247,20 @@ class SimpleConsumer:
         if not wanted or len(set(wanted)) != len(wanted):
             raise ValueError(f"{len(wanted)} partitions, {len(set(wanted))} different ones: each is to be named once")
         _check_numbers(wanted)
-        asked = self.dialect.offsets(wanted, time_ms, max_offsets)
+        asked = self.dialect.offsets(wanted, time_ms, max_offsets, read_committed=self._read_committed)
         if self.dialect.has_correlation_ids:
-            return [row for request in asked for row in self._ask(request)]
+            return [row for request in asked for row in self.ask(request)]
         return [self._offsets_07(each, request) for each, request in zip(wanted, asked, strict=True)]
 
     def _offsets_07(
-        self, partition: TopicPartition, request: Request[list[tuple[int, list[int]]]]
+        self, partition: TopicPartition, request: AnyRequest[list[tuple[int, list[int]]]]
     ) -> tuple[int, list[int]]:
         try:
-            [row] = self._ask(request)
+            [row] = self.ask(request)
         except ConnectionFailed as error:
             if not isinstance(error.__cause__, ConnectionError):  # a deadline that is over, or a close by the caller
                 raise
-            [found] = self._ask(self.dialect.fetch([FetchRequest(*partition, 0, 1)], 0, 0, 0))
+            [found] = self.ask(self.dialect.fetch([FetchRequest(*partition, 0, 1)], 0, 0, 0))
             if found.error_code not in self.dialect.not_leader_codes:
                 raise
             return found.error_code, []
@@ -288,7 +301,7 @@ class SimpleConsumer:
         for (topic, number), time_ms in wanted.items():
             if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
-        return self._ask(self.dialect.offsets_for_times(wanted))
+        return self.ask(self.dialect.offsets_for_times(wanted))
 
     def api_versions(self) -> dict[int, range]:
         """Return which versions of each API key the broker serves: Kafka 0.10.0 and later.
@@ -297,7 +310,7 @@ class SimpleConsumer:
             BrokerError: The broker refused to answer.
             ConnectionFailed: A broker of 0.8 closes the connection, and one of 0.9 never answers.
         """
-        code, served = self._ask(self.dialect.api_versions())
+        code, served = self.ask(self.dialect.api_versions())
         if code:
             raise BrokerError(code, None, None)
         return served
@@ -342,7 +355,7 @@ class SimpleConsumer:
         if not wanted:
             return
         _check_numbers(wanted)
-        codes = self._ask(self.dialect.commit(group, wanted, version, timestamp_ms))
+        codes = self.ask(self.dialect.commit(group, wanted, version, timestamp_ms))
         _raise_codes(
             (code, *partition, wanted[partition].offset) for partition, code in zip(wanted, codes, strict=True)
         )
@@ -359,7 +372,7 @@ class SimpleConsumer:
         if not wanted:
             return {}
         _check_numbers(wanted)
-        rows = self._ask(self.dialect.committed(group, wanted, version))
+        rows = self.ask(self.dialect.committed(group, wanted, version))
         _raise_codes((code, *partition, None) for partition, (code, _) in zip(wanted, rows, strict=True))
         return {partition: row for partition, (_, row) in zip(wanted, rows, strict=True)}
 
@@ -369,7 +382,7 @@ class SimpleConsumer:
         Raises:
             BrokerError: `ConsumerCoordinatorNotAvailable` (15), as always the first time; ask again.
         """
-        code, broker = self._ask(self.dialect.coordinator(group))
+        code, broker = self.ask(self.dialect.coordinator(group))
         if code:
             raise BrokerError(code, None, None)
         return broker
@@ -382,7 +395,7 @@ class SimpleConsumer:
         Raises:
             BrokerError: `NonEmptyGroup` (68) while the group has members that the broker coordinates, and others.
         """
-        code = self._ask(self.dialect.delete_group(group))
+        code = self.ask(self.dialect.delete_group(group))
         if code not in (0, _GROUP_ID_NOT_FOUND):
             raise BrokerError(code, None, None)
         return code == 0
@@ -473,9 +486,24 @@ class SimpleConsumer:
         _check_numbers(each for each in sets if each.partition != -1 or not self.dialect.chooses_partition)
         request = self.dialect.produce(sets, acks, timeout_ms, version)
         if not request.has_answer:
-            self._connection.call(self._frame(request), has_answer=False)
+            self._calls.tell(request)
             return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)
-        return self._ask(request)
+        return self.ask(request)
+
+    def served_versions(self) -> Mapping[int, range]:
+        """Return the versions that the broker serves, by API key, as its connection has asked for them.
+
+        Connects if there is no connection. Empty for a dialect that does not choose versions.
+        """
+        return self._calls.served()
+
+    def ask(self, request: AnyRequest[T]) -> T:
+        """Return the decoded answer to a request of the dialect; the connection is closed if it cannot be decoded.
+
+        Raises:
+            VersionNotServed: The broker serves no version of it that is spoken here (KAFKA011 alone).
+        """
+        return self._calls.ask(request)
 
     def close(self) -> None:
         """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
@@ -502,7 +530,7 @@ class SimpleConsumer:
         return fetched.message_set
 
     def _metadata(self, topics: Sequence[str]) -> ClusterMetadata:
-        metadata = self._ask(self.dialect.metadata(topics))
+        metadata = self.ask(self.dialect.metadata(topics))
         missing = [topic for topic in topics if topic not in metadata.topics]
         if missing:
             raise DecodeError(f"metadata response: {missing[0]} and {len(missing) - 1} more are missing")
@@ -526,23 +554,6 @@ class SimpleConsumer:
         _check_numbers([(request.topic, request.partition) for request in requests])
         if len({(request.topic, request.partition) for request in requests}) != len(requests):
             raise ValueError("a partition is asked for twice; brokers answer only one of the two")
-
-    def _ask(self, request: Request[T]) -> T:
-        """Return the decoded answer; the connection is closed if it cannot be decoded."""
-        answer = self._connection.call(
-            self._frame(request), correlation_id=self._correlation_id if self.dialect.has_correlation_ids else None,
-            resend=request.can_resend,
-        )  # fmt: skip
-        try:
-            return request.decode(answer)
-        except DecodeError as error:
-            self._connection.reset()
-            error.add_note(f"in an answer of {len(answer)} bytes from {self.host}:{self.port}")
-            raise
-
-    def _frame(self, request: Request[Any]) -> bytes:
-        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
-        return self.dialect.frame(request, self._correlation_id, self.client_id)
 
     def _nothing(self, request: FetchRequest, message_set: Buffer) -> list[Any]:
         """Return no messages; raise an error if there are none because the first one was cut off."""

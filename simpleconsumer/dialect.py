@@ -10,7 +10,8 @@ Code outside of a generation's own package asks the dialect and imports no gener
     partitions        numbers; in 0.7 strings, `broker-partition`
     offsets           numbers of messages, in the message sets; in 0.7 byte positions, which follow from where a set
                       starts: several messages may share one, and the next one is not `offset + 1`
-    requests          in versions; in 0.7 without, and one request for the offsets of each partition
+    requests          in versions, from 0.10.0 on those that the broker says it serves; in 0.7 without, and one request
+                      for the offsets of each partition
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Boundary, FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, AnyRequest, Boundary, FetchResult, Request
+from simpleconsumer.kafka011.dialect import Kafka011
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
 from simpleconsumer.types import (
@@ -35,7 +37,7 @@ from simpleconsumer.types import (
     TopicPartition,
 )
 
-__all__ = ["KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "Dialect", "Encodable", "dialect_of"]
+__all__ = ["KAFKA07", "KAFKA08", "KAFKA011", "MAX_DECODED_BYTES", "Dialect", "Encodable", "dialect_of"]
 
 
 class Dialect(Protocol):
@@ -47,6 +49,8 @@ class Dialect(Protocol):
         has_metadata: Whether brokers can be asked who leads what.
         has_byte_positions: Whether offsets are bytes of the log, which shows not where an entry starts.
         has_long_poll: Whether a broker waits for messages before it answers a fetch.
+        chooses_versions: Whether brokers say which versions they serve, so that each connection has its own; versions
+            that callers pass are then not looked at.
         chooses_partition: Whether a broker chooses the partition of messages that are produced to partition -1.
         not_leader_codes: Error codes of a broker that does not lead a partition.
         columns: Names of the columns of `decode_columns`, as `simpleconsumer.columns` describes them.
@@ -64,6 +68,9 @@ class Dialect(Protocol):
 
     @property
     def has_long_poll(self) -> bool: ...
+
+    @property
+    def chooses_versions(self) -> bool: ...
 
     @property
     def has_byte_positions(self) -> bool: ...
@@ -111,18 +118,34 @@ class Dialect(Protocol):
         """
 
     def fetch(
-        self, wanted: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int, version: int
-    ) -> Request[list[FetchedPartition]]:
-        """Return a fetch of several partitions; the answer has one result for each, in their order."""
+        self,
+        wanted: Sequence[FetchRequest],
+        max_wait_ms: int,
+        min_bytes: int,
+        version: int,
+        *,
+        read_committed: bool = False,
+        rack: str = "",
+    ) -> AnyRequest[list[FetchedPartition]]:
+        """Return a fetch of several partitions; the answer has one result for each, in their order.
+
+        Args:
+            read_committed: Nothing from the first open transaction on, and a list of the aborted ones; 0.11 and later.
+            rack: Of the reader, which may be sent to a nearer replica; Kafka 2.4 and later.
+        """
 
     def offsets(
-        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int
-    ) -> Sequence[Request[list[tuple[int, list[int]]]]]:
-        """Return the requests whose answers, joined, are error code and offsets before a time of each partition."""
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int, *, read_committed: bool = False
+    ) -> Sequence[AnyRequest[list[tuple[int, list[int]]]]]:
+        """Return the requests whose answers, joined, are error code and offsets before a time of each partition.
+
+        Args:
+            read_committed: The log ends at the first open transaction; Kafka 0.11 and later.
+        """
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
-    ) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
+    ) -> AnyRequest[list[tuple[int, OffsetAndTimestamp]]]:
         """Return the request for error code and first message at or after a time of each partition."""
 
     def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
@@ -131,12 +154,16 @@ class Dialect(Protocol):
     def api_versions(self) -> Request[tuple[int, dict[int, range]]]:
         """Return the request for error code and the versions that a broker serves, by API key."""
 
-    def metadata(self, topics: Sequence[str]) -> Request[ClusterMetadata]:
-        """Return the request for brokers and leaders; no topics means all of them."""
+    def metadata(self, topics: Sequence[str], *, create: bool = True) -> AnyRequest[ClusterMetadata]:
+        """Return the request for brokers and leaders; no topics means all of them.
+
+        Args:
+            create: Whether the broker may create topics that do not exist. False needs Kafka 0.10.0 or later.
+        """
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
-    ) -> Request[list[int]]:
+    ) -> AnyRequest[list[int]]:
         """Return the request that stores offsets of a group; the answer is one error code for each.
 
         Args:
@@ -145,21 +172,21 @@ class Dialect(Protocol):
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition], version: int
-    ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
+    ) -> AnyRequest[list[tuple[int, OffsetAndMetadata]]]:
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""
 
     def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions (see `api_versions`) answers `delete_group`."""
 
-    def delete_group(self, group: str) -> Request[int]:
+    def delete_group(self, group: str) -> AnyRequest[int]:
         """Return the request that deletes a group and its offsets in Kafka; the answer is an error code."""
 
-    def coordinator(self, group: str) -> Request[tuple[int, Broker]]:
+    def coordinator(self, group: str) -> AnyRequest[tuple[int, Broker]]:
         """Return the request for error code and broker that keeps the offsets of a group in Kafka."""
 
     def produce(
         self, message_sets: Mapping[TopicPartition, bytes], acks: int, timeout_ms: int, version: int
-    ) -> Request[list[ProducedPartition]]:
+    ) -> AnyRequest[list[ProducedPartition]]:
         """Return the request that appends message sets to partitions; the answer has one result for each."""
 
     # -- message sets --------------------------------------------------------------------------------------------------
@@ -266,8 +293,11 @@ class Dialect(Protocol):
 KAFKA07: Final[Dialect] = Kafka07()
 """Kafka 0.7."""
 KAFKA08: Final[Dialect] = Kafka08()
-"""Kafka 0.8 and later."""
-_DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (KAFKA07, KAFKA08)}
+"""Kafka 0.8 and later, in requests that all of them serve up to Kafka 3."""
+KAFKA011: Final = Kafka011()
+"""Kafka 0.10.0 and later: brokers that say which versions they serve."""
+_ALL: Final[Sequence[Dialect]] = (KAFKA07, KAFKA08, KAFKA011)
+_DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in _ALL}
 
 
 def dialect_of(broker: Broker) -> Dialect:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_DECODED_BYTES",
     "MAX_DEPTH",
+    "AnyRequest",
     "Boundary",
     "FetchResult",
     "Outcome",
     "PositionIs",
     "Request",
+    "VersionedRequest",
 ]
 
 MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
@@ -45,6 +47,30 @@ class Request(NamedTuple, Generic[T]):
     decode: Callable[[memoryview], T]
     can_resend: bool = False
     has_answer: bool = True
+
+
+class VersionedRequest(NamedTuple, Generic[T]):
+    """A request of which the version is chosen for each connection: the newest one that client and broker have.
+
+    Attributes:
+        api_key: Number of the API.
+        api: Its name.
+        versions: Those that it can be sent in, in rising order.
+        at: Returns the request of a version.
+        can_resend: As in `Request`.
+        has_answer: As in `Request`.
+    """
+
+    api_key: int
+    api: str
+    versions: Sequence[int]
+    at: Callable[[int], Request[T]]
+    can_resend: bool = False
+    has_answer: bool = True
+
+
+AnyRequest = Request[T] | VersionedRequest[T]
+"""A request of a fixed version, or of one that is chosen for each connection (`chosen_request`)."""
 
 
 class Outcome(enum.Enum):

@@ -8,6 +8,7 @@
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
     ├── NoSuchRequest          the generation of Kafka that the broker speaks has no such request
+    ├── VersionNotServed       the broker serves no version of a request that this package speaks
     └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
         ├── CrcMismatch        the checksum of the message is wrong
         ├── DamagedOffset      its offset contradicts those of its neighbours, or the end of the log
@@ -99,10 +100,47 @@ _CODES = tuple(
         (33, "UnsupportedSaslMechanism", False, "the broker does not offer that mechanism"),
         (34, "IllegalSaslState", False, "the request is not legal before authentication"),
         (35, "UnsupportedVersion", False, "the broker does not serve that version, or converts nothing for it"),
+        (36, "TopicAlreadyExists", False, "there is a topic of that name"),
+        (41, "NotController", True, "another broker is the controller"),
+        (42, "InvalidRequest", False, "the request contradicts itself"),
         (43, "UnsupportedForMessageFormat", False, "the topic's messages are of a format that has no timestamps"),
+        (44, "PolicyViolation", False, "the request is against a policy of the cluster"),
+        (45, "OutOfOrderSequenceNumber", False, "a batch before this one of the same producer is missing"),
+        (46, "DuplicateSequenceNumber", False, "the batch has been stored before"),
+        (47, "InvalidProducerEpoch", False, "another producer with the same transactional id has taken over"),
+        (48, "InvalidTxnState", False, "the transaction is not in a state for that"),
+        (49, "InvalidProducerIdMapping", False, "the producer id does not belong to that transactional id"),
+        (50, "InvalidTransactionTimeout", False, "the transaction's time-out is longer than the broker allows"),
+        (51, "ConcurrentTransactions", True, "the last transaction of that producer is still being ended"),
+        (53, "TransactionalIdAuthorizationFailed", False, "not allowed on that transactional id"),
+        (54, "SecurityDisabled", False, "the broker has no access lists"),
+        (55, "OperationNotAttempted", False, "another part of the request failed"),
+        (56, "KafkaStorageError", True, "the broker cannot read or write the partition on its disk"),
+        (58, "SaslAuthenticationFailed", False, "the credentials were refused"),
+        (59, "UnknownProducerId", False, "the broker has forgotten that producer"),
+        (60, "ReassignmentInProgress", True, "partitions are being moved"),
         (68, "NonEmptyGroup", False, "the group has members that the broker coordinates"),
         (69, "GroupIdNotFound", False, "the broker has no such group"),
+        (70, "FetchSessionIdNotFound", True, "the broker has ended the fetch session"),
+        (71, "InvalidFetchSessionEpoch", True, "a request of the fetch session was lost"),
+        (72, "ListenerNotFound", True, "the leader has no listener of the kind that was asked"),
+        (73, "TopicDeletionDisabled", False, "the cluster deletes no topics"),
+        (74, "FencedLeaderEpoch", True, "the leader has changed since it was looked up"),
+        (75, "UnknownLeaderEpoch", True, "the broker does not know yet that it leads"),
         (76, "UnsupportedCompressionType", False, "messages compressed with zstd, for which this protocol has no form"),
+        (77, "StaleBrokerEpoch", True, "the broker has started again"),
+        (78, "OffsetNotAvailable", True, "a new leader does not know yet how far its log is committed"),
+        (79, "MemberIdRequired", False, "the member must join again with the id that it was given"),
+        (80, "PreferredLeaderNotAvailable", True, "the preferred leader is not alive"),
+        (81, "GroupMaxSizeReached", False, "the group has as many members as it may have"),
+        (82, "FencedInstanceId", False, "another member with that instance id has joined"),
+        (87, "InvalidRecord", False, "a record breaks a rule of the topic, such as: a key is needed"),
+        (88, "UnstableOffsetCommit", True, "offsets of a transaction are being committed"),
+        (89, "ThrottlingQuotaExceeded", True, "more than the quota allows"),
+        (90, "ProducerFenced", False, "another producer with the same transactional id has taken over"),
+        (100, "UnknownTopicId", True, "this broker does not know that topic id"),
+        (103, "InconsistentTopicId", True, "the topic has been created again"),
+        (120, "TransactionAbortable", False, "the transaction can only be aborted"),
     )
 )
 _TABLE = {row.code: row for row in _CODES}
@@ -111,10 +149,9 @@ _TABLE = {row.code: row for row in _CODES}
 def broker_error(code: int) -> BrokerErrorCode:
     """Return the row of Kafka's error table for a code; unknown codes are named and not retriable.
 
-    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1; 43 of 0.10.1, 68
-    and 69 of 1.1, 76 of 2.1).
+    Source: kafka.common.ErrorMapping (0.8.2.2), org.apache.kafka.common.protocol.Errors (0.10.0.1; from 36 on 4.3).
     """
-    return _TABLE.get(code) or BrokerErrorCode(code, f"Code{code}", False, "a code newer than Kafka 0.10")
+    return _TABLE.get(code) or BrokerErrorCode(code, f"Code{code}", False, "a code newer than Kafka 4.3")
 
 
 class BrokerError(SimpleConsumerError):
@@ -190,6 +227,38 @@ class NoSuchRequest(SimpleConsumerError):
 
     def __str__(self) -> str:
         return f"{self.generation}: brokers of this generation have no request for {self.request}; {self.remedy}"
+
+
+class VersionNotServed(SimpleConsumerError):
+    """A broker serves no version of a request in which this package can send it; the request was not sent.
+
+    Attributes:
+        host: Of the broker.
+        port: Of the broker.
+        api: Name of the request.
+        spoken: The versions in which it could be sent.
+        served: The oldest and the newest version that the broker serves; None: it does not have the request at all.
+    """
+
+    def __init__(
+        self, host: str, port: int, api: str, spoken: tuple[int, ...], served: tuple[int, int] | None
+    ) -> None:
+        super().__init__(host, port, api, spoken, served)
+        self.host = host
+        self.port = port
+        self.api = api
+        self.spoken = spoken
+        self.served = served
+
+    def __str__(self) -> str:
+        spoken = ", ".join(map(str, self.spoken))
+        if self.served is None:
+            return f"{self.host}:{self.port}: this broker does not serve {self.api} (versions spoken here: {spoken})"
+        oldest, newest = self.served
+        return (
+            f"{self.host}:{self.port}: this broker serves {self.api} in the versions {oldest} to {newest}, "
+            f"and this request can be sent in {spoken} alone"
+        )
 
 
 class MessageError(SimpleConsumerError):

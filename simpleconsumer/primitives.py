@@ -131,6 +131,11 @@ def encode_string(text: str) -> bytes:
     return _INT16.pack(len(data)) + data
 
 
+def encode_nullable_string(text: str | None) -> bytes:
+    """Return the string with its int16 byte count, -1 for None."""
+    return b"\xff\xff" if text is None else encode_string(text)
+
+
 def encode_bytes(data: bytes | None) -> bytes:
     """Return the bytes with their int32 count, -1 for None."""
     return b"\xff\xff\xff\xff" if data is None else _INT32.pack(len(data)) + data

@@ -67,12 +67,27 @@ class FetchRequest(NamedTuple):
         partition: As in `TopicPartition`.
         offset: First offset wanted; in 0.7 a byte position.
         max_bytes: Most bytes of message set in the answer, at least 1.
+        leader_epoch: The epoch of the leader as far as the caller knows it, -1: not known. A broker of Kafka 2.1 or
+            later refuses a fetch with another one (codes 74 and 75); others do not look at it.
     """
 
     topic: str
     partition: int | str
     offset: int
     max_bytes: int
+    leader_epoch: int = -1
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: its messages are left out with `isolation.level=read_committed`.
+
+    Attributes:
+        producer_id: Whose transaction it was.
+        first_offset: Offset of its first message in the partition.
+    """
+
+    producer_id: int
+    first_offset: int
 
 
 class FetchedPartition(NamedTuple):
@@ -85,6 +100,10 @@ class FetchedPartition(NamedTuple):
         high_watermark: Offset behind the last message that consumers may see; -1 when unknown (0.7, errors).
         message_set: A view into the receive buffer; its last entry may be cut off. The view keeps the whole
             response in memory: copy what is kept for long.
+        last_stable_offset: Offset of the first message of an open transaction, or `high_watermark`; -1 when unknown.
+        log_start_offset: Offset of the first message that is still there; -1 when unknown.
+        aborted: The aborted transactions among the messages; only where they were asked for.
+        preferred_replica: Id of the broker that is to be asked instead, nearer to `client.rack`; -1 for none.
     """
 
     topic: str
@@ -92,6 +111,10 @@ class FetchedPartition(NamedTuple):
     error_code: int
     high_watermark: int
     message_set: bytes | memoryview
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: tuple[AbortedTransaction, ...] = ()
+    preferred_replica: int = -1
 
 
 class ProducedPartition(NamedTuple):
@@ -224,6 +247,7 @@ class PartitionMetadata(NamedTuple):
         isr: Ids of those that are in sync.
         leader: Broker id, or None while there is no leader.
         error_code: With 5 (no leader) it cannot be used; with 9 (a replica is not alive) it can.
+        leader_epoch: How often the leader has changed; -1 when it is not known (before Kafka 2.1).
     """
 
     partition: int
@@ -231,6 +255,7 @@ class PartitionMetadata(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     error_code: int
+    leader_epoch: int = -1
 
 
 class TopicMetadata(NamedTuple):
@@ -240,11 +265,16 @@ class TopicMetadata(NamedTuple):
         topic: Name of the topic.
         error_code: 0, or why the partitions are not known.
         partitions: What is known of each.
+        topic_id: Which of the topics that had this name it is, as 32 hex digits; None when it is not known (before
+            Kafka 2.8).
+        is_internal: Whether it is a topic of Kafka's own, as far as brokers say so (Kafka 0.10.0 and later).
     """
 
     topic: str
     error_code: int
     partitions: tuple[PartitionMetadata, ...]
+    topic_id: str | None = None
+    is_internal: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,10 +284,12 @@ class ClusterMetadata:
     Attributes:
         brokers: By id. Kafka 0.8.0 and 0.8.1 list only brokers of the partitions that were asked for.
         topics: By name.
+        cluster_id: Name of the cluster; None when it is not known (before Kafka 0.10.1).
     """
 
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata]
+    cluster_id: str | None = None
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -278,7 +310,24 @@ class OffsetAndTimestamp(NamedTuple):
     Attributes:
         offset: Offset of the message; -1 if there is none.
         timestamp_ms: Milliseconds since 1970; -1 if there is none.
+        leader_epoch: The epoch in which the message was written; -1 when it is not known.
     """
 
     offset: int
     timestamp_ms: int
+    leader_epoch: int = -1
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch of a partition's leader ends, as the leader of now knows it.
+
+    Attributes:
+        error_code: 0, or why it is not known (`errors.broker_error`).
+        leader_epoch: The epoch that was asked for, or the last one before it; -1 if the log has none.
+        end_offset: Offset behind the last message of that epoch; -1 if the log has none. Messages from there on that a
+            reader has taken for messages of that epoch are gone from the log.
+    """
+
+    error_code: int
+    leader_epoch: int
+    end_offset: int

@@ -38,6 +38,7 @@ class Kafka07:
     has_correlation_ids: Final = False
     has_metadata: Final = False
     has_long_poll: Final = False
+    chooses_versions: Final = False
     has_byte_positions: Final = True
     chooses_partition: Final = True
     not_leader_codes: Final = NOT_LEADER_CODES
@@ -79,7 +80,14 @@ class Kafka07:
         return requests.frame_request(request.api_key, request.body)
 
     def fetch(
-        self, wanted: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int, version: int
+        self,
+        wanted: Sequence[FetchRequest],
+        max_wait_ms: int,
+        min_bytes: int,
+        version: int,
+        *,
+        read_committed: bool = False,
+        rack: str = "",
     ) -> Request[list[FetchedPartition]]:
         """Return a fetch of several partitions; the broker answers at once, whatever there is."""
         _check_version(version)
@@ -91,7 +99,7 @@ class Kafka07:
         return Request(requests.MULTI_FETCH, 0, body, lambda answer: requests.decode_multi_fetch(answer, wanted), True)
 
     def offsets(
-        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int, *, read_committed: bool = False
     ) -> list[Request[list[tuple[int, list[int]]]]]:
         """Return one request for each partition; on one that it does not have, the broker closes the connection."""
         bodies = [requests.encode_offsets(partition, time_ms, max_offsets) for partition in partitions]
@@ -114,7 +122,7 @@ class Kafka07:
         """Raise NoSuchRequest."""
         _refuse("the versions that they serve", "all of them serve the same requests, which have no versions")
 
-    def metadata(self, topics: Sequence[str]) -> Request[ClusterMetadata]:
+    def metadata(self, topics: Sequence[str], *, create: bool = True) -> Request[ClusterMetadata]:
         """Raise NoSuchRequest."""
         _refuse("metadata", "brokers and topics are in ZooKeeper, and the name of a partition says which broker has it")
 

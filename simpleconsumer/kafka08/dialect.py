@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Boundary, FetchResult, PositionIs, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
+from simpleconsumer.numbered_offsets import NumberedOffsets, numbered
 from simpleconsumer.types import (
     Broker,
     Buffer,
@@ -28,41 +29,19 @@ __all__ = ["Kafka08"]
 _NOTHING_COMMITTED: Final = 3
 
 
-class Kafka08:
+class Kafka08(NumberedOffsets):
     """The requests and message sets of Kafka 0.8 and later, as `simpleconsumer.dialect.Dialect` describes them."""
 
     name: Final = "kafka08"
     has_correlation_ids: Final = True
     has_metadata: Final = True
     has_long_poll: Final = True
-    has_byte_positions: Final = False
-    chooses_partition: Final = False
+    chooses_versions: Final = False
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")
-    place_columns: Final = ("offset",)
 
     def __repr__(self) -> str:
         return f"<dialect {self.name}>"
-
-    # -- partitions and offsets ----------------------------------------------------------------------------------------
-
-    def partition_number(self, partition: int | str) -> int:
-        """Return the number itself."""
-        return int(partition)
-
-    def cuts(self, batch: Any, max_rows: int | None) -> Iterator[tuple[int, int]]:
-        """Yield parts of so many rows."""
-        count = batch.num_rows if max_rows is None else max_rows
-        for first in range(0, batch.num_rows, count):
-            yield first, min(first + count, batch.num_rows)
-
-    def place_of(self, batch: Any, row: int) -> tuple[int, int]:
-        """Return the offset of a row, and 0."""
-        return batch.column("offset")[row].as_py(), 0
-
-    def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
-        """Return the offset behind a row: the next number."""
-        return batch.column("offset")[row].as_py() + 1, 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -71,21 +50,28 @@ class Kafka08:
         return requests.frame_request(request.api_key, request.version, correlation_id, client_id, request.body)
 
     def fetch(
-        self, wanted: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int, version: int
+        self,
+        wanted: Sequence[FetchRequest],
+        max_wait_ms: int,
+        min_bytes: int,
+        version: int,
+        *,
+        read_committed: bool = False,
+        rack: str = "",
     ) -> Request[list[FetchedPartition]]:
         """Return a fetch of several partitions."""
         for each in wanted:
-            _numbered(TopicPartition(each.topic, each.partition))
+            numbered(TopicPartition(each.topic, each.partition))
         body = requests.encode_fetch(wanted, max_wait_ms, min_bytes, version)
         return Request(
             requests.FETCH, version, body, lambda answer: requests.decode_fetch(answer, wanted, version), True
         )
 
     def offsets(
-        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int, *, read_committed: bool = False
     ) -> list[Request[list[tuple[int, list[int]]]]]:
         """Return one request for all partitions."""
-        wanted = [_numbered(partition) for partition in partitions]
+        wanted = [numbered(partition) for partition in partitions]
         body = requests.encode_offsets(wanted, time_ms, max_offsets)
         return [Request(requests.OFFSETS, 0, body, lambda answer: requests.decode_offsets(answer, wanted), True)]
 
@@ -93,7 +79,7 @@ class Kafka08:
         self, times_ms: Mapping[TopicPartition, int]
     ) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
         """Return the request for the first messages at or after some times: Kafka 0.10.1 and later."""
-        wanted = {_numbered(partition): time_ms for partition, time_ms in times_ms.items()}
+        wanted = {numbered(partition): time_ms for partition, time_ms in times_ms.items()}
         body = requests.encode_offsets_for_times(wanted)
         return Request(
             requests.OFFSETS, 1, body, lambda answer: requests.decode_offsets_for_times(answer, list(wanted)), True
@@ -107,8 +93,14 @@ class Kafka08:
         """Return the request for error code and served versions: Kafka 0.10.0 and later."""
         return Request(requests.API_VERSIONS, 0, b"", requests.decode_api_versions, True)
 
-    def metadata(self, topics: Sequence[str]) -> Request[ClusterMetadata]:
-        """Return the request for brokers and leaders; no topics means all of them."""
+    def metadata(self, topics: Sequence[str], *, create: bool = True) -> Request[ClusterMetadata]:
+        """Return the request for brokers and leaders; no topics means all of them.
+
+        Raises:
+            ValueError: Topics by name that the broker is not to create, which these versions cannot say.
+        """
+        if topics and not create:
+            raise ValueError("brokers before 0.10 may create each topic that is named; ask for all topics instead")
         return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
 
     def commit(
@@ -119,7 +111,7 @@ class Kafka08:
         Args:
             timestamp_ms: When they were committed, -1: now; in version 1 alone.
         """
-        wanted = {_numbered(partition): offset for partition, offset in offsets.items()}
+        wanted = {numbered(partition): offset for partition, offset in offsets.items()}
         body = requests.encode_offset_commit(group, wanted, version, timestamp_ms)
         return Request(
             requests.OFFSET_COMMIT, version, body, lambda answer: requests.decode_offset_commit(answer, list(wanted))
@@ -129,7 +121,7 @@ class Kafka08:
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""
-        wanted = [_numbered(partition) for partition in partitions]
+        wanted = [numbered(partition) for partition in partitions]
         # In version 0 "nothing committed" and "no such partition" are the same code.
         none = _NOTHING_COMMITTED if version == 0 else 0
 
@@ -164,7 +156,7 @@ class Kafka08:
         self, message_sets: Mapping[TopicPartition, bytes], acks: int, timeout_ms: int, version: int
     ) -> Request[list[ProducedPartition]]:
         """Return the request that appends message sets to partitions."""
-        wanted = {_numbered(partition): data for partition, data in message_sets.items()}
+        wanted = {numbered(partition): data for partition, data in message_sets.items()}
         body = requests.encode_produce(wanted, acks, timeout_ms)
         return Request(
             requests.PRODUCE, version, body, lambda answer: requests.decode_produce(answer, list(wanted), version),
@@ -235,27 +227,8 @@ class Kafka08:
         """Return the first offset that may be in the entry that holds `offset`; see `entry_heads`."""
         return entry_heads.first_offset_in(data, offset, start)
 
-    def first_entry_fault(self, data: Buffer) -> str | None:
-        """Return None: an offset is found wherever it is."""
-        return None
-
-    def find_boundary(self, data: Buffer, data_offset: int, position: int) -> Boundary:
-        """Return that every offset can be asked for."""
-        return Boundary(PositionIs.BOUNDARY, position, position)
-
-    def last_entry_before(self, data: Buffer, data_offset: int, position: int) -> int | None:
-        """Return None: entries are found by their offsets."""
-        return None
-
     def classify(
         self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0
     ) -> FetchResult:
         """Return what the answer to a fetch of one partition means; see `simpleconsumer.kafka08.classify`."""
         return classify(answer, position, asked_bytes, largest_bytes, version)
-
-
-def _numbered(partition: TopicPartition) -> tuple[str, int]:
-    topic, number = partition
-    if not isinstance(number, int):
-        raise ValueError(f"{topic}/{number}: partitions of Kafka 0.8 are numbers")
-    return topic, number

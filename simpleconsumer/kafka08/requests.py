@@ -15,11 +15,11 @@ Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final
 
-from simpleconsumer.errors import DecodeError
+from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics
 from simpleconsumer.primitives import (
     encode_array,
     encode_bytes,
@@ -61,9 +61,6 @@ NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 1, METADATA: 0, OFFSET_C
                          CONSUMER_METADATA: 0, API_VERSIONS: 0, DELETE_GROUPS: 0}  # fmt: skip
 """The newest version of each API that this package supports."""
 
-Partition = tuple[str, int]
-T = TypeVar("T")
-
 _HEADER = Struct(">ihhi")
 _PRODUCE_HEAD = Struct(">hi")
 _FETCH_HEAD = Struct(">iii")
@@ -74,7 +71,6 @@ _CONSUMER_REPLICA = -1
 _NO_GENERATION = -1
 _BROKER_RETENTION = -1
 _BROKER_TIME = -1
-_SMALLEST_TOPIC = 6  # string length, partition count
 
 
 def frame_request(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
@@ -91,7 +87,7 @@ def frame_request(api_key: int, version: int, correlation_id: int, client_id: st
 
 def encode_produce(message_sets: Mapping[Partition, bytes], acks: int, timeout_ms: int) -> bytes:
     """Return a produce request, the same in versions 0 to 2; with acks 0 no answer comes."""
-    topics = _by_topic(
+    topics = by_topic(
         (topic, encode_int32(number) + encode_bytes(data)) for (topic, number), data in message_sets.items()
     )
     return _PRODUCE_HEAD.pack(acks, timeout_ms) + topics
@@ -108,11 +104,11 @@ def decode_produce(answer: Buffer, asked: Sequence[Partition], version: int) -> 
             offset = read_int64(buffer, offset)[1]  # append time
         return (number, ProducedPartition(code, base_offset)), offset
 
-    topics, end = _read_topics(answer, 0, read, 14 if version < 2 else 22)
+    topics, end = read_topics(answer, 0, read, 14 if version < 2 else 22)
     if version >= 1:
         end = read_int32(answer, end)[1]  # throttle time, in produce at the end
     require_end(answer, end, "produce response")
-    return _in_order("produce", topics, asked)
+    return in_order("produce", topics, asked)
 
 
 def encode_fetch(
@@ -126,7 +122,7 @@ def encode_fetch(
     head = _FETCH_HEAD.pack(_CONSUMER_REPLICA, max_wait_ms, min_bytes)
     if version >= 3:
         head += encode_int32(max_bytes)
-    return head + _by_topic((r.topic, _FETCH_PARTITION.pack(r.partition, r.offset, r.max_bytes)) for r in requests)
+    return head + by_topic((r.topic, _FETCH_PARTITION.pack(r.partition, r.offset, r.max_bytes)) for r in requests)
 
 
 def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int = 0) -> list[FetchedPartition]:
@@ -142,16 +138,16 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
         return (number, (code, high_watermark, message_set)), offset
 
     start = read_int32(answer, 0)[1] if version >= 1 else 0  # throttle time, in fetch at the start
-    topics, end = _read_topics(answer, start, read, 18)
+    topics, end = read_topics(answer, start, read, 18)
     require_end(answer, end, "fetch response")
-    found = _in_order("fetch", topics, [(r.topic, int(r.partition)) for r in requests])
+    found = in_order("fetch", topics, [(r.topic, int(r.partition)) for r in requests])
     return [FetchedPartition(r.topic, r.partition, *result) for r, result in zip(requests, found, strict=True)]
 
 
 def encode_offsets(partitions: Iterable[Partition], time_ms: int, max_offsets: int) -> bytes:
     """Return a request for segment starts (and the end) of partitions before a time; -1 latest, -2 earliest."""
     wanted = ((topic, _OFFSETS_PARTITION.pack(number, time_ms, max_offsets)) for topic, number in partitions)
-    return encode_int32(_CONSUMER_REPLICA) + _by_topic(wanted)
+    return encode_int32(_CONSUMER_REPLICA) + by_topic(wanted)
 
 
 def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, list[int]]]:
@@ -163,15 +159,15 @@ def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int
         offsets, offset = read_array(buffer, offset, read_int64, 8)
         return (number, (code, offsets)), offset
 
-    topics, end = _read_topics(answer, 0, read, 10)
+    topics, end = read_topics(answer, 0, read, 10)
     require_end(answer, end, "offsets response")
-    return _in_order("offsets", topics, asked)
+    return in_order("offsets", topics, asked)
 
 
 def encode_offsets_for_times(times_ms: Mapping[Partition, int]) -> bytes:
     """Return a request for the first message at or after a time in each partition: offsets of version 1."""
     wanted = ((topic, _TIME_PARTITION.pack(number, time_ms)) for (topic, number), time_ms in times_ms.items())
-    return encode_int32(_CONSUMER_REPLICA) + _by_topic(wanted)
+    return encode_int32(_CONSUMER_REPLICA) + by_topic(wanted)
 
 
 def decode_offsets_for_times(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, OffsetAndTimestamp]]:
@@ -187,9 +183,9 @@ def decode_offsets_for_times(answer: Buffer, asked: Sequence[Partition]) -> list
         found, offset = read_int64(buffer, offset)
         return (number, (code, OffsetAndTimestamp(found, timestamp_ms))), offset
 
-    topics, end = _read_topics(answer, 0, read, 22)
+    topics, end = read_topics(answer, 0, read, 22)
     require_end(answer, end, "offsets response")
-    return _in_order("offsets", topics, asked)
+    return in_order("offsets", topics, asked)
 
 
 def decode_api_versions(answer: Buffer) -> tuple[int, dict[int, range]]:
@@ -238,7 +234,7 @@ def encode_offset_commit(
     if version >= 2:
         head += encode_int64(_BROKER_RETENTION)
     timestamp = encode_int64(timestamp_ms) if version == 1 else b""
-    return head + _by_topic(
+    return head + by_topic(
         (topic, encode_int32(number) + encode_int64(value.offset) + timestamp + encode_string(value.metadata))
         for (topic, number), value in offsets.items()
     )
@@ -252,14 +248,14 @@ def decode_offset_commit(answer: Buffer, asked: Sequence[Partition]) -> list[int
         code, offset = read_int16(buffer, offset)
         return (number, code), offset
 
-    topics, end = _read_topics(answer, 0, read, 6)
+    topics, end = read_topics(answer, 0, read, 6)
     require_end(answer, end, "offset commit response")
-    return _in_order("offset commit", topics, asked)
+    return in_order("offset commit", topics, asked)
 
 
 def encode_offset_fetch(group: str, partitions: Iterable[Partition]) -> bytes:
     """Return an offset fetch, the same in versions 0 (from ZooKeeper) and 1 (from Kafka)."""
-    return encode_string(group) + _by_topic((topic, encode_int32(number)) for topic, number in partitions)
+    return encode_string(group) + by_topic((topic, encode_int32(number)) for topic, number in partitions)
 
 
 def decode_offset_fetch(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, OffsetAndMetadata]]:
@@ -275,9 +271,9 @@ def decode_offset_fetch(answer: Buffer, asked: Sequence[Partition]) -> list[tupl
         code, offset = read_int16(buffer, offset)
         return (number, (code, OffsetAndMetadata(committed, metadata or ""))), offset
 
-    topics, end = _read_topics(answer, 0, read, 16)
+    topics, end = read_topics(answer, 0, read, 16)
     require_end(answer, end, "offset fetch response")
-    return _in_order("offset fetch", topics, asked)
+    return in_order("offset fetch", topics, asked)
 
 
 def encode_consumer_metadata(group: str) -> bytes:
@@ -309,45 +305,6 @@ def decode_delete_groups(answer: Buffer) -> dict[str, int]:
     found, end = read_array(answer, read_int32(answer, 0)[1], read, 4)  # behind the throttle time
     require_end(answer, end, "delete groups response")
     return dict(found)
-
-
-def _by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return `[topic [partition]]` of encoded partitions, topics in the order of first mention."""
-    topics: dict[str, list[bytes]] = {}
-    for topic, row in rows:
-        topics.setdefault(topic, []).append(row)
-    return encode_array([encode_string(topic) + encode_array(parts) for topic, parts in topics.items()])
-
-
-def _read_topics(
-    answer: Buffer, offset: int, read: Callable[[Buffer, int], tuple[tuple[int, T], int]], smallest_partition: int
-) -> tuple[list[tuple[str, list[tuple[int, T]]]], int]:
-    """Return `[topic [partition number and result]]` and the offset behind it."""
-
-    def read_topic(buffer: Buffer, offset: int) -> tuple[tuple[str, list[tuple[int, T]]], int]:
-        topic, offset = read_string(buffer, offset)
-        partitions, offset = read_array(buffer, offset, read, smallest_partition)
-        return (topic, partitions), offset
-
-    return read_array(answer, offset, read_topic, _SMALLEST_TOPIC)
-
-
-def _in_order(what: str, topics: list[tuple[str, list[tuple[int, T]]]], asked: Sequence[Partition]) -> list[T]:
-    """Return the results in the order asked, exactly one for each."""
-    wanted = set(asked)
-    results: dict[Partition, T] = {}
-    for topic, partitions in topics:
-        for number, result in partitions:
-            if (topic, number) not in wanted:
-                raise DecodeError(f"{what} response: {topic}/{number} was not asked for")
-            if (topic, number) in results:
-                raise DecodeError(f"{what} response: {topic}/{number} comes twice")
-            results[topic, number] = result
-    missing = [partition for partition in asked if partition not in results]
-    if missing:
-        topic, number = missing[0]
-        raise DecodeError(f"{what} response: {topic}/{number} and {len(missing) - 1} more are missing")
-    return [results[partition] for partition in asked]
 
 
 def _read_broker(buffer: Buffer, offset: int) -> tuple[Broker, int]:

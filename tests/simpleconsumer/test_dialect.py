@@ -24,7 +24,7 @@ def test_a_broker_names_its_dialect_and_stays_a_plain_tuple() -> None:
 
 
 def test_an_unknown_generation_is_refused_by_name() -> None:
-    reason = r"broker 1 is of the generation 'kafka99', not one of \['kafka07', 'kafka08'\]"
+    reason = r"broker 1 is of the generation 'kafka99', not one of \['kafka07', 'kafka08', 'kafka011'\]"
     with pytest.raises(ValueError, match=reason):
         dialect_of(Broker(1, "a", 9092, generation="kafka99"))
 

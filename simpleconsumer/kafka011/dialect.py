@@ -1,0 +1,101 @@
+"""The dialect of Kafka 0.10.0 and later: versions chosen for each connection, message sets of every magic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult
+from simpleconsumer.kafka011.requests import Requests
+from simpleconsumer.kafka08 import entry_heads, message_set
+from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
+from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
+from simpleconsumer.numbered_offsets import NumberedOffsets
+from simpleconsumer.types import Buffer, FetchedPartition, Message
+
+__all__ = ["Kafka011"]
+
+_FETCH_THAT_CONVERTS = 2
+
+
+class Kafka011(NumberedOffsets, Requests):
+    """Requests and message sets of Kafka 0.10.0 and later, as `simpleconsumer.dialect.Dialect` describes them."""
+
+    name: Final = "kafka011"
+    has_correlation_ids: Final = True
+    has_metadata: Final = True
+    has_long_poll: Final = True
+    chooses_versions: Final = True
+    not_leader_codes: Final = NOT_LEADER_CODES
+    columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")
+
+    def __repr__(self) -> str:
+        return f"<dialect {self.name}>"
+
+    def encode_messages(
+        self, messages: Iterable[Encodable], codec: str, magic: int | None, timestamp_ms: int | None
+    ) -> bytes:
+        """Return a message set to produce, of magic 1 by default."""
+        return encode_message_set(messages, codec, 1 if magic is None else magic, timestamp_ms=timestamp_ms)
+
+    def decode_messages(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        start_index: int = 0,
+        data_offset: int | None = None,
+        high_watermark: int | None = None,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+        resume: object = None,
+    ) -> Iterator[Message]:
+        """Return the messages of a set; offsets are in the data."""
+        return message_set.decode_messages(
+            data, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
+            resume=resume,
+        )  # fmt: skip
+
+    def decode_columns(
+        self,
+        data: Buffer,
+        topic: str,
+        partition: int | str,
+        start_offset: int,
+        *,
+        columns: Sequence[str],
+        start_index: int = 0,
+        data_offset: int | None = None,
+        end_offset: int | None = None,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        high_watermark: int | None = None,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+        resume: object = None,
+    ) -> Iterator[Any]:
+        """Return the messages of a set as record batches of Arrow."""
+        from simpleconsumer.kafka08.columns import decode_columns
+
+        return decode_columns(
+            data, topic, partition, start_offset, end_offset=end_offset, columns=columns,
+            max_batch_bytes=max_batch_bytes, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
+            resume=resume,
+        )  # fmt: skip
+
+    def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
+        """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
+        return message_set.shallow_end(data)
+
+    def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
+        """Return how many bytes of a set one offset takes; see `entry_heads`."""
+        return entry_heads.bytes_an_offset(data, offset)
+
+    def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
+        """Return the first offset that may be in the entry that holds `offset`; see `entry_heads`."""
+        return entry_heads.first_offset_in(data, offset, start)
+
+    def classify(
+        self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0
+    ) -> FetchResult:
+        """Return what the answer to a fetch of one partition means."""
+        return classify(answer, position, asked_bytes, largest_bytes, _FETCH_THAT_CONVERTS)

@@ -1,0 +1,163 @@
+"""The two encodings of Kafka's messages: the classic one, and the flexible one with compact lengths and tagged fields.
+
+A decoder that takes a `Layout` reads both. In the flexible encoding lengths and counts are unsigned varints, one more
+than the value, 0 for null; each struct ends with tagged fields, which a reader may skip if it does not know them.
+
+Source: org.apache.kafka.common.protocol.ByteBufferAccessor, MessageUtil (2.4); KIP-482.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from simpleconsumer.errors import BufferUnderflow, DecodeError
+from simpleconsumer.primitives import read_array, read_int32, read_nullable_string, read_string
+from simpleconsumer.types import Buffer
+
+T = TypeVar("T")
+Reader = Callable[[Buffer, int], tuple[T, int]]
+
+_MOST_VARINT_BYTES = 5
+
+
+def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
+    """Return the unsigned varint at offset, of 32 bits at most, and the offset behind it."""
+    value = 0
+    for index in range(_MOST_VARINT_BYTES):
+        if offset + index >= len(buffer):
+            raise BufferUnderflow(f"varint at byte {offset} ends behind the buffer")
+        byte = buffer[offset + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            if value >> 32:
+                break
+            return value, offset + index + 1
+    raise DecodeError(f"varint at byte {offset} has more than 32 bits")
+
+
+def read_compact_string(buffer: Buffer, offset: int) -> tuple[str, int]:
+    """Return the compact string at offset, which must not be null, and the offset behind it."""
+    text, end = read_nullable_compact_string(buffer, offset)
+    if text is None:
+        raise DecodeError(f"compact string at byte {offset} is null")
+    return text, end
+
+
+def read_nullable_compact_string(buffer: Buffer, offset: int) -> tuple[str | None, int]:
+    """Return the compact string at offset, None for null, and the offset behind it."""
+    length, start = read_uvarint(buffer, offset)
+    if not length:
+        return None, start
+    end = start + length - 1
+    if end > len(buffer):
+        raise BufferUnderflow(f"compact string at byte {offset} needs {length - 1} bytes, "
+                              f"{len(buffer) - start} are left")
+    try:
+        return str(buffer[start:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"compact string at byte {offset} is not UTF-8: {error.reason}") from error
+
+
+def read_compact_array(buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
+    """Return the items at offset and the offset behind them; arguments are those of `primitives.read_array`."""
+    count, start = read_uvarint(buffer, offset)
+    left = len(buffer) - start
+    if not count or (count - 1) * smallest_item > left:
+        raise DecodeError(f"compact array at byte {offset} says {count - 1} items, but {left} bytes are left")
+    items: list[T] = []
+    for _ in range(count - 1):
+        item, start = read(buffer, start)
+        items.append(item)
+    return items, start
+
+
+def read_uuid(buffer: Buffer, offset: int) -> tuple[str | None, int]:
+    """Return the 16 bytes at offset as 32 hex digits, None if all are zero, and the offset behind them."""
+    if len(buffer) - offset < 16:
+        raise BufferUnderflow(f"uuid at byte {offset} needs 16 bytes, {len(buffer) - offset} are left")
+    uuid = bytes(buffer[offset : offset + 16])
+    return uuid.hex() if any(uuid) else None, offset + 16
+
+
+def skip_tagged_fields(buffer: Buffer, offset: int) -> int:
+    """Return the offset behind the tagged fields at offset; none of them matters to this package."""
+    count, offset = read_uvarint(buffer, offset)
+    if 2 * count > len(buffer) - offset:
+        raise DecodeError(f"{count} tagged fields before byte {offset}, but {len(buffer) - offset} bytes are left")
+    for _ in range(count):
+        _, offset = read_uvarint(buffer, offset)
+        size, offset = read_uvarint(buffer, offset)
+        if size > len(buffer) - offset:
+            raise BufferUnderflow(f"tagged field at byte {offset} needs {size} bytes, {len(buffer) - offset} are left")
+        offset += size
+    return offset
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Return an unsigned varint."""
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def encode_compact_string(text: str | None) -> bytes:
+    """Return the compact encoding of a string, or of null."""
+    if text is None:
+        return b"\0"
+    data = text.encode()
+    return encode_uvarint(len(data) + 1) + data
+
+
+def encode_compact_array(items: Iterable[bytes]) -> bytes:
+    """Return encoded items, each with its tagged fields, behind their compact count."""
+    listed = list(items)
+    return encode_uvarint(len(listed) + 1) + b"".join(listed)
+
+
+def read_bool(buffer: Buffer, offset: int) -> tuple[bool, int]:
+    """Return the boolean at offset and the offset behind it."""
+    if offset >= len(buffer):
+        raise BufferUnderflow(f"boolean at byte {offset} needs 1 byte, 0 are left")
+    return buffer[offset] != 0, offset + 1
+
+
+def read_nullable_array(buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
+    """Return the items of a classic array, none for null, and the offset behind them; else as `read_array`."""
+    count, start = read_int32(buffer, offset)
+    return ([], start) if count == -1 else read_array(buffer, offset, read, smallest_item)
+
+
+class _ReadArray:
+    """Reads arrays of one encoding; a class, so that it is generic in the items where a field of a tuple is not."""
+
+    def __init__(self, is_flexible: bool) -> None:
+        self._is_flexible = is_flexible
+
+    def __call__(self, buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
+        return (read_compact_array if self._is_flexible else read_array)(buffer, offset, read, smallest_item)
+
+
+class Layout(NamedTuple):
+    """One of the two encodings.
+
+    Attributes:
+        read_string: Reads a string that is not null.
+        read_nullable_string: Reads a string, or None.
+        read_array: Reads the items of an array that is not null.
+        end: Returns the offset behind the end of a struct.
+    """
+
+    read_string: Reader[str]
+    read_nullable_string: Reader[str | None]
+    read_array: _ReadArray
+    end: Callable[[Buffer, int], int]
+
+
+CLASSIC: Final = Layout(read_string, read_nullable_string, _ReadArray(False), lambda buffer, offset: offset)
+FLEXIBLE: Final = Layout(
+    read_compact_string, read_nullable_compact_string, _ReadArray(True), skip_tagged_fields
+)

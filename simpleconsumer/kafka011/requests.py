@@ -1,0 +1,362 @@
+"""The requests of Kafka 0.10.0 and later, in whichever of their versions a connection has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from simpleconsumer.dialect_types import Request, VersionedRequest
+from simpleconsumer.errors import DecodeError
+from simpleconsumer.kafka011 import (
+    add_partitions_to_txn,
+    apis,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+)
+from simpleconsumer.kafka011.api_versions import decode_api_versions
+from simpleconsumer.kafka011.apis import APIS, Api
+from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.kafka011.sasl_authenticate import SaslAnswer
+from simpleconsumer.kafka08 import requests as requests_08
+from simpleconsumer.numbered_offsets import numbered
+from simpleconsumer.types import (
+    Broker,
+    Buffer,
+    ClusterMetadata,
+    EpochEnd,
+    FetchedPartition,
+    FetchRequest,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    ProducedPartition,
+    TopicPartition,
+)
+
+__all__ = ["Requests"]
+
+T = TypeVar("T")
+
+_LATEST = -1
+_EARLIEST = -2
+_FIRST_WITH_ONE_OFFSET = 1
+_FIRST_WITH_BATCHES = 3
+"""Produce: the first version that takes record batches, and the last one that takes none is the one before."""
+_FIRST_WITHOUT_CREATION = 4
+_SMALLEST_BATCH_MAGIC = 2
+
+
+class Requests:
+    """The part of a dialect (`simpleconsumer.dialect.Dialect`) that makes requests.
+
+    The version of a request is chosen when it is sent. Versions that the interface lets callers pass are not looked at.
+    """
+
+    def frame(self, request: Request[object], correlation_id: int, client_id: str) -> bytes:
+        """Return a whole request."""
+        return APIS[request.api_key].frame(request.version, correlation_id, client_id, request.body)
+
+    def fetch(
+        self,
+        wanted: Sequence[FetchRequest],
+        max_wait_ms: int,
+        min_bytes: int,
+        version: int = 0,
+        *,
+        read_committed: bool = False,
+        rack: str = "",
+    ) -> VersionedRequest[list[FetchedPartition]]:
+        """Return a fetch of several partitions; the answer has one result for each, in their order."""
+        for each in wanted:
+            numbered(TopicPartition(each.topic, each.partition))
+
+        def at(version: int) -> Request[list[FetchedPartition]]:
+            body = fetch.encode_fetch(
+                wanted, max_wait_ms, min_bytes, version, read_committed=read_committed, rack=rack
+            )
+            return _request(apis.FETCH, version, body, lambda answer: fetch.decode_fetch(answer, wanted, version), True)
+
+        return _versioned(apis.FETCH, at, can_resend=True)
+
+    def offsets(
+        self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int, *, read_committed: bool = False
+    ) -> list[VersionedRequest[list[tuple[int, list[int]]]]]:
+        """Return one request for all partitions.
+
+        Ends of logs are served in all versions. Starts of segments are in version 0 alone, which Kafka 4 does not have.
+        """
+        wanted = [numbered(partition) for partition in partitions]
+        is_one = time_ms == _EARLIEST or (time_ms == _LATEST and max_offsets == 1)
+
+        def at(version: int) -> Request[list[tuple[int, list[int]]]]:
+            if version < _FIRST_WITH_ONE_OFFSET:
+                body = requests_08.encode_offsets(wanted, time_ms, max_offsets)
+                return _request(
+                    apis.LIST_OFFSETS, version, body, lambda answer: requests_08.decode_offsets(answer, wanted), True
+                )
+            body = list_offsets.encode_list_offsets(
+                dict.fromkeys(wanted, time_ms), version, read_committed=read_committed
+            )
+
+            def decode(answer: Buffer) -> list[tuple[int, list[int]]]:
+                found = list_offsets.decode_list_offsets(answer, wanted, version)
+                return [(code, [at.offset] if at.offset >= 0 else []) for code, at in found]
+
+            return _request(apis.LIST_OFFSETS, version, body, decode, True)
+
+        versions = apis.LIST_OFFSETS.versions
+        return [_versioned(apis.LIST_OFFSETS, at, versions if is_one else versions[:1], can_resend=True)]
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> VersionedRequest[list[tuple[int, OffsetAndTimestamp]]]:
+        """Return the request for the first messages at or after some times: Kafka 0.10.1 and later."""
+        wanted = {numbered(partition): time_ms for partition, time_ms in times_ms.items()}
+
+        def at(version: int) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
+            body = list_offsets.encode_list_offsets(wanted, version)
+            return _request(
+                apis.LIST_OFFSETS, version, body,
+                lambda answer: list_offsets.decode_list_offsets(answer, list(wanted), version), True,
+            )  # fmt: skip
+
+        return _versioned(apis.LIST_OFFSETS, at, apis.LIST_OFFSETS.versions[1:], can_resend=True)
+
+    def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `offsets_for_times`."""
+        return _serves(served, apis.LIST_OFFSETS, apis.LIST_OFFSETS.versions[1:])
+
+    def api_versions(self) -> Request[tuple[int, dict[int, range]]]:
+        """Return the request for error code and served versions."""
+        return _request(apis.API_VERSIONS, 0, b"", decode_api_versions, True)
+
+    def metadata(self, topics: Sequence[str], *, create: bool = True) -> VersionedRequest[ClusterMetadata]:
+        """Return the request for brokers and leaders; no topics means all of them.
+
+        Args:
+            create: Whether the broker may create topics that do not exist.
+        """
+
+        def at(version: int) -> Request[ClusterMetadata]:
+            # Older brokers create whatever is named, so nothing is named.
+            named = topics if create or version >= _FIRST_WITHOUT_CREATION else ()
+            body = metadata.encode_metadata(named, version, create=create)
+            return _request(
+                apis.METADATA, version, body, lambda answer: metadata.decode_metadata(answer, version, topics), True
+            )
+
+        return _versioned(apis.METADATA, at, can_resend=True)
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, tuple[int, int]]
+    ) -> VersionedRequest[list[EpochEnd]]:
+        """Return the request for the ends of epochs of leaders: Kafka 0.11 and later.
+
+        Args:
+            epochs: Partition -> the epoch, and the epoch of now as far as it is known (-1: not known).
+        """
+        wanted = {numbered(partition): epoch for partition, epoch in epochs.items()}
+
+        def at(version: int) -> Request[list[EpochEnd]]:
+            body = offset_for_leader_epoch.encode_offset_for_leader_epoch(wanted, version)
+            return _request(
+                apis.OFFSET_FOR_LEADER_EPOCH, version, body,
+                lambda answer: offset_for_leader_epoch.decode_offset_for_leader_epoch(answer, list(wanted), version),
+                True,
+            )  # fmt: skip
+
+        return _versioned(apis.OFFSET_FOR_LEADER_EPOCH, at, can_resend=True)
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int = 2, timestamp_ms: int = -1
+    ) -> VersionedRequest[list[int]]:
+        """Return the request that stores offsets of a group in Kafka; the answer is one error code for each.
+
+        Args:
+            timestamp_ms: Not looked at: Kafka 0.10.0 and later take the time of the request.
+        """
+        wanted = {numbered(partition): offset for partition, offset in offsets.items()}
+
+        def at(version: int) -> Request[list[int]]:
+            body = requests_08.encode_offset_commit(group, wanted, version)
+            return _request(
+                apis.OFFSET_COMMIT, version, body,
+                lambda answer: requests_08.decode_offset_commit(answer, list(wanted)),
+            )  # fmt: skip
+
+        return _versioned(apis.OFFSET_COMMIT, at)
+
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition], version: int = 1
+    ) -> VersionedRequest[list[tuple[int, OffsetAndMetadata]]]:
+        """Return the request for the offsets that a group has in Kafka; none is offset -1, without error."""
+        wanted = [numbered(partition) for partition in partitions]
+
+        def at(version: int) -> Request[list[tuple[int, OffsetAndMetadata]]]:
+            body = requests_08.encode_offset_fetch(group, wanted)
+            return _request(
+                apis.OFFSET_FETCH, version, body, lambda answer: requests_08.decode_offset_fetch(answer, wanted), True
+            )
+
+        return _versioned(apis.OFFSET_FETCH, at, can_resend=True)
+
+    def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `delete_group`."""
+        return _serves(served, apis.DELETE_GROUPS)
+
+    def delete_group(self, group: str) -> VersionedRequest[int]:
+        """Return the request that deletes a group and its offsets in Kafka; the answer is an error code."""
+
+        def decode(answer: Buffer) -> int:
+            codes = requests_08.decode_delete_groups(answer)
+            if group not in codes:
+                raise DecodeError(f"delete groups response: group {group!r} is missing")
+            return codes[group]
+
+        body = requests_08.encode_delete_groups([group])
+        return _versioned(apis.DELETE_GROUPS, partial(_request, apis.DELETE_GROUPS, body=body, decode=decode))
+
+    def coordinator(self, group: str, *, of_transactions: bool = False) -> VersionedRequest[tuple[int, Broker]]:
+        """Return the request for error code and the broker that coordinates a group.
+
+        Args:
+            group: Its name, or a transactional id.
+            of_transactions: Whether it is a transactional id: Kafka 0.11 and later.
+        """
+
+        def at(version: int) -> Request[tuple[int, Broker]]:
+            body = find_coordinator.encode_find_coordinator(group, version, of_transactions=of_transactions)
+            return _request(
+                apis.FIND_COORDINATOR, version, body,
+                lambda answer: find_coordinator.decode_find_coordinator(answer, version), True,
+            )  # fmt: skip
+
+        versions = apis.FIND_COORDINATOR.versions
+        return _versioned(apis.FIND_COORDINATOR, at, versions[1:] if of_transactions else versions, can_resend=True)
+
+    # -- producers -----------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        message_sets: Mapping[TopicPartition, bytes],
+        acks: int,
+        timeout_ms: int,
+        version: int = 0,
+        *,
+        transactional_id: str | None = None,
+    ) -> VersionedRequest[list[ProducedPartition]]:
+        """Return the request that appends record batches, or message sets of Kafka 0.10, to partitions.
+
+        Raises:
+            ValueError: Sets of both kinds: no version takes them together.
+        """
+        wanted = {numbered(partition): data for partition, data in message_sets.items()}
+        kinds = {produce.magic_of(data) >= _SMALLEST_BATCH_MAGIC for data in wanted.values()}
+        if len(kinds) > 1:
+            raise ValueError("record batches and older message sets cannot be sent in one request")
+
+        def at(version: int) -> Request[list[ProducedPartition]]:
+            body = produce.encode_produce(wanted, acks, timeout_ms, version, transactional_id)
+            return _request(
+                apis.PRODUCE, version, body, lambda answer: produce.decode_produce(answer, list(wanted), version),
+                has_answer=acks != 0,
+            )  # fmt: skip
+
+        is_batch = kinds == {True}
+        versions = tuple(each for each in apis.PRODUCE.versions if (each >= _FIRST_WITH_BATCHES) is is_batch)
+        return _versioned(apis.PRODUCE, at, versions, has_answer=acks != 0)
+
+    def serves_record_batches(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions takes record batches: Kafka 0.11 and later."""
+        return _serves(served, apis.PRODUCE, apis.PRODUCE.versions[1:])
+
+    def producer_id(
+        self, transactional_id: str | None, transaction_timeout_ms: int
+    ) -> VersionedRequest[tuple[int, ProducerId]]:
+        """Return the request for error code and a producer's id: Kafka 0.11 and later.
+
+        Args:
+            transactional_id: None for a producer that is idempotent alone; else the request goes to the coordinator of
+                that id, and fences all producers that had it before.
+            transaction_timeout_ms: When the coordinator aborts a transaction that is not ended.
+        """
+        body = init_producer_id.encode_init_producer_id(transactional_id, transaction_timeout_ms)
+        decode = init_producer_id.decode_init_producer_id
+        return _versioned(apis.INIT_PRODUCER_ID, partial(_request, apis.INIT_PRODUCER_ID, body=body, decode=decode))
+
+    def add_to_transaction(
+        self, transactional_id: str, producer: ProducerId, partitions: Sequence[TopicPartition]
+    ) -> VersionedRequest[list[int]]:
+        """Return the request that adds partitions to a transaction; the answer is one error code for each."""
+        wanted = [numbered(partition) for partition in partitions]
+        body = add_partitions_to_txn.encode_add_partitions_to_txn(transactional_id, producer, wanted)
+
+        def decode(answer: Buffer) -> list[int]:
+            return add_partitions_to_txn.decode_add_partitions_to_txn(answer, wanted)
+
+        api = apis.ADD_PARTITIONS_TO_TXN
+        return _versioned(api, partial(_request, api, body=body, decode=decode))
+
+    def end_transaction(self, transactional_id: str, producer: ProducerId, *, commit: bool) -> VersionedRequest[int]:
+        """Return the request that commits or aborts a transaction; the answer is an error code."""
+        body = end_txn.encode_end_txn(transactional_id, producer, commit=commit)
+        return _versioned(
+            apis.END_TXN, partial(_request, apis.END_TXN, body=body, decode=end_txn.decode_end_txn)
+        )
+
+    # -- authentication ------------------------------------------------------------------------------------------------
+
+    def sasl_handshake(self, mechanism: str) -> VersionedRequest[tuple[int, list[str]]]:
+        """Return the request for a mechanism of authentication; error code, and the mechanisms that there are."""
+        body = sasl_handshake.encode_sasl_handshake(mechanism)
+        decode = sasl_handshake.decode_sasl_handshake
+        return _versioned(apis.SASL_HANDSHAKE, partial(_request, apis.SASL_HANDSHAKE, body=body, decode=decode))
+
+    def sasl_authenticate(self, token: bytes) -> VersionedRequest[SaslAnswer]:
+        """Return the request for one step of an authentication: Kafka 1.0 and later, after a handshake of version 1."""
+
+        def at(version: int) -> Request[SaslAnswer]:
+            return _request(
+                apis.SASL_AUTHENTICATE, version, sasl_authenticate.encode_sasl_authenticate(token),
+                lambda answer: sasl_authenticate.decode_sasl_authenticate(answer, version),
+            )  # fmt: skip
+
+        return _versioned(apis.SASL_AUTHENTICATE, at)
+
+
+def _request(
+    api: Api,
+    version: int,
+    body: bytes,
+    decode: Callable[[memoryview], T],
+    can_resend: bool = False,
+    has_answer: bool = True,
+) -> Request[T]:
+    return Request(api.key, version, body, decode, can_resend, has_answer)
+
+
+def _versioned(
+    api: Api,
+    at: Callable[[int], Request[T]],
+    versions: tuple[int, ...] | None = None,
+    *,
+    can_resend: bool = False,
+    has_answer: bool = True,
+) -> VersionedRequest[T]:
+    return VersionedRequest(
+        api.key, api.name, api.versions if versions is None else versions, at, can_resend, has_answer
+    )
+
+
+def _serves(served: Mapping[int, range], api: Api, versions: Sequence[int] | None = None) -> bool:
+    return any(version in served.get(api.key, ()) for version in (api.versions if versions is None else versions))

@@ -1,0 +1,54 @@
+"""Rows of partitions in requests and answers: `[topic [partition]]`, written by topic and read in the order asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from simpleconsumer.errors import DecodeError
+from simpleconsumer.primitives import encode_array, encode_string, read_array, read_string
+from simpleconsumer.types import Buffer
+
+Partition = tuple[str, int]
+T = TypeVar("T")
+
+_SMALLEST_TOPIC = 6  # string length, partition count
+
+
+def by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return `[topic [partition]]` of encoded partitions, topics in the order of first mention."""
+    topics: dict[str, list[bytes]] = {}
+    for topic, row in rows:
+        topics.setdefault(topic, []).append(row)
+    return encode_array([encode_string(topic) + encode_array(parts) for topic, parts in topics.items()])
+
+
+def read_topics(
+    answer: Buffer, offset: int, read: Callable[[Buffer, int], tuple[tuple[int, T], int]], smallest_partition: int
+) -> tuple[list[tuple[str, list[tuple[int, T]]]], int]:
+    """Return `[topic [partition number and result]]` and the offset behind it."""
+
+    def read_topic(buffer: Buffer, offset: int) -> tuple[tuple[str, list[tuple[int, T]]], int]:
+        topic, offset = read_string(buffer, offset)
+        partitions, offset = read_array(buffer, offset, read, smallest_partition)
+        return (topic, partitions), offset
+
+    return read_array(answer, offset, read_topic, _SMALLEST_TOPIC)
+
+
+def in_order(what: str, topics: list[tuple[str, list[tuple[int, T]]]], asked: Sequence[Partition]) -> list[T]:
+    """Return the results in the order asked, exactly one for each."""
+    wanted = set(asked)
+    results: dict[Partition, T] = {}
+    for topic, partitions in topics:
+        for number, result in partitions:
+            if (topic, number) not in wanted:
+                raise DecodeError(f"{what} response: {topic}/{number} was not asked for")
+            if (topic, number) in results:
+                raise DecodeError(f"{what} response: {topic}/{number} comes twice")
+            results[topic, number] = result
+    missing = [partition for partition in asked if partition not in results]
+    if missing:
+        topic, number = missing[0]
+        raise DecodeError(f"{what} response: {topic}/{number} and {len(missing) - 1} more are missing")
+    return [results[partition] for partition in asked]
