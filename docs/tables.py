@@ -35,6 +35,7 @@ PACKAGES = (
     "simpleconsumer",
     "simpleconsumer/kafka07",
     "simpleconsumer/kafka08",
+    "simpleconsumer/kafka011",
     "rebalance",
     "zkconsumer",
     "zkconsumer/config",
