@@ -310,12 +310,10 @@ class OffsetAndTimestamp(NamedTuple):
     Attributes:
         offset: Offset of the message; -1 if there is none.
         timestamp_ms: Milliseconds since 1970; -1 if there is none.
-        leader_epoch: The epoch in which the message was written; -1 when it is not known.
     """
 
     offset: int
     timestamp_ms: int
-    leader_epoch: int = -1
 
 
 class EpochEnd(NamedTuple):

@@ -51,10 +51,9 @@ def decode_list_offsets(
         code, offset = read_int16(buffer, offset)
         timestamp_ms, offset = read_int64(buffer, offset)
         found, offset = read_int64(buffer, offset)
-        epoch = -1
         if version >= 4:
-            epoch, offset = read_int32(buffer, offset)
-        return (number, (code, OffsetAndTimestamp(found, timestamp_ms, epoch))), offset
+            _, offset = read_int32(buffer, offset)  # epoch in which the message was written
+        return (number, (code, OffsetAndTimestamp(found, timestamp_ms))), offset
 
     start = read_int32(answer, 0)[1] if version >= 2 else 0  # throttle time
     topics, end = read_topics(answer, start, read, 22 if version < 4 else 26)

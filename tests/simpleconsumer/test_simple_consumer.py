@@ -498,7 +498,7 @@ def test_close_from_another_thread_ends_a_fetch_at_once() -> None:
 
 def test_correlation_ids_stay_within_31_bits() -> None:
     with answering(fetched(("t", 0, 0, b"")), fetched(("t", 0, 0, b""))) as (consumer, requests):
-        consumer._correlation_id = 0x7FFFFFFE
+        consumer._calls._correlation_id = 0x7FFFFFFE
         consumer.fetch("t", 0, 0)
         consumer.fetch("t", 0, 0)
     assert [header(request)[2] for request in requests] == [0x7FFFFFFF, 1]

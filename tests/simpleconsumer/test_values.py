@@ -81,7 +81,8 @@ def test_broker_errors_name_code_and_place() -> None:
         (14, "OffsetsLoadInProgress", True),
         (16, "NotCoordinatorForConsumer", True),
         (35, "UnsupportedVersion", False),
-        (77, "Code77", False),
+        (74, "FencedLeaderEpoch", True),
+        (999, "Code999", False),
     ],
 )
 def test_the_error_table(code: int, name: str, retriable: bool) -> None:
