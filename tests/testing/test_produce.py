@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,11 +20,14 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.members.group_member import Delivered, MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
+from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import BATCH_BYTES, batches
+from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
 VERSIONS = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2"]
 NOT_LEADER = 6
+PATIENCE_S = 30.0
 BULK_S = 20.0  # 2 to 3 s on an idle machine
 
 
@@ -163,6 +168,50 @@ def test_a_leader_that_moves_meanwhile_is_followed(fresh_topic: Callable[[], str
         assert cluster.produce(topic, [b"three"]) == [Produced(0, 2)]
 
 
+def producer_threads() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("zkconsumer-producer-")}
+
+
+def test_one_connection_serves_call_after_call_and_ends_with_the_cluster(fresh_topic: Callable[[], str]) -> None:
+    first, second = fresh_topic(), fresh_topic()
+    others = producer_threads()
+    with EmbeddedCluster(1) as cluster:
+        cluster.produce(first, [b"0"], partitions=2)
+        ours = producer_threads() - others
+        assert cluster.produce(first, [b"1"], partition=0) == [Produced(0, 1)]
+        assert cluster.produce(second, [b"2"]) == [Produced(0, 0)]
+        assert producer_threads() - others == ours
+        cluster.produce(first, [b"3"], partition=1)  # a partition of which the writer knows nothing
+        cluster.produce(first, [b"4"], codec="gzip")
+        wait_until(lambda: len(producer_threads() - others) == len(ours), PATIENCE_S, "the writers before to end")
+    wait_until(lambda: producer_threads() <= others, PATIENCE_S, "the last writer to end", state=producer_threads)
+
+
+def test_brokers_that_were_killed_or_moved_are_reached_by_the_next_call(fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    with EmbeddedCluster(2) as cluster:
+        cluster.create_topic(topic, assignment={0: [0]})
+        for offset in range(6):
+            assert cluster.produce(topic, [b"one"]) == [Produced(0, offset)]
+            if offset % 2 == 0:
+                cluster.kill(0, expire=True)
+                cluster.start(0, port=free_ports(1)[0] if offset == 2 else None)
+                cluster.wait_leaders(topic, [0])
+        with pytest.raises(BrokerError, match="MessageSizeTooLarge"):
+            cluster.produce(topic, [b"x" * 2_000_000])
+        assert cluster.produce(topic, [b"one"]) == [Produced(0, 6)]
+
+
+def test_several_threads_write_at_a_time(fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    with EmbeddedCluster(2) as cluster, ThreadPoolExecutor(4) as pool:
+        cluster.create_topic(topic, 2)
+        calls = [pool.submit(cluster.produce, topic, [b"%d" % n], partition=n % 2) for n in range(200)]
+        went = [call.result(PATIENCE_S) for call in calls]
+        places = sorted(place for each in went for place in each)
+        assert places == [Produced(partition, offset) for partition in (0, 1) for offset in range(100)]
+
+
 def test_batches_keep_the_order_and_the_limit() -> None:
     pairs = [(None, bytes(number)) for number in (1, BATCH_BYTES + 1, 2, 3, BATCH_BYTES, 1)]
     made = list(batches(pairs))
@@ -220,3 +269,8 @@ def test_every_version_stores_what_it_knows(version: str) -> None:
             assert [found[place] for place in went] == [
                 (b"k", value if value is None else bytes(value)) for _, value in values
             ]
+        cluster.kill(0, expire=True)
+        cluster.start(0)
+        cluster.wait_leaders("none", [0])
+        [first], [second] = cluster.produce("none", [b"after"]), cluster.produce("none", [b"it"])
+        assert second == Produced(0, first.offset + 1)

@@ -14,6 +14,7 @@ from typing import Generic, Literal, Protocol, Self, TypeVar
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.kept_writer import KeptWriter
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import Produced, Sendable, produce
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
@@ -228,6 +229,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         data = None if folder is None else folder / "zookeeper"
         self._own_zookeeper = ZooKeeperServer(port=zookeeper_port, data=data) if zookeeper is None else None
         self._zookeeper = self._own_zookeeper if zookeeper is None else zookeeper
+        self._kept_writer = KeptWriter()
 
     # ---- where it is
 
@@ -317,8 +319,9 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
                 stored or not, and they are not sent again. Other messages of the call may be stored.
         """
         return produce(
-            self, topic, messages, key=key, partition=partition, partitions=partitions, codec=codec, timeout_s=timeout_s
-        )
+            self, self._kept_writer, topic, messages,
+            key=key, partition=partition, partitions=partitions, codec=codec, timeout_s=timeout_s,
+        )  # fmt: skip
 
     @abstractmethod
     def create_topic(
@@ -358,6 +361,7 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
 
     def _give_up_zookeeper_and_folder(self) -> None:
         try:
+            self._kept_writer.close()
             if self._own_zookeeper is not None:
                 self._own_zookeeper.close()
         finally:

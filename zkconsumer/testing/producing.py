@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 from zkconsumer.producer.partitioners import partition_of_key
 from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.kept_writer import KeptWriter
 from zkconsumer.testing.versions import FIRST_WITH_KEYS, FIRST_WITH_TOMBSTONES, check_codec, require, version_tuple
-from zkconsumer.testing.writer import Sent, Target, Writer, check_leaders, plain_errors
+from zkconsumer.testing.writer import Sent, Target, check_leaders, plain_errors
 
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 400_000
@@ -48,6 +49,7 @@ class Produced(NamedTuple):
 
 def produce(
     cluster: Target,
+    kept: KeptWriter,
     topic: str,
     messages: Iterable[Sendable],
     *,
@@ -71,12 +73,9 @@ def produce(
     indexes: dict[int | str, list[int]] = {}
     for index, chosen in enumerate(_chosen(pairs, partition, known)):
         indexes.setdefault(chosen, []).append(index)
-    known_leaders = {topic: check_leaders(cluster, topic, list(indexes))}
+    leaders = check_leaders(cluster, topic, list(indexes))
     went: list[Produced | None] = [None] * len(pairs)
-    with (
-        Writer(cluster, {topic: list(indexes)}, codec=codec, timeout_s=timeout_s, known=known_leaders) as writer,
-        plain_errors(),
-    ):
+    with plain_errors(), kept.writer(cluster, topic, leaders, codec=codec, timeout_s=timeout_s) as writer:
         sent: dict[int | str, list[Sent]] = {}
         for chosen, mine in indexes.items():
             made = batches(pairs[index] for index in mine)

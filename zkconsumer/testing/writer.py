@@ -126,8 +126,15 @@ class Writer:
         self._timeout_s = timeout_s
         self._finders: dict[tuple[str, int | str], PositionFinder07] = {}
         config = _config(codec, timeout_s, 1 if self._is_07 else acks, tries_again)
-        lookup = _Lookup(cluster, places, leaders or registered_leaders, known or {})
-        self._producer = Producer(config, cluster=FoundCluster(lookup, not self._is_07, _nothing))
+        self._lookup = _Lookup(cluster, places, leaders or registered_leaders, known or {})
+        self._producer = Producer(config, cluster=FoundCluster(self._lookup, not self._is_07, _nothing))
+
+    def renew(self, topic: str, leaders: Leaders) -> bool:
+        """Whether the next batches for these partitions go to these leaders.
+
+        In Kafka 0.7 never: the places of batches are looked for behind the last one, and others may have sent the same.
+        """
+        return not self._is_07 and self._lookup.renew(topic, leaders)
 
     def send(self, topic: str, partition: int | str, messages: Sequence[KeyValue]) -> Sent:
         """Send a batch; `places` waits for it, batch after batch of a partition.
@@ -199,6 +206,7 @@ def _config(codec: str, timeout_s: float, acks: int, tries_again: bool) -> Produ
         message_send_max_retries=int(timeout_s / _BACKOFF_S) if tries_again else 0, message_max_bytes=_ANY_SIZE,
         retry_backoff_ms=int(_BACKOFF_S * 1000), retry_unanswered_batches=False,
         queue_buffering_max_messages=_QUEUE_MESSAGES, request_max_bytes=_REQUEST_BYTES,
+        topic_metadata_refresh_interval_ms=-1,  # a writer that is kept asks ZooKeeper nothing while it is idle
         compression_codec=codec,  # type: ignore[arg-type]  # the writer has checked it
     )  # fmt: skip
 
@@ -251,10 +259,19 @@ class _Lookup:
         known: Mapping[str, Leaders],
     ) -> None:
         self._known = dict(known)
+        self._latest: dict[str, Mapping[int | str, Broker | None]] = {}
         self._cluster = cluster
-        self._places = places
+        self._places = dict(places)
         self._leaders = leaders
         self._kind = "kafka07" if version_tuple(cluster.version) < (0, 8) else "kafka08"
+
+    def renew(self, topic: str, leaders: Leaders) -> bool:
+        """Whether that is what was found at last; true for a topic that was never looked up."""
+        if topic not in self._latest:
+            self._places[topic], self._known[topic] = list(leaders), leaders
+            return True
+        latest = self._latest[topic]
+        return all(latest.get(name) == self._broker(leader) for name, leader in leaders.items())
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         """What is known about each of the topics."""
@@ -265,7 +282,8 @@ class _Lookup:
             leaders = self._known.pop(topic, None) or self._leaders(self._cluster, topic, self._places[topic])
         except Exception as error:  # noqa: BLE001 - of the cluster's own ZooKeeper client; the producer asks again
             return FoundTopic({}, f"its leaders are not known: {error!r}")
-        return FoundTopic({name: self._broker(leader) for name, leader in leaders.items()})
+        self._latest[topic] = {name: self._broker(leader) for name, leader in leaders.items()}
+        return FoundTopic(self._latest[topic])
 
     def _broker(self, broker_id: int | None) -> Broker | None:
         if broker_id is None:
