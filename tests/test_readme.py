@@ -20,7 +20,7 @@ from zkconsumer.cli.demo.outcome import outcome_of
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.program import program
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 

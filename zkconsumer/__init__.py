@@ -13,49 +13,54 @@ Other modules for applications: `zkconsumer.producer`, `zkconsumer.aio` (asyncio
 ones are internal.
 """
 
-from rebalance.errors import (
-    AccessRefused,
-    ConsumerIdInUse,
-    GroupRefused,
-    NamespaceMissing,
-    RebalanceError,
-    UnsupportedFilter,
-)
-from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
-from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.config import ConsumerConfig, ProducerConfig
-from zkconsumer.connector import ConsumerConnector
-from zkconsumer.consumer import Consumer
-from zkconsumer.errors import (
-    CommitFailed,
-    ConcurrentStreamUse,
-    ConfigError,
-    ConnectorClosed,
-    ConsumerTimeout,
-    DecoderFailed,
-    ForeignEventLoop,
-    ForkedConnector,
-    ListenerRefused,
-    MessageStreamsExist,
-    NotSupported,
-    PartitionStopped,
-    PauseFailed,
-    ReadFailed,
-    SettingsNotUsable,
-    StreamFailed,
-    UnknownSetting,
-    ZkConsumerError,
-    ZooKeeperRefused,
-    ZooKeeperUnavailable,
-)
-from zkconsumer.filters import Blacklist, Whitelist
-from zkconsumer.member.listening import RebalanceListener
-from zkconsumer.producer import KeyedMessage, Producer
-from zkconsumer.statistics import ConnectorStatistics
-from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
-from zkconsumer.streams.batches import MessageBatch
-from zkconsumer.streams.stream import KafkaStream
-from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic
+from typing import TYPE_CHECKING
+
+from zkconsumer.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from rebalance.errors import (
+        AccessRefused,
+        ConsumerIdInUse,
+        GroupRefused,
+        NamespaceMissing,
+        RebalanceError,
+        UnsupportedFilter,
+    )
+    from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
+    from simpleconsumer.types import Message, TopicPartition
+    from zkconsumer.config import ConsumerConfig, ProducerConfig
+    from zkconsumer.connector import ConsumerConnector
+    from zkconsumer.consumer import Consumer
+    from zkconsumer.errors import (
+        CommitFailed,
+        ConcurrentStreamUse,
+        ConfigError,
+        ConnectorClosed,
+        ConsumerTimeout,
+        DecoderFailed,
+        ForeignEventLoop,
+        ForkedConnector,
+        ListenerRefused,
+        MessageStreamsExist,
+        NotSupported,
+        PartitionStopped,
+        PauseFailed,
+        ReadFailed,
+        SettingsNotUsable,
+        StreamFailed,
+        UnknownSetting,
+        ZkConsumerError,
+        ZooKeeperRefused,
+        ZooKeeperUnavailable,
+    )
+    from zkconsumer.filters import Blacklist, Whitelist
+    from zkconsumer.member.listening import RebalanceListener
+    from zkconsumer.producer import KeyedMessage, Producer
+    from zkconsumer.statistics import ConnectorStatistics
+    from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
+    from zkconsumer.streams.batches import MessageBatch
+    from zkconsumer.streams.stream import KafkaStream
+    from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic
 
 __version__ = "0.1.0"
 
@@ -112,6 +117,34 @@ __all__ = [
     "__version__",
     "read_topic",
 ]
+
+if not TYPE_CHECKING:  # mypy would take every name for one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "zkconsumer.errors": __all__,
+            "rebalance.errors": [
+                "AccessRefused", "ConsumerIdInUse", "GroupRefused", "NamespaceMissing", "RebalanceError",
+                "UnsupportedFilter",
+            ],
+            "simpleconsumer.errors": [
+                "BrokenFraming", "BrokerError", "ConnectionFailed", "MessageError", "SimpleConsumerError",
+            ],
+            "simpleconsumer.types": ["Message", "TopicPartition"],
+            "zkconsumer.config": ["ConsumerConfig", "ProducerConfig"],
+            "zkconsumer.connector": ["ConsumerConnector"],
+            "zkconsumer.consumer": ["Consumer"],
+            "zkconsumer.filters": ["Blacklist", "Whitelist"],
+            "zkconsumer.member.listening": ["RebalanceListener"],
+            "zkconsumer.producer": ["KeyedMessage", "Producer"],
+            "zkconsumer.statistics": ["ConnectorStatistics"],
+            "zkconsumer.status": ["BlockedClaim", "ConnectorStatus", "OwnedPartition"],
+            "zkconsumer.streams.batches": ["MessageBatch"],
+            "zkconsumer.streams.stream": ["KafkaStream"],
+            "zkconsumer.topic_reader.topic_reader": ["TopicReader", "read_topic"],
+        },
+        modules=["config", "errors", "producer"],
+    )  # fmt: skip
 
 _MODULES = frozenset({"admin", "aio", "config", "errors", "producer", "prometheus", "spark", "testing"})
 

@@ -29,7 +29,7 @@ from zkconsumer.admin import (
 from zkconsumer.cli.program import program
 from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ADMIN.md").read_text(encoding="utf-8")
 OFFSETS = {0: 1, 1: 3}

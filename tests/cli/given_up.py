@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 

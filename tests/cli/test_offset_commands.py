@@ -22,7 +22,7 @@ from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.program import program
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.waiting import wait_until
 
 LONG_MS = 10**13  # a retention that keeps even segments dated back

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.cli.command_line import TIMEOUT_S, command
 from zkconsumer.cli.program import program
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.waiting import wait_until
 
 

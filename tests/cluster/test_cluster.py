@@ -22,7 +22,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import ask_leaders
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 
 CLICKS, VIEWS = f"clicks-{uuid.uuid4().hex[:8]}", f"views-{uuid.uuid4().hex[:8]}"
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.examples.example_process import PATIENCE_S, Example, members, stored
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.load import SteadyLoad, load
+from zkconsumer.testing.loads import SteadyLoad, load
 from zkconsumer.testing.waiting import wait_until
 
 PARTITIONS = 4

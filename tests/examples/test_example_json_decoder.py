@@ -11,7 +11,7 @@ import pytest
 
 from tests.examples.example_process import FOLDER, Example, stored
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 
 NAME = "json_decoder.py"
 BAD = (0, 2)

@@ -16,7 +16,7 @@ from tests.examples.example_process import PATIENCE_S, Example, members, stored
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import SteadyLoad, load
+from zkconsumer.testing.loads import SteadyLoad, load
 from zkconsumer.testing.waiting import wait_until
 
 NAME = "sqlite_transaction.py"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tests.examples.example_process import Example, members, stored
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 
 NAME = "static_streams.py"
 PARTITIONS, EACH = 4, 25

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.examples.example_process import Example, members, stored
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 
 
 def test_a_topic_that_is_created_later_is_read_from_its_beginning(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.waiting import wait_until
 

@@ -17,7 +17,7 @@ from scrapes import Samples, scraped, value, values
 from zkconsumer.admin import Admin
 from zkconsumer.lag_exporter import ExporterSettings, LagExporter
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 

@@ -24,7 +24,7 @@ from zkconsumer.testing.history.figures import Figures, figures_of
 from zkconsumer.testing.history.groups import rightful_owners
 from zkconsumer.testing.history.limits import NS
 from zkconsumer.testing.kafka import topics_07
-from zkconsumer.testing.load import LastingLoad
+from zkconsumer.testing.loads import LastingLoad
 from zkconsumer.testing.proxy.zookeeper_requests import ZooKeeperRequest
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch, Owner, owners

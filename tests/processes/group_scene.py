@@ -14,7 +14,7 @@ from group_members import Group
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.checks import Finding, Limits, check_history, count_allowed_repeats
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import SteadyLoad
+from zkconsumer.testing.loads import SteadyLoad
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch, Owner, owners, wait_owned

@@ -21,7 +21,7 @@ from zkconsumer.testing.history.limits import Finding
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.jars import is_07
 from zkconsumer.testing.kafka.settings import version_tuple
-from zkconsumer.testing.load import LastingLoad
+from zkconsumer.testing.loads import LastingLoad
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch

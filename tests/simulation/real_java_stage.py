@@ -12,7 +12,7 @@ from java_traces import Trace, normalised
 
 from rebalance import znodes
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import end_session

@@ -14,7 +14,7 @@ import pytest
 from killing import killed_when_files_come
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import SteadyLoad
+from zkconsumer.testing.loads import SteadyLoad
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -17,7 +17,7 @@ from delta_jars import delta_jars, skip_without_delta
 from killing import killed_when_files_come
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import SteadyLoad
+from zkconsumer.testing.loads import SteadyLoad
 
 skip_without_delta()
 

@@ -15,7 +15,7 @@ from iceberg_jars import iceberg_jars, why_not
 from killing import killed_when_files_come
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import SteadyLoad
+from zkconsumer.testing.loads import SteadyLoad
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import pytest
 from killing import descendants, victim_of, wait_gone
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import SteadyLoad
+from zkconsumer.testing.loads import SteadyLoad
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -18,7 +18,7 @@ from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka.cluster import KafkaCluster
 from zkconsumer.testing.kafka.known_versions import nearest_version
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.zookeeper import ZooKeeperServer

@@ -10,7 +10,7 @@ import pytest
 from zkconsumer.testing import GroupWatch, Limits, check_history
 from zkconsumer.testing.errors import KitError, StartFailed, WaitTimeout
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.group_member import MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess

@@ -8,7 +8,7 @@ import pytest
 
 from simpleconsumer import SimpleConsumer
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.load import LastingLoad
+from zkconsumer.testing.loads import LastingLoad
 from zkconsumer.testing.waiting import wait_until
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from zkconsumer.testing.history.checks import check_history
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.load import load
+from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.java_member import JavaMember
 
 

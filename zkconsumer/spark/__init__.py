@@ -6,9 +6,9 @@ pyarrow. The import has one effect: it sets this interpreter for Spark, see `dri
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from zkconsumer.lazy_names import lazy_names
 from zkconsumer.spark.driver_python import name_driver_python
 
 if TYPE_CHECKING:
@@ -56,20 +56,22 @@ __all__ = [
     "source_metrics",
 ]
 
-_MODULES = dict.fromkeys(__all__, "zkconsumer.spark.errors") | {
-    "GroupHasMembers": "zkconsumer.spark.group_offsets",
-    "OffsetsNotStored": "zkconsumer.spark.group_offsets",
-    "ZkConsumerSource": "zkconsumer.spark.source",
-    "commit_offsets": "zkconsumer.spark.query_commits",
-    "follow": "zkconsumer.spark.query_commits",
-    "source_metrics": "zkconsumer.spark.metrics",
-}
+if not TYPE_CHECKING:  # mypy would take every name for one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "zkconsumer.spark.errors": __all__,
+            "zkconsumer.spark.group_offsets": ["GroupHasMembers", "OffsetsNotStored"],
+            "zkconsumer.spark.metrics": ["source_metrics"],
+            "zkconsumer.spark.query_commits": ["commit_offsets", "follow"],
+            "zkconsumer.spark.source": ["ZkConsumerSource"],
+        },
+    )
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+def __dir__() -> list[str]:
+    """All names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})
 
 
 name_driver_python()

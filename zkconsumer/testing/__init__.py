@@ -23,37 +23,42 @@ Every child process ends with the Python process that started it, however that o
 (Java, jars) is named by the errors `JavaMissing` and `MavenMissing`, with what to install.
 """
 
-from zkconsumer.testing.cluster import Cluster
-from zkconsumer.testing.embedded.broker import EmbeddedBroker
-from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.embedded.faults import Fault
-from zkconsumer.testing.errors import (
-    JavaMissing,
-    KitError,
-    MavenMissing,
-    NoSession,
-    NotSupported,
-    StartFailed,
-    WaitTimeout,
-)
-from zkconsumer.testing.history.checks import Finding, Limits, check_history
-from zkconsumer.testing.history.events import Event
-from zkconsumer.testing.history.figures import Figures, figures_of
-from zkconsumer.testing.kafka.cluster import KafkaCluster
-from zkconsumer.testing.kafka.known_versions import kafka_versions
-from zkconsumer.testing.load import LastingLoad, SteadyLoad, load
-from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
-from zkconsumer.testing.members.java_member import JavaMember
-from zkconsumer.testing.members.member_process import MemberProcess
-from zkconsumer.testing.producing import Produced
-from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
-from zkconsumer.testing.proxy.zookeeper_holds import Hold
-from zkconsumer.testing.waiting import Deadline, wait_until
-from zkconsumer.testing.zookeeper.client import NodeRefused
-from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
-from zkconsumer.testing.zookeeper.group_watch import GroupWatch
-from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
-from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, end_session
+from typing import TYPE_CHECKING
+
+from zkconsumer.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from zkconsumer.testing.cluster import Cluster
+    from zkconsumer.testing.embedded.broker import EmbeddedBroker
+    from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+    from zkconsumer.testing.embedded.faults import Fault
+    from zkconsumer.testing.errors import (
+        JavaMissing,
+        KitError,
+        MavenMissing,
+        NoSession,
+        NotSupported,
+        StartFailed,
+        WaitTimeout,
+    )
+    from zkconsumer.testing.history.checks import Finding, Limits, check_history
+    from zkconsumer.testing.history.events import Event
+    from zkconsumer.testing.history.figures import Figures, figures_of
+    from zkconsumer.testing.kafka.cluster import KafkaCluster
+    from zkconsumer.testing.kafka.known_versions import kafka_versions
+    from zkconsumer.testing.loads import LastingLoad, SteadyLoad, load
+    from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
+    from zkconsumer.testing.members.java_member import JavaMember
+    from zkconsumer.testing.members.member_process import MemberProcess
+    from zkconsumer.testing.producing import Produced
+    from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
+    from zkconsumer.testing.proxy.zookeeper_holds import Hold
+    from zkconsumer.testing.waiting import Deadline, wait_until
+    from zkconsumer.testing.zookeeper.client import NodeRefused
+    from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
+    from zkconsumer.testing.zookeeper.group_watch import GroupWatch
+    from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
+    from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, end_session
 
 __all__ = [
     "ClosedNodes",
@@ -96,3 +101,38 @@ __all__ = [
     "load",
     "wait_until",
 ]
+
+if not TYPE_CHECKING:  # mypy would take every name for one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "zkconsumer.testing.errors": __all__,
+            "zkconsumer.testing.cluster": ["Cluster"],
+            "zkconsumer.testing.embedded.broker": ["EmbeddedBroker"],
+            "zkconsumer.testing.embedded.cluster": ["EmbeddedCluster"],
+            "zkconsumer.testing.embedded.faults": ["Fault"],
+            "zkconsumer.testing.history.checks": ["Finding", "Limits", "check_history"],
+            "zkconsumer.testing.history.events": ["Event"],
+            "zkconsumer.testing.history.figures": ["Figures", "figures_of"],
+            "zkconsumer.testing.kafka.cluster": ["KafkaCluster"],
+            "zkconsumer.testing.kafka.known_versions": ["kafka_versions"],
+            "zkconsumer.testing.loads": ["LastingLoad", "SteadyLoad", "load"],
+            "zkconsumer.testing.members.group_member": ["Delivered", "GroupMember", "MemberKind"],
+            "zkconsumer.testing.members.java_member": ["JavaMember"],
+            "zkconsumer.testing.members.member_process": ["MemberProcess"],
+            "zkconsumer.testing.producing": ["Produced"],
+            "zkconsumer.testing.proxy.tcp_proxy": ["TcpProxy"],
+            "zkconsumer.testing.proxy.zookeeper_holds": ["Hold"],
+            "zkconsumer.testing.waiting": ["Deadline", "wait_until"],
+            "zkconsumer.testing.zookeeper.client": ["NodeRefused"],
+            "zkconsumer.testing.zookeeper.closed_nodes": ["ClosedNodes"],
+            "zkconsumer.testing.zookeeper.group_watch": ["GroupWatch"],
+            "zkconsumer.testing.zookeeper.login": ["ZooKeeperLogin"],
+            "zkconsumer.testing.zookeeper.server": ["ZooKeeperEnsemble", "ZooKeeperServer", "end_session"],
+        },
+    )
+
+
+def __dir__() -> list[str]:
+    """All names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

@@ -20,7 +20,7 @@ from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.jars import is_07
-from zkconsumer.testing.load import SteadyLoad
+from zkconsumer.testing.loads import SteadyLoad
 from zkconsumer.testing.members.member_process import MemberProcess
 from zkconsumer.testing.waiting import Deadline
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch
