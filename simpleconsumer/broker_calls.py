@@ -6,7 +6,7 @@ replaced by an older one, behind the same address is spoken to as what it is now
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from simpleconsumer.connection import Connection, Exchange
@@ -54,8 +54,12 @@ class BrokerCalls:
             self._connection.call(b"", has_answer=False)
         return self._served
 
-    def ask(self, asked: AnyRequest[T]) -> T:
+    def ask(self, asked: AnyRequest[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Return the decoded answer; the connection is closed if it cannot be decoded.
+
+        Args:
+            asked: The request.
+            meanwhile: Called when it is sent, before the answer is read; it must not raise.
 
         Raises:
             ConnectionFailed: The connection could not be made, was lost or timed out.
@@ -66,14 +70,15 @@ class BrokerCalls:
         correlation_id = self._next_id()
         sent: list[Request[T]] = []
 
-        def frame() -> bytes:
+        def frame() -> list[bytes]:
             sent[:] = [chosen_request(asked, self._served, self._connection.host, self._connection.port)]
-            return self._dialect.frame(sent[0], correlation_id, self._client_id)
+            return [self._dialect.frame(sent[0], correlation_id, self._client_id), *sent[0].tail]
 
         answer = self._connection.call(
             frame if self._dialect.chooses_versions else frame(),
             correlation_id=correlation_id if self._dialect.has_correlation_ids else None,
             resend=asked.can_resend,
+            meanwhile=meanwhile,
         )
         try:
             return sent[0].decode(answer)
@@ -86,9 +91,9 @@ class BrokerCalls:
         """Send a request that no broker answers; errors are those of `ask`."""
         correlation_id = self._next_id()
 
-        def frame() -> bytes:
+        def frame() -> list[bytes]:
             chosen = chosen_request(asked, self._served, self._connection.host, self._connection.port)
-            return self._dialect.frame(chosen, correlation_id, self._client_id)
+            return [self._dialect.frame(chosen, correlation_id, self._client_id), *chosen.tail]
 
         self._connection.call(frame if self._dialect.chooses_versions else frame(), has_answer=False)
 

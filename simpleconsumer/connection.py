@@ -17,7 +17,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -28,7 +28,12 @@ _INT32 = Struct(">i")
 _TIMEVAL = Struct("@ll")
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
 """Largest answer whose memory is used again for the next one."""
+_MOST_JOINED_BYTES = 64 * 1024
+"""Largest request whose pieces are sent as one."""
 
+
+Frame = bytes | Sequence[bytes]
+"""A whole request with its size, or the pieces of one."""
 
 Exchange = Callable[[bytes, int | None], memoryview]
 """Sends a frame over a connection that is being opened, and returns the body of the answer behind the correlation id,
@@ -93,20 +98,23 @@ class Connection:
 
     def call(
         self,
-        request: bytes | Callable[[], bytes],
+        request: Frame | Callable[[], Frame],
         *,
         correlation_id: int | None = None,
         has_answer: bool = True,
         resend: bool = False,
+        meanwhile: Callable[[], None] | None = None,
     ) -> memoryview:
         """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
 
         Args:
-            request: The frame, or what returns it when the connection is open; empty to open a connection alone.
+            request: The frame, or what returns it when the connection is open; empty to open a connection alone. The
+                pieces of a large one are sent one after the other, without a copy.
             correlation_id: What the answer must start with; None for Kafka 0.7, which has none.
             has_answer: False for requests that are never answered (produce with acks 0, produce of 0.7).
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
                 the answer, it is sent once more over a new connection, within the same deadline.
+            meanwhile: Called when the request is sent, before its answer is read; it must not raise.
 
         Raises:
             ConnectionFailed: Refused, lost, timed out, or closed by `close()`.
@@ -116,7 +124,7 @@ class Connection:
         self._enter()
         keep = False
         try:
-            answer = self._exchange(request, has_answer, resend, deadline)
+            answer = self._exchange(request, has_answer, resend, deadline, meanwhile)
             body = self._body(answer, correlation_id) if has_answer else memoryview(b"")
             keep = True
             return body
@@ -170,7 +178,12 @@ class Connection:
                 self._drop()
 
     def _exchange(
-        self, request: bytes | Callable[[], bytes], has_answer: bool, resend: bool, deadline: float
+        self,
+        request: Frame | Callable[[], Frame],
+        has_answer: bool,
+        resend: bool,
+        deadline: float,
+        meanwhile: Callable[[], None] | None,
     ) -> memoryview:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused = self._reusable()
@@ -178,11 +191,13 @@ class Connection:
             has_started = is_sent = False
             try:
                 connection = self._socket if reused and self._socket else self._open(deadline)
-                frame = request if isinstance(request, bytes) else request()
+                frame = request() if callable(request) else request
                 is_sent = bool(frame)
                 self._send(connection, frame, deadline)
                 if not has_answer:
                     return memoryview(b"")
+                if meanwhile is not None:
+                    meanwhile()
                 header = self._receive(connection, SIZE_BYTES, deadline)
                 has_started = True
                 return self._receive(connection, frame_size(header, self._max_frame_bytes), deadline)
@@ -273,9 +288,10 @@ class Connection:
             self._socket = connection
             self.connects += 1
 
-    def _send(self, connection: socket.socket, request: bytes, deadline: float) -> None:
-        connection.settimeout(_left(deadline))  # of sendall as a whole
-        connection.sendall(request)
+    def _send(self, connection: socket.socket, frame: Frame, deadline: float) -> None:
+        for packet in _packets(frame):
+            connection.settimeout(_left(deadline))  # of sendall as a whole
+            connection.sendall(packet)
         # With a time-out set in Python, MSG_WAITALL would not wait for all bytes, and MSG_DONTWAIT would wait.
         connection.settimeout(None)
 
@@ -322,6 +338,13 @@ class Connection:
 
     def _failed(self, reason: str, is_sent: bool) -> ConnectionFailed:
         return ConnectionFailed(self.host, self.port, reason, is_sent)
+
+
+def _packets(frame: Frame) -> Sequence[bytes]:
+    """Return what is sent at once each: every piece of a large frame, as new memory costs more than a packet."""
+    if isinstance(frame, bytes):
+        return [frame]
+    return frame if sum(map(len, frame)) > _MOST_JOINED_BYTES else [b"".join(frame)]
 
 
 def _left(deadline: float) -> float:

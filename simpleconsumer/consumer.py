@@ -8,7 +8,7 @@ Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -467,12 +467,19 @@ class SimpleConsumer:
         return self.produce_sets(sets, acks=acks, timeout_ms=timeout_ms, version=version)
 
     def produce_sets(
-        self, sets: Mapping[TopicPartition, bytes], *, acks: int = 1, timeout_ms: int = 10_000, version: int = 0
+        self,
+        sets: Mapping[TopicPartition, bytes],
+        *,
+        acks: int = 1,
+        timeout_ms: int = 10_000,
+        version: int = 0,
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[ProducedPartition]:
         """Append encoded message sets; return error code and first offset of each, in order, as `multi_produce`.
 
         Args:
             sets: Of each partition; `dialect.encode_messages` makes one, and several may stand one behind the other.
+            meanwhile: Called when the request is sent, before its answer is read; it must not raise.
 
         Raises:
             ValueError: No partitions, or one without messages.
@@ -488,7 +495,7 @@ class SimpleConsumer:
         if not request.has_answer:
             self._calls.tell(request)
             return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)
-        return self.ask(request)
+        return self._calls.ask(request, meanwhile)
 
     def served_versions(self) -> Mapping[int, range]:
         """Return the versions that the broker serves, by API key, as its connection has asked for them.

@@ -109,7 +109,7 @@ class Dialect(Protocol):
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def frame(self, request: Request[Any], correlation_id: int, client_id: str) -> bytes:
-        """Return a whole request as it is sent.
+        """Return a whole request as it is sent, but for its tail, which the caller sends behind it.
 
         The methods below return requests. Those that the generation does not have raise NoSuchRequest.
 

@@ -39,6 +39,7 @@ class Request(NamedTuple, Generic[T]):
         decode: Reads the body of the answer; raises DecodeError for bytes that make no sense.
         can_resend: Whether sending it twice does no harm.
         has_answer: False for requests that no broker answers, such as produce with acks 0.
+        tail: What follows the body, in pieces: message sets are not copied into one large request.
     """
 
     api_key: int
@@ -47,6 +48,7 @@ class Request(NamedTuple, Generic[T]):
     decode: Callable[[memoryview], T]
     can_resend: bool = False
     has_answer: bool = True
+    tail: Sequence[bytes] = ()
 
 
 class VersionedRequest(NamedTuple, Generic[T]):

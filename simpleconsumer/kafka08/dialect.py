@@ -46,8 +46,10 @@ class Kafka08(NumberedOffsets):
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def frame(self, request: Request[object], correlation_id: int, client_id: str) -> bytes:
-        """Return a whole request."""
-        return requests.frame_request(request.api_key, request.version, correlation_id, client_id, request.body)
+        """Return a whole request, but for its tail."""
+        return requests.frame_request(
+            request.api_key, request.version, correlation_id, client_id, request.body, sum(map(len, request.tail))
+        )
 
     def fetch(
         self,
@@ -157,10 +159,10 @@ class Kafka08(NumberedOffsets):
     ) -> Request[list[ProducedPartition]]:
         """Return the request that appends message sets to partitions."""
         wanted = {numbered(partition): data for partition, data in message_sets.items()}
-        body = requests.encode_produce(wanted, acks, timeout_ms)
+        body, *tail = requests.encode_produce(wanted, acks, timeout_ms)
         return Request(
             requests.PRODUCE, version, body, lambda answer: requests.decode_produce(answer, list(wanted), version),
-            has_answer=acks != 0,
+            has_answer=acks != 0, tail=tail,
         )  # fmt: skip
 
     # -- message sets --------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from typing import Final
 from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics
 from simpleconsumer.primitives import (
     encode_array,
-    encode_bytes,
     encode_int32,
     encode_int64,
     encode_string,
@@ -73,8 +72,13 @@ _BROKER_RETENTION = -1
 _BROKER_TIME = -1
 
 
-def frame_request(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+def frame_request(
+    api_key: int, version: int, correlation_id: int, client_id: str, body: bytes, tail_bytes: int = 0
+) -> bytes:
     """Return a whole request: `int32 size, int16 api key, int16 version, int32 correlation id, string client id`, body.
+
+    Args:
+        tail_bytes: How many bytes the caller sends behind the body.
 
     Raises:
         ValueError: This package does not support that version of that API.
@@ -82,15 +86,25 @@ def frame_request(api_key: int, version: int, correlation_id: int, client_id: st
     if not 0 <= version <= NEWEST_VERSION[api_key]:
         raise ValueError(f"version {version} of API {api_key}: 0 to {NEWEST_VERSION[api_key]} are spoken")
     name = encode_string(client_id)
-    return _HEADER.pack(8 + len(name) + len(body), api_key, version, correlation_id) + name + body
+    return _HEADER.pack(8 + len(name) + len(body) + tail_bytes, api_key, version, correlation_id) + name + body
 
 
-def encode_produce(message_sets: Mapping[Partition, bytes], acks: int, timeout_ms: int) -> bytes:
-    """Return a produce request, the same in versions 0 to 2; with acks 0 no answer comes."""
-    topics = by_topic(
-        (topic, encode_int32(number) + encode_bytes(data)) for (topic, number), data in message_sets.items()
-    )
-    return _PRODUCE_HEAD.pack(acks, timeout_ms) + topics
+def encode_produce(message_sets: Mapping[Partition, bytes], acks: int, timeout_ms: int) -> list[bytes]:
+    """Return a produce request, the same in versions 0 to 2; with acks 0 no answer comes.
+
+    It comes in pieces: every second one is a message set, which is not copied.
+    """
+    topics: dict[str, list[tuple[int, bytes]]] = {}
+    for (topic, number), data in message_sets.items():
+        topics.setdefault(topic, []).append((number, data))
+    head = _PRODUCE_HEAD.pack(acks, timeout_ms) + encode_int32(len(topics))
+    pieces: list[bytes] = []
+    for topic, rows in topics.items():
+        head += encode_string(topic) + encode_int32(len(rows))
+        for number, data in rows:
+            pieces += head + encode_int32(number) + encode_int32(len(data)), data
+            head = b""
+    return pieces or [head]
 
 
 def decode_produce(answer: Buffer, asked: Sequence[Partition], version: int) -> list[ProducedPartition]:

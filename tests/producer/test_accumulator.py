@@ -81,6 +81,40 @@ def test_a_request_takes_the_batches_that_fit_and_one_that_does_not_fit_alone() 
     assert [batch.size for batch in accumulator.take(0, 0.0)] == [500]
 
 
+def test_upcoming_batches_are_those_of_the_next_request_and_stay_where_they_are() -> None:
+    accumulator = made()
+    put(accumulator, T0, b"a", b"b", b"c")
+    first = accumulator.take(0, 0.0)
+    put(accumulator, T0, b"d" * 30, b"e" * 30, b"f" * 30)
+    put(accumulator, T0, b"g" * 90, b"h" * 90, b"i" * 90)
+    put(accumulator, T1, b"j", b"k", b"l")
+    put(accumulator, T2, b"m")
+    expected = [b"d" * 30, b"e" * 30, b"f" * 30, b"g" * 90]
+    assert values_of(accumulator.upcoming(0)) == expected, "bounded by request_bytes; of broker 0; to m more is added"
+    assert values_of(accumulator.upcoming(1)) == [b"j", b"k", b"l"]
+    assert accumulator.take(0, 0.0) == [], "what is in flight still holds them back"
+    accumulator.answered(first, {T0: OK}, 1.0)
+    assert values_of(accumulator.take(0, 1.0)) == expected
+    assert values_of(accumulator.upcoming(0)) == [b"h" * 90]
+
+
+def test_of_a_compressed_topic_one_batch_of_each_partition_is_upcoming() -> None:
+    accumulator = made(limits=replace(LIMITS, is_compressed=lambda topic: topic == "t"))
+    put(accumulator, T0, b"a", b"b", b"c", b"d", b"e", b"f")
+    put(accumulator, T2, b"g", b"h", b"i")
+    assert values_of(accumulator.upcoming(0)) == [b"a", b"b", b"c", b"g", b"h", b"i"]
+
+
+def test_a_batch_that_moves_to_another_broker_leaves_behind_what_was_encoded() -> None:
+    accumulator = made()
+    first = put(accumulator, T0, b"a", b"b", b"c", movable=True)
+    accumulator.take(0, 0.0)
+    waits = put(accumulator, T0, b"d", b"e", b"f", movable=True)
+    waits.encoded = b"def"
+    accumulator.request_failed([first], 0, "lost", True, 1.0)
+    assert (waits.name, waits.encoded) == (T1, None)
+
+
 def test_a_request_has_one_batch_of_each_partition_of_a_compressed_topic() -> None:
     """Brokers from 2.4 on refuse a request that has two compressed sets for a partition."""
     accumulator = made(limits=replace(LIMITS, is_compressed=lambda topic: topic == "t"))

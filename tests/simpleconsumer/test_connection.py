@@ -43,6 +43,26 @@ def test_hosts_may_be_ipv6_addresses_and_names(host: str) -> None:
         connection.close()
 
 
+@pytest.mark.parametrize("size", [10, 70_000, 3 * MEBIBYTE])
+def test_a_request_in_pieces_is_sent_whole_and_something_else_is_done_before_the_answer_comes(size: int) -> None:
+    body = request(1)[4:] + os.urandom(size)
+    whole = struct.pack(">i", len(body)) + body
+    has_waited = threading.Event()
+
+    def script(peer: Peer) -> None:
+        received = peer.request()
+        assert has_waited.wait(DEADLINE_S)
+        peer.answer(received, received)
+        peer.wait_until_closed()
+
+    with ScriptedBroker(script) as broker:
+        connection = connect(broker)
+        pieces = [whole[:12], b"", whole[12:15], whole[15:]]
+        answered = connection.call(pieces, correlation_id=1, meanwhile=has_waited.set)
+        assert bytes(answered) == body
+        connection.close()
+
+
 def test_an_answer_in_many_pieces_is_read_whole() -> None:
     body = os.urandom(300_000)
 

@@ -122,6 +122,15 @@ def test_messages_of_all_shapes_mixed_decode_like_the_simple_decoder(
     assert list(decode_messages(kind(data), "t", 0)) == decode_simply(data)
 
 
+@given(rows=entry_rows)
+def test_a_set_of_magic_0_is_made_of_its_messages_as_each_is_encoded_alone(
+    rows: list[tuple[int, int, int, bytes | None, bytes | None]],
+) -> None:
+    pairs = [(key, value) for *_, key, value in rows]
+    alone = [encode_message(offset, key, value) for offset, (key, value) in enumerate(pairs, 7)]
+    assert encode_message_set(pairs, first_offset=7) == b"".join(alone)
+
+
 @given(lengths=st.lists(st.integers(0, 20), min_size=1, max_size=100), magic=magics)
 def test_keys_of_many_lengths_decode_like_the_simple_decoder(lengths: list[int], magic: int) -> None:
     data = encode_message_set([(b"k" * length, b"v" * (length % 3)) for length in lengths], magic=magic)

@@ -207,6 +207,7 @@ class Accumulator:
         if partition is None:
             return False
         batch.name = TopicPartition(batch.name.topic, partition)
+        batch.encoded = None  # or every broker that fails would leave behind what was encoded for it
         self._append(batch)
         return True
 
@@ -305,6 +306,21 @@ class Accumulator:
                 if queue.in_flight:
                     self._active[name] = self._active.pop(name)  # the next request starts with another partition
         return taken
+
+    def upcoming(self, broker: int) -> list[Batch]:
+        """Return the closed batches that the next request to a broker would have; nothing changes."""
+        found: list[Batch] = []
+        size = 0
+        for name, queue in self._active.items():
+            if self.layout.leader(name) != broker:
+                continue
+            for place, batch in enumerate(queue.waiting):
+                fits = not found or size + batch.size <= self._limits.request_bytes
+                if not batch.is_closed or not fits or (place and batch.is_alone):
+                    break
+                found.append(batch)
+                size += batch.size
+        return found
 
     def _take_of(self, queue: _Queue, taken: list[Batch], size: int, now: float) -> int:
         """Take the batches of one partition that are due and fit; return the size of the request then."""

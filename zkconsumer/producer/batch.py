@@ -45,10 +45,11 @@ class Batch:
         searches: How often in a row no leader was found for it.
         may_be_stored: A try ended without an answer.
         outcome: What the caller reports to; None until it sets it.
+        encoded: Its message set, if that was made before its request; None when it is sent.
     """
 
     __slots__ = (
-        "created_at", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "outcome", "pairs",
+        "created_at", "encoded", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "outcome", "pairs",
         "searches", "size", "tries",
     )  # fmt: skip
 
@@ -64,6 +65,7 @@ class Batch:
         self.searches = 0
         self.may_be_stored = False
         self.outcome: Any = None
+        self.encoded: bytes | None = None
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return two batches with the messages of this one, which has more than one; both are alone and closed."""

@@ -75,6 +75,9 @@ class Batches(Protocol):
     def next_batches(self, thread: BrokerThread) -> list[Batch] | None:
         """Wait until there is something to send to a broker; None when nothing follows."""
 
+    def upcoming(self, thread: BrokerThread) -> list[Batch]:
+        """Return batches that the next request to a broker may have, and to which nothing is added."""
+
     def answered(
         self, batches: Sequence[Batch], broker: int, results: Mapping[TopicPartition, ProducedPartition], seconds: float
     ) -> None:
@@ -151,7 +154,10 @@ class BrokerThread:
         started = time.monotonic()
         try:
             on_wire = {name_on_wire(name): data for name, data in sets.items()}
-            results = connection.produce_sets(on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms)
+            results = connection.produce_sets(
+                on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms,
+                meanwhile=lambda: self._encode_ahead(connection),
+            )  # fmt: skip
             is_sent = True
             if self._settings.acks and not connection.dialect.has_metadata:
                 wait_until_read(connection, name_on_wire(batches[0].name))
@@ -165,10 +171,23 @@ class BrokerThread:
     def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
         pieces: dict[TopicPartition, list[bytes]] = {}
         for batch in batches:
-            codec = self._settings.codec_of(batch.name.topic)
-            encoded = connection.dialect.encode_messages(batch.pairs, codec, None, None)
+            encoded = batch.encoded or self._encode(batch, connection)
+            batch.encoded = None  # a batch that waits for a retry is counted without it
             pieces.setdefault(batch.name, []).append(encoded)
         return {name: b"".join(each) for name, each in pieces.items()}
+
+    def _encode(self, batch: Batch, connection: SimpleConsumer) -> bytes:
+        codec = self._settings.codec_of(batch.name.topic)
+        return connection.dialect.encode_messages(batch.pairs, codec, None, None)
+
+    def _encode_ahead(self, connection: SimpleConsumer) -> None:
+        """Encode what the next request may have, while the broker works on this one."""
+        for batch in self._delivery.upcoming(self):
+            if batch.encoded is None:
+                try:
+                    batch.encoded = self._encode(batch, connection)
+                except Exception:  # noqa: BLE001  (its own request reports it)
+                    return
 
     def _connected(self) -> SimpleConsumer:
         broker = self.broker

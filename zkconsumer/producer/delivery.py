@@ -299,6 +299,11 @@ class Delivery:
                 due_at = self._accumulator.due_at(thread.broker.id)
                 thread.wake.wait(_LONGEST_SLEEP_S if due_at is None else max(due_at - time.monotonic(), 0.0))
 
+    def upcoming(self, thread: BrokerThread) -> list[Batch]:
+        """Return batches that the next request to a broker may have, and to which nothing is added."""
+        with self._lock:
+            return self._accumulator.upcoming(thread.broker.id)
+
     def answered(
         self, batches: Sequence[Batch], broker: int, results: Mapping[TopicPartition, ProducedPartition], seconds: float
     ) -> None:
