@@ -19,6 +19,7 @@ from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch
+from zkconsumer.producer.errors import without_frames
 from zkconsumer.producer.outcome import running
 
 __all__ = ["ANY_PARTITION", "BrokerThread", "RequestSettings"]
@@ -162,6 +163,7 @@ class BrokerThread:
             if self._settings.acks and not connection.dialect.has_metadata:
                 wait_until_read(connection, name_on_wire(batches[0].name))
         except SimpleConsumerError as error:
+            without_frames(error)  # the messages' errors keep it
             never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
             self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
         else:

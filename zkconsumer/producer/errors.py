@@ -17,7 +17,20 @@ from collections.abc import Sequence
 
 from zkconsumer_error import ZkConsumerError
 
-__all__ = ["MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError", "QueueFull"]
+__all__ = [
+    "MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError", "QueueFull",
+    "without_frames",
+]  # fmt: skip
+
+
+def without_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error and its causes: their frames would keep whole requests as long as the error."""
+    left, seen = [error], set()
+    while left:
+        each = left.pop()
+        seen.add(id(each))
+        each.__traceback__ = None
+        left += [other for other in (each.__cause__, each.__context__) if other is not None and id(other) not in seen]
 
 
 class ProducerError(ZkConsumerError):

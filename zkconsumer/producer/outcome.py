@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from zkconsumer.producer.errors import MessageNotSent, ProducerError
+from zkconsumer.producer.errors import MessageNotSent, ProducerError, without_frames
 
 __all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage", "call_each", "failed_future", "running"]
 
@@ -266,6 +266,7 @@ def _copied(error: ProducerError) -> ProducerError:
 
 def failed_future(error: MessageNotSent) -> SendFuture:
     """Return the future of a message that was not sent."""
+    without_frames(error)
     outcome = BatchOutcome(error.topic, -1 if error.partition is None else error.partition)
     outcome.finish(outcome.partition, -1, error)
     return SendFuture(outcome, 0)

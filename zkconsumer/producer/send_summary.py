@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from operator import itemgetter
+from traceback import clear_frames
 from typing import Final, NamedTuple, Self
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.errors import MessagesNotSent
+from zkconsumer.producer.errors import MessagesNotSent, ProducerError, without_frames
 
 __all__ = ["Counts", "SendSummary"]
 
@@ -64,6 +65,10 @@ class Counts:
     def fail(self, number: int, error: Exception) -> None:
         """Count a message that was not sent, by its number among those given."""
         self.failed += 1
+        if isinstance(error, ProducerError):
+            without_frames(error)
+        else:  # of an encoder or a partitioner: where it was raised is of use, what was encoded is not
+            clear_frames(error.__traceback__)
         if len(self.failures) < _MOST_NAMED:
             self.failures.append((number, error))
         if self._first_failure is None or number < self._first_failure[0]:
