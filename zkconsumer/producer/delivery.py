@@ -33,6 +33,8 @@ __all__ = ["Delivery", "Lookup"]
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_S: Final = 60.0
+IDLE_BROKER_S: Final = 60.0
+"""How long the thread of a broker stays that leads no partition: one that restarts leads again soon."""
 _CLOSED: Final = "the producer was closed"
 
 
@@ -289,15 +291,29 @@ class Delivery:
         self._wake_lookup.notify()
 
     def next_batches(self, thread: BrokerThread) -> list[Batch] | None:
-        """Wait until there is something to send to a broker; None when the delivery has ended."""
+        """Wait until there is something to send to a broker; None when nothing follows.
+
+        That is when the delivery has ended, or when the broker has led nothing for some time: it may be gone for good.
+        Another thread is started if it leads again.
+        """
+        idle_since: float | None = None
+        broker = thread.broker.id
         with self._lock:
             while True:
-                if batches := self._accumulator.take(thread.broker.id, time.monotonic()):
+                if batches := self._accumulator.take(broker, time.monotonic()):
                     return batches
                 if self._has_ended:
                     return None
-                due_at = self._accumulator.due_at(thread.broker.id)
-                thread.wake.wait(_LONGEST_SLEEP_S if due_at is None else max(due_at - time.monotonic(), 0.0))
+                due_at, now = self._accumulator.due_at(broker), time.monotonic()
+                if due_at is not None or self._accumulator.layout.has_leader(broker):
+                    idle_since = None
+                    thread.wake.wait(_LONGEST_SLEEP_S if due_at is None else max(due_at - now, 0.0))
+                    continue
+                idle_since = now if idle_since is None else idle_since
+                if now - idle_since >= IDLE_BROKER_S:
+                    self._brokers.pop(broker, None)
+                    return None
+                thread.wake.wait(idle_since + IDLE_BROKER_S - now)
 
     def upcoming(self, thread: BrokerThread) -> list[Batch]:
         """Return batches that the next request to a broker may have, and to which nothing is added."""
@@ -309,7 +325,9 @@ class Delivery:
     ) -> None:
         """Take over an answer, and how long it took."""
         with self._lock:
-            self._has_sent = True
+            if not self._has_sent:
+                self._has_sent = True
+                self._wake_lookup.notify()  # until now no look-up was due
             self._counters.answered(broker, seconds)
             effects = self._accumulator.answered(batches, results, time.monotonic())
             if self._has_ended:

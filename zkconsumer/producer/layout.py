@@ -55,6 +55,7 @@ class Layout:
         self._rng = rng or random.Random()
         self._topics: dict[str, Mapping[int | str, int | None]] = {}
         self._leaders: dict[TopicPartition, int | None] = {}
+        self._leading: dict[str, set[int | None]] = {}
         self._sticky: dict[str, int | str] = {}
 
     def partitions(self, topic: str) -> Mapping[int | str, int | None] | None:
@@ -68,6 +69,10 @@ class Layout:
     def leader(self, name: TopicPartition) -> int | None:
         """Return the broker that leads a partition, None if it is not known."""
         return self._leaders.get(name)
+
+    def has_leader(self, broker: int) -> bool:
+        """Return whether the last look-up of some topic found that a broker leads a partition of it."""
+        return any(broker in brokers for brokers in self._leading.values())
 
     # -- look-ups ------------------------------------------------------------------------------------------------------
 
@@ -95,6 +100,7 @@ class Layout:
     def found(self, topic: str, leaders: Mapping[int | str, int | None]) -> None:
         """Take over what a look-up found about a topic."""
         self._topics[topic] = leaders
+        self._leading[topic] = set(leaders.values())
         self._searches.pop(topic, None)
         self._sticky.pop(topic, None)
         self.stale.pop(topic, None)
