@@ -1,12 +1,13 @@
 """How fast Spark writes a topic through `format("zkconsumer")`: beside its own connector, and two clients in Python.
 
-    python tests/benchmarks/spark_sink.py                              # 1 M messages of 100 B: some three minutes
-    python tests/benchmarks/spark_sink.py --keyed --codec snappy
-    python tests/benchmarks/spark_sink.py --rows 200000 --size 1000
+    python tests/benchmarks/spark_sink.py                              # 1 M messages of 100 B: some twelve minutes
+    python tests/benchmarks/spark_sink.py --cases plain --rows 200000 --size 1000
+    python tests/benchmarks/spark_sink.py --cases keyed-snappy gzip --writers connector
 
 One real Kafka broker holds topics of four partitions. One session of Spark (`local[2]`) keeps the rows in memory, and
 all writers write them in turns, each time into a topic of its own, until everything is acknowledged (`acks=1`); medians
-over rounds. The rows of each topic are counted afterwards.
+over rounds. The rows of each topic are counted afterwards. Cases: *plain*, without keys and compression; *keyed*, with
+keys of 16 bytes; *snappy* and *gzip*; and *keyed-snappy* and *keyed-gzip*.
 
 | writer | |
 |---|---|
@@ -41,6 +42,11 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 CONNECTOR = "spark-kafka-4.0.0"
 PARTITIONS = 4
+CASES = {
+    "plain": (False, "none"), "keyed": (True, "none"), "snappy": (False, "snappy"), "gzip": (False, "gzip"),
+    "keyed-snappy": (True, "snappy"), "keyed-gzip": (True, "gzip"),
+}  # fmt: skip
+"""Case -> whether there are keys, and the codec."""
 TARGET = 1.0
 """Of ours over the connector."""
 
@@ -125,10 +131,10 @@ def with_kafka_python(rows: Any, topic: str, place: Place) -> None:
     rows.foreachPartition(write)
 
 
-def made_rows(spark: Any, arguments: Namespace) -> Any:
+def made_rows(spark: Any, is_keyed: bool, arguments: Namespace) -> Any:
     """Return the rows, which are kept in memory: each value its own."""
     padding = "".join(str(n * 7919) for n in range(arguments.size))[: arguments.size - 10]
-    key = "cast(format_string('key%013d', id) as binary)" if arguments.keyed else "cast(null as binary)"
+    key = "cast(format_string('key%013d', id) as binary)" if is_keyed else "cast(null as binary)"
     rows = spark.range(arguments.rows, numPartitions=PARTITIONS)
     rows = rows.selectExpr(f"{key} as key", f"cast(concat(format_string('%010d', id), '{padding}') as binary) as value")
     rows = rows.persist()
@@ -138,15 +144,25 @@ def made_rows(spark: Any, arguments: Namespace) -> Any:
 
 
 def measure(arguments: Namespace, cluster: Any, spark: Any, writers: dict[str, Callable[..., None]]) -> None:
-    """Write the rows in turns, and print."""
-    from tests.benchmarks.spark import python_seconds
+    """Write the rows of each case in turns, and print."""
     from zkconsumer.spark import ZkConsumerSource
 
     spark.dataSource.register(ZkConsumerSource)
-    place = Place(cluster.zookeeper_connect, f"127.0.0.1:{cluster.port(0)}", arguments.codec)
-    rows = made_rows(spark, arguments)
-    kind = f"{arguments.size} B{', keyed' if arguments.keyed else ''}, {arguments.codec}"
-    print(f"{arguments.rows:,} messages of {kind}, to Kafka {arguments.kafka}", flush=True)
+    for case in arguments.cases:
+        is_keyed, codec = CASES[case]
+        place = Place(cluster.zookeeper_connect, f"127.0.0.1:{cluster.port(0)}", codec)
+        rows = made_rows(spark, is_keyed, arguments)
+        print(f"\n{case}: {arguments.rows:,} messages of {arguments.size} B, to Kafka {arguments.kafka}", flush=True)
+        show(runs_of(rows, place, arguments, cluster, spark, writers), arguments)
+        rows.unpersist(blocking=True)
+
+
+def runs_of(
+    rows: Any, place: Place, arguments: Namespace, cluster: Any, spark: Any, writers: dict[str, Callable[..., None]]
+) -> dict[str, list[Run]]:
+    """Return the runs of each writer; all write the same rows."""
+    from tests.benchmarks.spark import python_seconds
+
     pids = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), cluster.brokers[0].process.pid
     runs: dict[str, list[Run]] = defaultdict(list)
     for number in range(arguments.rounds + 1):
@@ -164,7 +180,7 @@ def measure(arguments: Namespace, cluster: Any, spark: Any, writers: dict[str, C
             if number:  # the first round warms up
                 runs[name].append(run)
             cluster.delete_topic(topic)
-    show(runs, arguments)
+    return runs
 
 
 def cpu_seconds(pid: int) -> float:
@@ -202,8 +218,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a value, at least 20")
-    parser.add_argument("--keyed", action="store_true", help="keys of 16 bytes")
-    parser.add_argument("--codec", choices=("none", "gzip", "snappy"), default="none")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=["plain", "keyed", "snappy", "gzip"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kafka", default="2.8.2", help="version of the broker, 0.10.2.2 or newer")
     parser.add_argument("--writers", default="ours,connector,confluent,kafka-python", help="some, between commas")

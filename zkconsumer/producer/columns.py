@@ -6,8 +6,9 @@ are grouped by partition and sent in batches; those of a batch share one outcome
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Final, NamedTuple
 
 from rebalance.subscription import check_topic
@@ -104,7 +105,9 @@ class ColumnSend:
             return
         stored = columns.keys if columns.keys is not None and self._placer.has_keys else repeat(None, count)
         pairs: list[Pair] = list(zip(stored, columns.values, strict=True))
-        sizes = [len(key or b"") + len(value or b"") + MESSAGE_OVERHEAD_BYTES for key, value in pairs]
+        sizes = [MESSAGE_OVERHEAD_BYTES + (0 if value is None else len(value)) for value in columns.values]
+        if columns.keys is not None and self._placer.has_keys:
+            sizes = [size if key is None else size + len(key) for size, key in zip(sizes, columns.keys, strict=True)]
         places = self._places(columns, list(known), numbers)
         if None in columns.values or max(sizes) - MESSAGE_OVERHEAD_BYTES > self._placer.max_bytes:
             self._refuse(columns.topic, pairs, places, numbers)
@@ -172,14 +175,13 @@ class ColumnSend:
         self, name: TopicPartition, pairs: list[Pair], sizes: list[int], numbers: Sequence[int], is_movable: bool
     ) -> None:
         """Send messages of one partition in batches."""
-        first, size = 0, 0
-        for row, each in enumerate(sizes):
-            is_full = size + each > self._limits.batch_bytes or row - first == self._limits.batch_messages
-            if is_full and row > first:
-                self._bulk.send_batch(name, pairs[first:row], numbers[first:row], size, is_movable)
-                first, size = row, 0
-            size += each
-        self._bulk.send_batch(name, pairs[first:], numbers[first:], size, is_movable)
+        sums = list(accumulate(sizes, initial=0))
+        first = 0
+        while first < len(sizes):
+            fitting = bisect_right(sums, sums[first] + self._limits.batch_bytes) - 1
+            end = max(first + 1, min(fitting, first + self._limits.batch_messages))
+            self._bulk.send_batch(name, pairs[first:end], numbers[first:end], sums[end] - sums[first], is_movable)
+            first = end
 
 
 def _groups(places: Sequence[_Place]) -> dict[_Place, Sequence[int]]:
