@@ -292,7 +292,7 @@ class Dialect(Protocol):
 
 KAFKA07: Final[Dialect] = Kafka07()
 """Kafka 0.7."""
-KAFKA08: Final[Dialect] = Kafka08()
+KAFKA08: Final = Kafka08()
 """Kafka 0.8 and later, in requests that all of them serve up to Kafka 3."""
 KAFKA011: Final = Kafka011()
 """Kafka 0.10.0 and later: brokers that say which versions they serve."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from simpleconsumer.dialect_types import Request, VersionedRequest
 from simpleconsumer.errors import DecodeError
@@ -60,7 +60,7 @@ class Requests:
     The version of a request is chosen when it is sent. Versions that the interface lets callers pass are not looked at.
     """
 
-    def frame(self, request: Request[object], correlation_id: int, client_id: str) -> bytes:
+    def frame(self, request: Request[Any], correlation_id: int, client_id: str) -> bytes:
         """Return a whole request."""
         return APIS[request.api_key].frame(request.version, correlation_id, client_id, request.body)
 

@@ -45,7 +45,7 @@ class Kafka08(NumberedOffsets):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def frame(self, request: Request[object], correlation_id: int, client_id: str) -> bytes:
+    def frame(self, request: Request[Any], correlation_id: int, client_id: str) -> bytes:
         """Return a whole request, but for its tail."""
         return requests.frame_request(
             request.api_key, request.version, correlation_id, client_id, request.body, sum(map(len, request.tail))

@@ -7,6 +7,8 @@ from consuming import member, multiset, produce, read
 from kazoo.exceptions import NoNodeError
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.probe import probed_broker
 from zkconsumer import Whitelist
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka.settings import version_tuple
@@ -63,3 +65,21 @@ def test_the_simple_consumer_asks_for_offsets_metadata_and_messages(version: str
             assert [message.value for message in broker.fetch("plain", 0, 1)] == [b"two", b"three"]
             [row] = broker.topic_metadata(["plain"]).topics["plain"].partitions
             assert row.leader == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_known_by_its_address_is_probed_and_asked_in_its_versions(version: str) -> None:
+    with KafkaCluster(version) as cluster:
+        cluster.create_topic("plain")
+        produce(cluster, "plain", 0, ["one", "two", "three"])
+        found = probed_broker("127.0.0.1", cluster.port(0), 20)
+        since = version_tuple(version)
+        assert found.generation == ("kafka011" if since >= (0, 10) else "kafka08")
+        assert found.commit_version == (2 if since >= (0, 9) else 1)
+        with SimpleConsumer(found.host, found.port, dialect=dialect_of(found)) as broker:
+            assert broker.get_offsets_before("plain", 0, EARLIEST) == [0]
+            assert broker.get_offsets_before("plain", 0, LATEST) == [3]
+            metadata = broker.topic_metadata(["plain"])
+            assert metadata.topics["plain"].partitions[0].leader == 0
+            assert (metadata.topics["plain"].topic_id is not None) == (since >= (2, 8))
+            assert (metadata.cluster_id is not None) == (since >= (0, 10, 1))

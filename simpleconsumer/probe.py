@@ -1,0 +1,60 @@
+"""Finds out what a broker speaks of which only the address is known.
+
+Brokers from Kafka 0.10.0 on answer the question for their versions, one of 0.9 never does, and one of 0.8 closes the
+connection. A question for metadata behind it, which 0.9 answers, makes waiting needless: what comes first decides.
+Brokers of Kafka 0.7 cannot be told apart from what is no broker at all.
+
+Source: kafka.network.Processor, kafka.server.KafkaApis (0.8.2.2, 0.9.0.1: KAFKA-3547, 0.10.0).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from simpleconsumer.connection import Connection
+from simpleconsumer.dialect import KAFKA011, KAFKA08
+from simpleconsumer.errors import ConnectionFailed, DecodeError
+from simpleconsumer.types import Broker
+
+__all__ = ["probed_broker"]
+
+_NO_ID = -1
+_VERSIONS_ID, _METADATA_ID = 1, 2
+_INT32 = Struct(">i")
+
+
+def probed_broker(host: str, port: int, timeout_s: float = 30.0, client_id: str = "zkconsumer") -> Broker:
+    """Return the broker at an address, with the generation and the versions that it speaks; its id is -1.
+
+    Args:
+        host: Name or address.
+        timeout_s: Deadline of all that is asked.
+        client_id: Name under which the broker logs requests.
+
+    Raises:
+        ConnectionFailed: There is no broker, or none of Kafka 0.8 or later.
+        DecodeError: What answers is no broker.
+    """
+    versions = KAFKA08.frame(KAFKA08.api_versions(), _VERSIONS_ID, client_id)
+    metadata = KAFKA08.frame(KAFKA08.metadata([]), _METADATA_ID, client_id)
+    connection = Connection(host, port, timeout_s)
+    try:
+        answer = connection.call(versions + metadata)
+    except ConnectionFailed as error:
+        if not error.is_sent or not isinstance(error.__cause__, ConnectionError):
+            raise
+        # Closed: Kafka 0.8, if it answers a question that all brokers know.
+        connection.close()
+        connection = Connection(host, port, timeout_s)
+        connection.call(metadata, correlation_id=_METADATA_ID)
+        return Broker(_NO_ID, host, port)
+    finally:
+        connection.close()
+    if len(answer) < _INT32.size:
+        raise DecodeError(f"{host}:{port}: answer of {len(answer)} bytes, too short for a correlation id")
+    found = _INT32.unpack_from(answer)[0]
+    if found == _VERSIONS_ID:
+        return Broker(_NO_ID, host, port, 2, KAFKA011.name, 2)
+    if found == _METADATA_ID:
+        return Broker(_NO_ID, host, port, commit_version=2)
+    raise DecodeError(f"{host}:{port}: answer to request {found}, expected {_VERSIONS_ID} or {_METADATA_ID}")
