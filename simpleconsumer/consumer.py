@@ -315,17 +315,20 @@ class SimpleConsumer:
             raise BrokerError(code, None, None)
         return served
 
-    def topic_metadata(self, topics: Sequence[str]) -> ClusterMetadata:
+    def topic_metadata(self, topics: Sequence[str], *, create: bool = True) -> ClusterMetadata:
         """Return brokers and leaders of some topics; asking for an unknown one can create it.
 
         Error codes are part of the result: 5 for a topic that is being created, 3 for one that does not exist.
+
+        Args:
+            create: Whether the broker may create topics; False needs KAFKA011.
 
         Raises:
             ValueError: An empty list, which a broker takes for all topics (see `all_topic_metadata`).
         """
         if isinstance(topics, str) or not topics:
             raise ValueError(f"topics is {topics!r}: a list of at least one name is needed")
-        return self._metadata(topics)
+        return self._metadata(topics, create)
 
     def all_topic_metadata(self) -> ClusterMetadata:
         """Return brokers and leaders of every topic."""
@@ -422,7 +425,8 @@ class SimpleConsumer:
             acks: 1: the leader has stored it; -1: all in-sync replicas have stored it; 0: no answer at all. Brokers of
                 0.7 never answer, and drop without a sign what they do not store: what is too large, for example.
             timeout_ms: How long the broker waits for replicas.
-            magic: 1 (with `version` 2, Kafka 0.10) carries timestamps; None: 0, and in Kafka 0.7 its own magic 1.
+            magic: 1 (with `version` 2, Kafka 0.10) carries timestamps; None: 0, and in Kafka 0.7 its own magic 1. With
+                KAFKA011 None is the newest that the broker takes.
 
         Raises:
             BrokerError: The broker refused the messages.
@@ -457,7 +461,9 @@ class SimpleConsumer:
         Raises:
             ValueError: No partitions, one without messages, or magic 1 with a version that cannot carry it.
         """
-        if magic == 1 and version < 2 and self.dialect.has_metadata:
+        if self.dialect.chooses_versions:
+            magic = self.dialect.newest_magic(self.served_versions()) if magic is None else magic
+        elif magic == 1 and version < 2 and self.dialect.has_metadata:
             raise ValueError(f"magic 1 needs produce version 2, not {version}")
         sets: dict[TopicPartition, bytes] = {}
         for topic, partition in messages:
@@ -536,8 +542,8 @@ class SimpleConsumer:
             raise BrokerError(fetched.error_code, request.topic, request.partition, request.offset)
         return fetched.message_set
 
-    def _metadata(self, topics: Sequence[str]) -> ClusterMetadata:
-        metadata = self.ask(self.dialect.metadata(topics))
+    def _metadata(self, topics: Sequence[str], create: bool = True) -> ClusterMetadata:
+        metadata = self.ask(self.dialect.metadata(topics, create=create))
         missing = [topic for topic in topics if topic not in metadata.topics]
         if missing:
             raise DecodeError(f"metadata response: {missing[0]} and {len(missing) - 1} more are missing")

@@ -189,6 +189,9 @@ class Dialect(Protocol):
     ) -> AnyRequest[list[ProducedPartition]]:
         """Return the request that appends message sets to partitions; the answer has one result for each."""
 
+    def newest_magic(self, served: Mapping[int, range]) -> int | None:
+        """Return the newest format of messages that a broker which serves these versions takes; None: not known."""
+
     # -- message sets --------------------------------------------------------------------------------------------------
 
     def encode_messages(

@@ -276,9 +276,9 @@ class Requests:
         versions = tuple(each for each in apis.PRODUCE.versions if (each >= _FIRST_WITH_BATCHES) is is_batch)
         return _versioned(apis.PRODUCE, at, versions, has_answer=acks != 0)
 
-    def serves_record_batches(self, served: Mapping[int, range]) -> bool:
-        """Return whether a broker that serves these versions takes record batches: Kafka 0.11 and later."""
-        return _serves(served, apis.PRODUCE, apis.PRODUCE.versions[1:])
+    def newest_magic(self, served: Mapping[int, range]) -> int:
+        """Return 2, record batches, for a broker of Kafka 0.11 or later, and 1 for one of 0.10."""
+        return 2 if _serves(served, apis.PRODUCE, apis.PRODUCE.versions[1:]) else 1
 
     def producer_id(
         self, transactional_id: str | None, transaction_timeout_ms: int

@@ -162,6 +162,10 @@ class Kafka07:
             kind, body = requests.MULTI_PRODUCE, requests.encode_multi_produce(message_sets)
         return Request(kind, 0, body, lambda answer: [], has_answer=False)
 
+    def newest_magic(self, served: Mapping[int, range]) -> int | None:
+        """Return None: brokers do not say what they serve."""
+        return None
+
     # -- message sets --------------------------------------------------------------------------------------------------
 
     def encode_messages(

@@ -165,6 +165,10 @@ class Kafka08(NumberedOffsets):
             has_answer=acks != 0, tail=tail,
         )  # fmt: skip
 
+    def newest_magic(self, served: Mapping[int, range]) -> int | None:
+        """Return None: brokers are not asked what they serve."""
+        return None
+
     # -- message sets --------------------------------------------------------------------------------------------------
 
     def encode_messages(

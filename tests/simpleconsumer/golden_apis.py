@@ -17,7 +17,6 @@ FOLDER = Path(__file__).parent.parent / "golden" / "apis"
 VERSIONS = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
 ZERO = TopicPartition("g-apis", 0)
 ONE = TopicPartition("g-apis", 1)
-TT = [TopicPartition("tt", number) for number in (0, 1)]
 
 
 class Frames(NamedTuple):
@@ -87,9 +86,9 @@ def _question(each: Frames) -> AnyRequest[Any]:
         return _fetch(stem)
     if stem.startswith("Produce"):
         return _produce(each, stem, body)
-    if stem.startswith("ListOffsets") or stem == "OffsetForLeaderEpoch" or stem == "OffsetForLeaderEpoch-unknown":
-        return _offsets(each, stem, body)
-    return _others(each, stem, body)
+    if stem.startswith(("ListOffsets", "OffsetForLeaderEpoch")):
+        return _offsets(stem, body)
+    return _others(stem, body)
 
 
 def _sent_body(each: Frames) -> bytes:
@@ -103,7 +102,6 @@ def _sent_body(each: Frames) -> bytes:
 def _fetch(stem: str) -> AnyRequest[Any]:
     wanted = {
         "Fetch": [FetchRequest("g-apis", 0, 0, 1000)],
-        "Fetch-m2-none": [FetchRequest("m2-none", 0, 0, 1 << 20)],
         "Fetch-out-of-range": [FetchRequest("g-apis", 0, 99, 1000)],
         "Fetch-unknown": [FetchRequest("g-apis", 7, 0, 1000), FetchRequest("g-apis", 0, 0, 100)],
         "Fetch-fenced": [FetchRequest("g-apis", 0, 0, 1000, 77)],
@@ -116,39 +114,36 @@ def _fetch(stem: str) -> AnyRequest[Any]:
 
 
 def _produce(each: Frames, stem: str, body: bytes) -> AnyRequest[Any]:
-    partition = {"Produce-refused": TopicPartition("no-such", 0)}.get(stem, ZERO if each.kafka != "4.3.1" else TT[1])
+    partition = TopicPartition("no-such", 0) if stem == "Produce-refused" else ZERO
     data = body[body.index(partition.topic.encode()) + len(partition.topic) + 12 :]
     transactional_id = "g-txn" if stem == "Produce-txn" else None
     acks, timeout_ms = struct.unpack_from(">hi", body, 0 if each.version < 3 else 2 + 5 * (stem == "Produce-txn"))
     return KAFKA011.produce({partition: data}, acks, timeout_ms, transactional_id=transactional_id)
 
 
-def _offsets(each: Frames, stem: str, body: bytes) -> AnyRequest[Any]:
-    where = ZERO if each.kafka != "4.3.1" else TopicPartition("m2-none", 0)
+def _offsets(stem: str, body: bytes) -> AnyRequest[Any]:
     time_ms = struct.unpack_from(">q", body, len(body) - 8)[0]
     if stem.startswith("OffsetForLeaderEpoch"):
-        return KAFKA011.epoch_ends({where: (5 if stem.endswith("unknown") else 0, -1)})
+        return KAFKA011.epoch_ends({ZERO: (5 if stem.endswith("unknown") else 0, -1)})
     if stem in ("ListOffsets-latest", "ListOffsets-earliest", "ListOffsets-stable"):
         is_committed = stem == "ListOffsets-stable"
-        return KAFKA011.offsets([where], -2 if "earliest" in stem else -1, 1, read_committed=is_committed)[0]
-    return KAFKA011.offsets_for_times({where: time_ms})
+        return KAFKA011.offsets([ZERO], -2 if "earliest" in stem else -1, 1, read_committed=is_committed)[0]
+    return KAFKA011.offsets_for_times({ZERO: time_ms})
 
 
-def _others(each: Frames, stem: str, body: bytes) -> AnyRequest[Any]:
+def _others(stem: str, body: bytes) -> AnyRequest[Any]:
     producer = ProducerId(-1, -1)
     if stem.startswith(("AddPartitions", "EndTxn")):
         producer = ProducerId(*struct.unpack_from(">qh", body, 2 + struct.unpack_from(">h", body)[0]))
-    is_kraft = each.kafka == "4.3.1"
-    group, stored = ("h1", TT) if is_kraft else ("g-group", [ZERO])
     asked: dict[str, AnyRequest[Any]] = {
         "ApiVersions": KAFKA011.api_versions(),
-        "Metadata": KAFKA011.metadata(["tt" if is_kraft else "g-apis"]),
+        "Metadata": KAFKA011.metadata(["g-apis"]),
         "Metadata-unknown": KAFKA011.metadata(["no-such"], create=False),
         "Metadata-all": KAFKA011.metadata([]),
-        "FindCoordinator": KAFKA011.coordinator(group),
+        "FindCoordinator": KAFKA011.coordinator("g-group"),
         "FindCoordinator-txn": KAFKA011.coordinator("g-txn", of_transactions=True),
-        "OffsetCommit": KAFKA011.commit(group, {each: OffsetAndMetadata(1, "m") for each in stored}),
-        "OffsetFetch": KAFKA011.committed(group, [*TT, TopicPartition("tt", 7)] if is_kraft else [ZERO, ONE]),
+        "OffsetCommit": KAFKA011.commit("g-group", {ZERO: OffsetAndMetadata(1, "m")}),
+        "OffsetFetch": KAFKA011.committed("g-group", [ZERO, ONE]),
         "DeleteGroups": KAFKA011.delete_group("g-group"),
         "DeleteGroups-unknown": KAFKA011.delete_group("g-none"),
         "InitProducerId": KAFKA011.producer_id("g-txn", 60_000),
