@@ -1,18 +1,21 @@
-"""Compression of message sets: gzip, snappy (xerial stream or one bare block), lz4 (with Kafka's two header checksums).
+"""Compression of message sets: gzip, snappy (xerial stream or one bare block), lz4 (with Kafka's two header checksums),
+and zstd, which record batches alone have.
 
 Each decompression takes `max_output_bytes` and raises an error before it allocates more (lz4: at most one block of
 4 MiB later), because a wrapper of a few kilobytes can claim gigabytes. A stream that does not decompress completely is
 an error: a truncated stream is never returned as a shorter one.
 
 Source: kafka.message.CompressionFactory, KafkaLZ4BlockInputStream, KafkaLZ4BlockOutputStream (0.8.2.2, 0.10.0.1);
-snappy-java 1.0.4.1 to 1.1.1.7; RFC 1952; the LZ4 frame format 1.5.
+snappy-java 1.0.4.1 to 1.1.1.7; RFC 1952; the LZ4 frame format 1.5; RFC 8878.
 """
 
 from __future__ import annotations
 
+from mmap import mmap
 from struct import Struct
 from typing import Final, cast
 
+import cramjam
 import lz4.block
 import snappy
 from isal import isal_zlib
@@ -24,8 +27,11 @@ NONE: Final = 0
 GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
+ZSTD: Final = 4
 CODECS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
 """Codec number in the message attributes, by name."""
+BATCH_CODECS: Final = {**CODECS, "zstd": ZSTD}
+"""The same of record batches, which have one more."""
 
 _UINT32 = Struct(">I")
 _UINT32_LE = Struct("<I")
@@ -53,12 +59,16 @@ _LZ4_CHECKSUM = b"\x82"
 # Up to 0.9 Kafka hashes the magic too, when it writes and when it checks; 0.10 keeps that byte for magic 0 messages.
 _LZ4_LEGACY_CHECKSUM = b"\x1a"
 
+# How much more room is tried when the output does not fit.
+_ZSTD_RATIO = 32
+_ZSTD_LEAST_ROOM = 1 << 16
+
 
 def decompress(codec: int, data: Buffer, max_output_bytes: int) -> bytes:
     """Return the decompressed value of a wrapper.
 
     Args:
-        codec: GZIP, SNAPPY or LZ4.
+        codec: GZIP, SNAPPY, LZ4 or ZSTD.
         max_output_bytes: Most bytes of output.
 
     Raises:
@@ -71,6 +81,8 @@ def decompress(codec: int, data: Buffer, max_output_bytes: int) -> bytes:
         return _unsnappy(data, max_output_bytes)
     if codec == LZ4:
         return _unlz4(data, max_output_bytes)
+    if codec == ZSTD:
+        return _unzstd(data, max_output_bytes)
     raise DecodeError(f"codec {codec} is not defined")
 
 
@@ -78,7 +90,7 @@ def compress(codec: int, data: bytes, *, legacy_lz4_checksum: bool = False) -> b
     """Return the compressed bytes as Kafka's Java producer frames them.
 
     Args:
-        codec: GZIP, SNAPPY (as a xerial stream) or LZ4.
+        codec: GZIP, SNAPPY (as a xerial stream), LZ4 or ZSTD.
         legacy_lz4_checksum: Write the header checksum of Kafka 0.8.2 and 0.9, which magic 0 messages need.
     """
     if codec == GZIP:
@@ -87,6 +99,8 @@ def compress(codec: int, data: bytes, *, legacy_lz4_checksum: bool = False) -> b
         return _xerial(data)
     if codec == LZ4:
         return _lz4_frame(data, _LZ4_LEGACY_CHECKSUM if legacy_lz4_checksum else _LZ4_CHECKSUM)
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data))
     raise ValueError(f"codec {codec} does not compress")
 
 
@@ -235,3 +249,26 @@ def _lz4_frame(data: bytes, header_checksum: bytes) -> bytes:
             parts += (_UINT32_LE.pack(len(plain) | _LZ4_STORED), plain)
     parts.append(b"\x00\x00\x00\x00")
     return b"".join(parts)
+
+
+def _unzstd(data: Buffer, max_output_bytes: int) -> bytes:
+    """Inflate zstd frames into a mapping, of which only the pages that are written take memory.
+
+    Java writes the size of the output into no frame. So the mapping is larger than most outputs, and grows if it was
+    not; at the limit it ends.
+    """
+    room_bytes = min(max_output_bytes, len(data) * _ZSTD_RATIO + _ZSTD_LEAST_ROOM)
+    while True:
+        with mmap(-1, room_bytes + 1) as room:
+            try:
+                size = cramjam.zstd.decompress_into(data, room)
+            except (cramjam.DecompressionError, OSError) as error:
+                # Of the output, this one alone: all others are about the input.
+                if "write whole buffer" not in str(error):
+                    raise DecodeError(f"zstd: {error}") from error
+                size = room_bytes + 1
+            if size <= room_bytes:
+                return room[:size]
+        if room_bytes >= max_output_bytes:
+            raise _refuse("zstd", max_output_bytes)
+        room_bytes = min(max_output_bytes, room_bytes * _ZSTD_RATIO)

@@ -22,6 +22,9 @@ else:
 MAX_INT64: Final = 2**63 - 1
 """The largest offset and time; as an end it means that nothing comes behind."""
 
+Headers = tuple[tuple[str, bytes | None], ...]
+"""The headers of a message, from Kafka 0.11 on: keys, which may repeat, and values."""
+
 Buffer = bytes | bytearray | memoryview
 """What every decoder reads: contiguous bytes. No decoder keeps a buffer longer than the values that it returned."""
 
@@ -76,6 +79,18 @@ class FetchRequest(NamedTuple):
     offset: int
     max_bytes: int
     leader_epoch: int = -1
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: its messages are left out with `isolation.level=read_committed`.
+
+    Attributes:
+        producer_id: Whose transaction it was.
+        first_offset: Offset of its first message in the partition.
+    """
+
+    producer_id: int
+    first_offset: int
 
 
 class AbortedTransaction(NamedTuple):
@@ -145,6 +160,8 @@ class Message(Generic[K, V]):
         value: None for a null value (a deletion mark of a compacted topic).
         timestamp_ms: Milliseconds since 1970, or None before Kafka 0.10.
         index: 0; in 0.7 the number of the message in its compressed entry, from 0 on (`EntryMessage`).
+        headers: Keys and values, as they were sent; () before Kafka 0.11, and where a message has none
+            (`HeaderMessage`).
 
     Two messages are equal when all their fields are. They are mutable, so that a decoder's result can replace
     key and value, and therefore have no hash.
@@ -164,6 +181,7 @@ class Message(Generic[K, V]):
     timestamp_ms: int | None
     # Of the class, so that messages of Kafka 0.8, and plain entries of 0.7, neither store nor set them.
     index = 0
+    headers: Headers = ()
     _done_in_entry = 0
 
     def __init__(
@@ -185,7 +203,7 @@ class Message(Generic[K, V]):
         self.timestamp_ms = timestamp_ms
 
     def _fields(self) -> tuple[Any, ...]:
-        return (*(getattr(self, name) for name in Message.__slots__), self.index)
+        return (*(getattr(self, name) for name in Message.__slots__), self.index, self.headers)
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Message) else NotImplemented
@@ -194,10 +212,11 @@ class Message(Generic[K, V]):
 
     def __repr__(self) -> str:
         index = f", index={self.index}" if self.index else ""
+        headers = f", headers={self.headers!r}" if self.headers else ""
         return (
             f"Message({self.topic!r}, {self.partition!r}, offset={self.offset}, "
             f"next_offset={self.next_offset}, key={self.key!r}, value={self.value!r}, "
-            f"timestamp_ms={self.timestamp_ms}{index})"
+            f"timestamp_ms={self.timestamp_ms}{index}{headers})"
         )
 
 
@@ -232,6 +251,34 @@ class EntryMessage(Message[K, V]):
     def _done_in_entry(self) -> int:  # type: ignore[override]
         """How many messages of the entry at `next_offset` are done when this one is: 0 for the last one."""
         return self.index + 1 if self.next_offset == self.offset else 0
+
+
+class HeaderMessage(Message[K, V]):
+    """A message of Kafka 0.11 and later that has headers.
+
+    Attributes:
+        headers: Keys and values in the order in which they were sent; a key may repeat, a value may be None.
+
+    It is a class of its own, so that all other messages do without the slot.
+    """
+
+    __slots__ = ("headers",)
+
+    headers: Headers
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | str,
+        offset: int,
+        next_offset: int,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        super().__init__(topic, partition, offset, next_offset, key, value, timestamp_ms)
+        self.headers = headers
 
 
 Encodable = bytes | tuple[bytes | None, bytes | None] | Message

@@ -34,14 +34,14 @@ def decode_all(
                 messages.append(message)  # noqa: PERF402 - what came before an error counts
             return messages, errors
         except MessageError as error:
-            errors.append(_well_formed(error))
+            errors.append(well_formed(error))
             resume = error.resume
         except BrokenFraming as error:
             errors.append(error)
             return messages, errors
 
 
-def _well_formed(error: MessageError) -> MessageError:
+def well_formed(error: MessageError) -> MessageError:
     assert (error.topic, error.partition, error.next_offset) == ("t", 0, error.offset + 1)
     assert error.resume is not None
     assert str(error).startswith(f"t/0 at {error.offset}: ")

@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable
 
+import cramjam
 import lz4.block
 import lz4.frame
 import pytest
@@ -16,10 +17,10 @@ from decoding import MEBIBYTE, memory_growth_below
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.codecs import GZIP, LZ4, SNAPPY, compress, decompress
+from simpleconsumer.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from simpleconsumer.errors import DecodeError, LimitExceeded
 
-ALL = (GZIP, SNAPPY, LZ4)
+ALL = (GZIP, SNAPPY, LZ4, ZSTD)
 XERIAL_HELLO = bytes.fromhex("82534e4150505900 00000001 00000001 00000007 05 10 68656c6c6f")
 TEXT = b"".join(b"line %d of a text that compresses\n" % number for number in range(10_000))
 
@@ -63,6 +64,7 @@ def test_bytes_behind_the_end_are_an_error(codec: int) -> None:
 @given(data=st.binary(max_size=2000))
 def test_any_bytes_inflate_or_raise_a_decode_error(codec: int, data: bytes) -> None:
     header = {GZIP: b"\x1f\x8b\x08\0\0\0\0\0\0\xff", SNAPPY: XERIAL_HELLO[:16], LZ4: bytes.fromhex("04224d18604082")}
+    header[ZSTD] = b"\x28\xb5\x2f\xfd\x00\x58"
     for attempt in (data, header[codec] + data):
         try:
             assert len(decompress(codec, attempt, 100_000)) <= 100_000
@@ -85,8 +87,8 @@ def test_a_flipped_byte_gives_some_bytes_or_a_decode_error(codec: int) -> None:
 
 
 def test_unknown_codecs_are_refused() -> None:
-    with pytest.raises(DecodeError, match="codec 4 is not defined"):
-        decompress(4, b"", 10)
+    with pytest.raises(DecodeError, match="codec 5 is not defined"):
+        decompress(5, b"", 10)
     with pytest.raises(ValueError, match="codec 0 does not compress"):
         compress(0, b"")
 
@@ -320,4 +322,21 @@ _BOMBS: dict[int, Callable[[], bytes]] = {
     GZIP: _gzip_zeros,
     SNAPPY: lambda: XERIAL_HELLO[:16] + _length_prefixed(snappy.compress(bytes(65536))) * 4096,
     LZ4: lambda: bytes.fromhex("04224d18604082") + _lz4_zeros() * 4096 + bytes(4),
+    ZSTD: lambda: compress(ZSTD, bytes(MEBIBYTE)) * 256,
 }
+
+
+# zstd
+
+
+def test_zstd_of_several_frames_and_of_frames_that_say_no_size_inflates() -> None:
+    streamed = cramjam.zstd.Compressor()
+    streamed.compress(TEXT)
+    frames = bytes(streamed.finish()) + compress(ZSTD, TEXT)
+    assert decompress(ZSTD, frames, 2 * len(TEXT)) == 2 * TEXT
+
+
+def test_a_zstd_frame_that_claims_a_window_of_gigabytes_is_refused() -> None:
+    largest_window = b"\x28\xb5\x2f\xfd\x00\xf8" + b"\x01\x00\x00"
+    with memory_growth_below(8 * MEBIBYTE), pytest.raises(DecodeError, match="zstd: "):
+        decompress(ZSTD, largest_window, 1 << 40)

@@ -19,10 +19,10 @@ from zkconsumer.spark.errors import RequirementMissing
 
 __all__ = ["COMPILED", "write_archive"]
 
-COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam")
+COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam", "crc32c")
 """Packages that executors need beside the archive."""
 _OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "zkconsumer_error", "pyspark_zkconsumer")
-_PURE: Final = ("kazoo", "snappy")
+_PURE: Final = ("kazoo", "snappy", "crcmod")
 _LEFT_OUT: Final = ("zkconsumer/testing/", "kazoo/tests/", "kazoo/testing/")
 _ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file, so that equal contents make equal archives."""

@@ -1,0 +1,281 @@
+"""Where reading is in a fetched set: goes from batch to batch, checks each one as a whole, and opens it.
+
+Rows and columns are read from here, so that one `MessageError.resume` serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from struct import Struct
+from typing import Final, NamedTuple, NoReturn
+
+from simpleconsumer import codecs
+from simpleconsumer.crc32c import crc32c
+from simpleconsumer.errors import (
+    BrokenFraming,
+    CorruptMessage,
+    CrcMismatch,
+    DamagedOffset,
+    DecodeError,
+    LimitExceeded,
+    MessageError,
+    MessageTooLarge,
+    UnknownCodec,
+)
+from simpleconsumer.kafka011.batch_head import (
+    CODEC_MASK,
+    CRC_BODY_AT,
+    HEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    OVERHEAD,
+    BatchHead,
+    has_batch_checksum,
+    read_head,
+)
+from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_batch_is_damaged
+from simpleconsumer.kafka011.records import OpenBatch, Record, RecordFault, read_record
+from simpleconsumer.kafka011.transactions import AbortedBatches
+from simpleconsumer.kafka08 import message_set
+from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain
+from simpleconsumer.types import AbortedTransaction, Buffer, Message
+
+__all__ = ["BatchReading", "OldEntries", "open_reading"]
+
+_ENTRY = Struct(">qi").unpack_from
+_NO_RECORDS: Final = (-1, 0)
+"""Last difference and count of a head that is not believed."""
+
+
+class OldEntries(NamedTuple):
+    """Entries of magic 0 and 1 that follow each other in a set.
+
+    Attributes:
+        start: Where the first one starts in the set.
+        end: Where the last one ends; the end of the set if what follows is no whole entry.
+        resume: Where `kafka08` goes on in them.
+    """
+
+    start: int
+    end: int
+    resume: object
+
+
+class BatchReading:
+    """The place in a set, and what is open there.
+
+    Attributes:
+        level: The set: position, and what is known of the offsets there.
+        batch: The batch that is open; else None.
+        old: The entries of older formats that are open; else None.
+        start_offset: The first offset that is wanted.
+    """
+
+    def __init__(
+        self, level: Level, aborted: AbortedBatches, start_offset: int, max_decoded_bytes: int
+    ) -> None:
+        self.level = level
+        self.batch: OpenBatch | None = None
+        self.old: OldEntries | None = None
+        self.start_offset = start_offset
+        self._aborted = aborted
+        self._max_decoded_bytes = max_decoded_bytes
+
+    def open_next(self, topic: str, partition: int | str) -> bool:
+        """Open the next batch or old entries, or pass by a batch of which nothing is wanted; False at the set's end.
+
+        Raises:
+            MessageError: The batch cannot be read; the place is behind it.
+            BrokenFraming: The size of the next entry is impossible.
+        """
+        level = self.level
+        buffer, position = level.buffer, level.position
+        if position + OVERHEAD > len(buffer):
+            return False
+        offset, size = _ENTRY(buffer, position)
+        if size < SMALLEST_MESSAGE:
+            raise BrokenFraming(f"entry at byte {position} (offset {offset}) has size {size}")
+        end = position + OVERHEAD + size
+        if end > len(buffer):
+            return False
+        magic = buffer[position + MAGIC_AT]
+        level.position = end
+        if magic == MAGIC:
+            try:
+                self._open_batch(position, end)
+            except RecordFault as fault:
+                self._raise(fault, topic, partition)
+        elif magic < MAGIC and not has_batch_checksum(buffer, position, end):
+            self._open_old(position)
+        else:
+            reason = f"magic {magic} is not known (0, 1 and 2 are)"
+            self._raise(self._unreadable(CorruptMessage, offset, *_NO_RECORDS, reason), topic, partition)
+        return True
+
+    def next_record(self, topic: str, partition: int | str) -> Record | None:
+        """Return the next record of the open batch; None at its end, and then it is closed.
+
+        Raises:
+            MessageError: The record is wrong, or the rest of the batch; the place is behind it.
+        """
+        batch = self.batch
+        assert batch is not None
+        try:
+            record = read_record(batch)
+        except RecordFault as fault:
+            self._raise(fault, topic, partition)
+        if record is None:
+            self.batch = None
+        return record
+
+    def old_messages(self, topic: str, partition: int | str) -> Iterator[Message]:
+        """Yield the messages of the open old entries, and close these; errors are those of `kafka08`."""
+        old = self.old
+        assert old is not None
+        level = self.level
+        section = memoryview(level.buffer)[old.start : old.end]
+        try:
+            for message in message_set.decode_messages(
+                section, topic, partition, self.start_offset, max_decoded_bytes=self._max_decoded_bytes,
+                resume=old.resume,
+            ):  # fmt: skip
+                level.floor = max(level.floor, message.next_offset)
+                yield message
+        except MessageError as error:
+            self.behind_old_error(error)
+            raise
+        self.close_old()
+
+    def behind_old_error(self, error: MessageError) -> None:
+        """Take note of an error in old entries, and have it say how reading goes on behind it."""
+        assert self.old is not None
+        self.level.floor = max(self.level.floor, error.next_offset)
+        self.old = self.old._replace(resume=error.resume)
+        error.resume = _Resume(self)
+
+    def close_old(self) -> None:
+        """Go on behind the open old entries."""
+        assert self.old is not None
+        self.level.position = self.old.end
+        self.old = None
+
+    def _open_batch(self, position: int, end: int) -> None:
+        """Check a batch as a whole and open it, unless nothing of it is wanted; raises RecordFault."""
+        level = self.level
+        buffer = level.buffer
+        if end - position < HEAD_BYTES:
+            offset, size = _ENTRY(buffer, position)
+            raise self._unreadable(CorruptMessage, offset, *_NO_RECORDS, f"{size} bytes are too few for magic 2")
+        head = read_head(buffer, position)
+        base, last_delta, count = head.base_offset, head.last_delta, head.records
+        computed = crc32c(memoryview(buffer)[position + CRC_BODY_AT : end])
+        if computed != head.crc:
+            reason = f"the CRC-32C is {computed:#010x}, the batch says {head.crc:#010x}"
+            raise self._unreadable(CrcMismatch, base, last_delta, count, reason)
+        if not 0 <= count <= last_delta + 1:
+            reason = f"the batch says that it has {count} records in {last_delta + 1} offsets"
+            raise self._unreadable(CorruptMessage, base, *_NO_RECORDS, reason)
+        reason_or_none = why_batch_is_damaged(level, base, head.last_offset, end)
+        if reason_or_none is not None:
+            raise self._unreadable(DamagedOffset, base, *_NO_RECORDS, reason_or_none)
+        level.floor = head.last_offset + 1
+        if not self._aborted.leaves_out(head, buffer, position) and head.last_offset >= self.start_offset:
+            self.batch = self._opened(head, position, end)
+
+    def _opened(self, head: BatchHead, position: int, end: int) -> OpenBatch:
+        """Return a batch with its records, which are inflated if they are compressed."""
+        buffer, codec = self.level.buffer, head.attributes & CODEC_MASK
+        if not codec:
+            return OpenBatch(head, buffer, position + HEAD_BYTES, end, is_inflated=False)
+        if codec > codecs.ZSTD:
+            raise RecordFault(UnknownCodec, head.last_offset, f"codec {codec} is not known")
+        packed = memoryview(buffer)[position + HEAD_BYTES : end]
+        try:
+            data = codecs.decompress(codec, packed, self._max_decoded_bytes)
+        except LimitExceeded as error:
+            raise RecordFault(MessageTooLarge, head.last_offset, str(error)) from error
+        except DecodeError as error:
+            raise RecordFault(CorruptMessage, head.last_offset, str(error)) from error
+        return OpenBatch(head, data, 0, len(data), is_inflated=True)
+
+    def _open_old(self, start: int) -> None:
+        """Open the entries of magic 0 and 1 from a position on."""
+        level = self.level
+        buffer, end = level.buffer, start
+        magic = buffer[start + MAGIC_AT]
+        while end + MAGIC_AT < len(buffer):
+            _, size = _ENTRY(buffer, end)
+            behind = end + OVERHEAD + size
+            found = buffer[end + MAGIC_AT]
+            if size < SMALLEST_MESSAGE or behind > len(buffer):
+                end = len(buffer)
+                break
+            if found >= MAGIC or (found != magic and has_batch_checksum(buffer, end, behind)):
+                break
+            end, magic = behind, found
+        else:
+            end = len(buffer)
+        inside = copy(level)
+        inside.buffer, inside.position = memoryview(buffer)[start:end], 0
+        inside.budget_bytes = self._max_decoded_bytes
+        self.old = OldEntries(start, end, message_set.Resume([inside]))
+
+    def _unreadable(
+        self, kind: type[MessageError], base: int, last_delta: int, count: int, reason: str
+    ) -> RecordFault:
+        """Return the fault of a batch whose head is not believed; the place is behind the batch."""
+        level = self.level
+        last = last_offset_of_unreadable(level, base, last_delta, count, level.position)
+        level.floor = max(level.floor, last + 1)
+        return RecordFault(kind, last, reason)
+
+    def _raise(self, fault: RecordFault, topic: str, partition: int | str) -> NoReturn:
+        error = fault.kind(topic, partition, fault.offset, fault.offset + 1, fault.reason)
+        error.resume = _Resume(self)
+        raise error from fault.__cause__
+
+
+class _Resume:
+    """Where to continue: a copy of the reading without the set, which the caller passes again."""
+
+    def __init__(self, reading: BatchReading) -> None:
+        self._reading = _copied(reading, b"")
+
+    def reading(self, buffer: Buffer) -> BatchReading:
+        """Return a new copy, so that one `resume` can be used any number of times."""
+        return _copied(self._reading, buffer)
+
+
+def _copied(reading: BatchReading, buffer: Buffer) -> BatchReading:
+    other = copy(reading)
+    other.level = copy(reading.level)
+    other.level.buffer = buffer
+    other._aborted = reading._aborted.copy()
+    if reading.batch is not None:
+        other.batch = reading.batch.within(buffer)
+    return other
+
+
+def open_reading(
+    buffer: Buffer,
+    start_offset: int,
+    high_watermark: int | None,
+    max_decoded_bytes: int,
+    aborted: Sequence[AbortedTransaction],
+    resume: object,
+) -> BatchReading:
+    """Return the reading with which decoding starts or continues; arguments are those of `decode_messages`."""
+    buffer = plain(buffer)
+    if resume is not None:
+        if not isinstance(resume, _Resume):
+            raise TypeError(f"resume must come from a MessageError, not {type(resume).__name__}")
+        reading = resume.reading(buffer)
+        reading.start_offset = start_offset
+        return reading
+    level = Level(buffer)
+    level.asked = max(start_offset, 0)
+    if high_watermark is not None and high_watermark >= 0:
+        level.limit = min(level.limit, high_watermark)
+    return BatchReading(level, AbortedBatches(aborted), start_offset, max_decoded_bytes)

@@ -1,0 +1,137 @@
+"""Encodes record batches (magic 2) as the Java producer does.
+
+Source: org.apache.kafka.common.record.DefaultRecordBatch, MemoryRecordsBuilder (1.1, 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from simpleconsumer import codecs
+from simpleconsumer.crc32c import crc32c
+from simpleconsumer.kafka011.batch_head import (
+    CRC_BODY_AT,
+    HEAD,
+    IS_CONTROL,
+    IS_TRANSACTIONAL,
+    LOG_APPEND_TIME,
+    MAGIC,
+    SMALLEST_SIZE,
+)
+from simpleconsumer.kafka011.records import NO_TIMESTAMP
+from simpleconsumer.kafka011.varints import encode_varint
+from simpleconsumer.types import Encodable, Headers, Message
+
+__all__ = ["NO_PRODUCER", "BatchProducer", "encode_record_batch"]
+
+_NO_LEADER_EPOCH: Final = -1
+
+
+class BatchProducer(NamedTuple):
+    """Who sends a batch, for a broker that keeps each batch once and in order.
+
+    Attributes:
+        id: Producer id, from InitProducerId; -1 for none.
+        epoch: Producer epoch; -1 for none.
+        base_sequence: Number of the first record of the batch in its partition; -1 for none.
+        is_transactional: Whether the batch is a part of a transaction.
+    """
+
+    id: int = -1
+    epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+
+
+NO_PRODUCER: Final = BatchProducer()
+"""A producer without idempotence."""
+
+
+def encode_record_batch(
+    messages: Iterable[Encodable],
+    codec: str = "none",
+    *,
+    first_offset: int = 0,
+    offsets: Sequence[int] | None = None,
+    timestamp_ms: int | None = None,
+    log_append_time_ms: int | None = None,
+    producer: BatchProducer = NO_PRODUCER,
+    is_control: bool = False,
+    leader_epoch: int = _NO_LEADER_EPOCH,
+    last_offset: int | None = None,
+) -> bytes:
+    """Return a record batch with the headers of the messages; empty for no messages without `last_offset`.
+
+    Args:
+        codec: none, gzip, snappy, lz4 or zstd.
+        first_offset: Base offset. A producer uses 0: the broker assigns offsets.
+        offsets: Offset of each message, ascending, with holes as compaction leaves them; the first one is at least
+            `first_offset`, which stays the base offset if it is above 0.
+        timestamp_ms: Creation time of messages without a timestamp; None for "no timestamp".
+        log_append_time_ms: Timestamp that a broker with LogAppendTime sets.
+        producer: Of an idempotent or transactional producer.
+        is_control: Whether the batch holds a marker of a transaction, as coordinators write it.
+        leader_epoch: As a broker sets it.
+        last_offset: Last offset of the batch, if compaction has removed the record of it.
+
+    Raises:
+        ValueError: Unknown codec, or offsets that do not fit the messages.
+    """
+    if codec not in codecs.BATCH_CODECS:
+        raise ValueError(f"codec {codec!r} is none of {', '.join(codecs.BATCH_CODECS)}")
+    stamp = NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
+    rows = [_row(message, stamp) for message in messages]
+    if offsets is None:
+        offsets = range(first_offset, first_offset + len(rows))
+    if len(offsets) != len(rows):
+        raise ValueError(f"{len(offsets)} offsets for {len(rows)} messages")
+    if not rows and last_offset is None:
+        return b""
+    base = first_offset or (offsets[0] if offsets else 0)
+    last = offsets[-1] if last_offset is None else last_offset
+    base_time = rows[0][2] if rows else stamp
+    newest = max((row[2] for row in rows), default=stamp) if log_append_time_ms is None else log_append_time_ms
+    records = b"".join(
+        _encode_record(offset - base, time - base_time, key, value, headers)
+        for offset, (key, value, time, headers) in zip(offsets, rows, strict=True)
+    )
+    number = codecs.BATCH_CODECS[codec]
+    if number:
+        records = codecs.compress(number, records)
+    attributes = (
+        number
+        | (LOG_APPEND_TIME if log_append_time_ms is not None else 0)
+        | (IS_TRANSACTIONAL if producer.is_transactional else 0)
+        | (IS_CONTROL if is_control else 0)
+    )
+    head = HEAD.pack(
+        base, SMALLEST_SIZE + len(records), leader_epoch, MAGIC, 0, attributes, last - base, base_time, newest,
+        producer.id, producer.epoch, producer.base_sequence, len(rows),
+    )  # fmt: skip
+    checksum = crc32c(head[CRC_BODY_AT:] + records)
+    return head[: CRC_BODY_AT - 4] + checksum.to_bytes(4, "big") + head[CRC_BODY_AT:] + records
+
+
+def _encode_record(delta: int, stamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
+    body = [b"\0", encode_varint(stamp), encode_varint(delta), _encode_bytes(key), _encode_bytes(value)]
+    body.append(encode_varint(len(headers)))
+    for name, content in headers:
+        body += (_encode_bytes(name.encode()), _encode_bytes(content))
+    record = b"".join(body)
+    return encode_varint(len(record)) + record
+
+
+def _encode_bytes(data: bytes | None) -> bytes:
+    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
+
+
+def _row(message: Encodable, stamp: int) -> tuple[bytes | None, bytes | None, int, Headers]:
+    """Return key, value, timestamp and headers of a message to encode."""
+    if isinstance(message, Message):
+        own = message.timestamp_ms
+        return message.key, message.value, stamp if own is None else own, message.headers
+    if isinstance(message, tuple):
+        key, value = message
+        return key, value, stamp, ()
+    return None, message, stamp, ()

@@ -1,0 +1,291 @@
+"""The fast path of rows: runs of records of the same form, without headers.
+
+A *shape* is what follows from the length of a record once its form is known: how many bytes its timestamp and its
+offset take, and how long its key is. So one `unpack_from` yields the varints as bytes, key and value, and the length of
+the *next* record; and comparisons with the bytes that are expected check all of them. Lengths and differences of one
+byte or two are read here, which is nearly all.
+
+A *family* holds the shapes of one form, by the first two bytes of a record: its length, or length and attributes.
+`read_run` yields messages until the next record is of another form, wrong in any way, too large, or too near the end of
+the buffer. It raises no errors: `records` reads that record by the slow, exact path.
+
+Offsets follow one another in all batches but those that were compacted, so the bytes of an offset are compared with
+those of the next one; behind a hole, they are looked up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from struct import Struct, error
+from typing import Any, Final
+
+from simpleconsumer.kafka011.records import NO_TIMESTAMP, OpenBatch
+from simpleconsumer.kafka011.varints import encode_varint, read_varlong
+from simpleconsumer.types import Message
+
+__all__ = ["read_run"]
+
+_ONE_BYTE: Final = 64
+_TWO_BYTES: Final = 8192
+_LONGEST_STAMP: Final = 6
+"""Bytes of a timestamp difference: 6 are enough for 69 years."""
+_MAX_SHAPES: Final = 8192
+_MAX_STAMPS: Final = 16384
+_MAX_TIME: Final = 2**62
+"""With a base timestamp below that no time exceeds 64 bits."""
+_AT_ONCE: Final = 512
+
+_DELTAS: Final = tuple(encode_varint(delta) for delta in range(_TWO_BYTES))
+"""The bytes of each difference of offsets."""
+_DELTA_OF: Final = {encoded: delta for delta, encoded in enumerate(_DELTAS)}
+_LENGTHS: Final = _DELTAS
+_FIRST_TWO: Final = Struct("<H").unpack_from
+
+
+class _Stamps(dict[bytes, int]):
+    """Attributes and timestamp difference, as found -> the difference; KeyError unless they are regular."""
+
+    def __missing__(self, encoded: bytes) -> int:
+        stamp, end = read_varlong(encoded, 1)
+        if encoded[0] or end != len(encoded):
+            raise KeyError(encoded)
+        if len(self) >= _MAX_STAMPS:
+            self.clear()
+        self[encoded] = stamp
+        return stamp
+
+
+_stamps: Final = _Stamps()
+
+
+class _Family(dict[int, tuple[Any, ...]], ABC):
+    """Shapes by the first two bytes of a record, built when first asked for; KeyError for those that have none."""
+
+    def __init__(self, stamp_bytes: int, delta_bytes: int, key_length: int) -> None:
+        super().__init__()
+        self.stamp_bytes = stamp_bytes
+        self.delta_bytes = delta_bytes
+        self.key_length = key_length
+        # Attributes, differences, length of the key, key, number of headers.
+        self.fixed_bytes = stamp_bytes + delta_bytes + max(key_length, 0) + 3
+
+    def __missing__(self, first_two: int) -> tuple[Any, ...]:
+        low, high = first_two & 0xFF, first_two >> 8
+        if low < 0x80:
+            pad, size = 1, low  # and the attributes
+        elif high < 0x80:
+            pad, size = 2, low & 0x7F | high << 7
+        else:
+            raise KeyError(first_two)
+        if size & 1 or (pad == 1 and high):
+            raise KeyError(first_two)
+        size >>= 1
+        rest = size - self.fixed_bytes
+        value_length = rest - 1 if rest <= _ONE_BYTE else rest - 2
+        if value_length < 0 or len(_LENGTHS[value_length]) + value_length != rest:
+            raise KeyError(first_two)
+        _make_room()
+        shape = self[first_two] = (*self._shape(pad, value_length, _LENGTHS[value_length]), pad + size)
+        return shape
+
+    @abstractmethod
+    def _shape(self, pad: int, value_length: int, encoded_length: bytes) -> tuple[Any, ...]:
+        """Build the shape of records whose value has this length."""
+
+    @abstractmethod
+    def run(self, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+        """Yield messages of this family from the batch's position on, and leave it at the first other one."""
+
+
+class _Keyless(_Family):
+    """Records without key."""
+
+    def _shape(self, pad: int, value_length: int, encoded_length: bytes) -> tuple[Any, ...]:
+        lengths = encode_varint(-1) + encoded_length
+        layout = f"<{pad}x{1 + self.stamp_bytes}s{self.delta_bytes}s{len(lengths)}s{value_length}sBH"
+        return Struct(layout).unpack_from, lengths
+
+    def run(self, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+        data, position, end = batch.data, batch.position, batch.end
+        base, base_time, append_time = batch.base, batch.base_time, batch.append_time
+        index, wanted = batch.index, batch.floor
+        new, kind, stamps = object.__new__, Message, _stamps
+        shaped: int | None = None
+        offset = base + wanted
+        try:
+            (first_two,) = _FIRST_TWO(data, position)
+            while True:
+                for expected_delta in _DELTAS[wanted : wanted + _dense(batch, index, wanted)]:
+                    if first_two != shaped:  # runs of one length are common
+                        unpack, expected, step = self[first_two]
+                        shaped = first_two
+                    stamp, delta, lengths, value, headers, first_two = unpack(data, position)
+                    behind = position + step
+                    if lengths != expected or headers or behind > end:
+                        return
+                    if delta != expected_delta:
+                        break
+                    timestamp: int | None = base_time + stamps[stamp] if append_time is None else append_time
+                    if timestamp == NO_TIMESTAMP:
+                        timestamp = None
+                    position = behind
+                    # As the constructor does, without its call.
+                    message = new(kind)
+                    message.topic, message.partition = topic, partition
+                    message.offset = offset
+                    offset += 1
+                    message.next_offset = offset
+                    message.key, message.value, message.timestamp_ms = None, value, timestamp
+                    yield message
+                else:
+                    delta = None
+                moved = offset - base - wanted
+                index, wanted = index + moved, wanted + moved
+                if delta is None:
+                    if not moved:
+                        return
+                    continue
+                found = _behind_hole(batch, wanted, delta)
+                if found is None:
+                    return
+                wanted, offset, first_two = found, base + found, shaped
+        except (error, KeyError):  # too near the end, or not cached
+            return
+        finally:
+            moved = offset - base - wanted
+            batch.position, batch.index, batch.floor = position, index + moved, wanted + moved
+
+
+class _Keyed(_Family):
+    """Records with keys of one length.
+
+    A run continues over keys of other lengths: from the first such key on, the length of each key is read before the
+    shape is chosen.
+    """
+
+    def _shape(self, pad: int, value_length: int, encoded_length: bytes) -> tuple[Any, ...]:
+        layout = (
+            f"<{pad}x{1 + self.stamp_bytes}s{self.delta_bytes}sB{self.key_length}s{len(encoded_length)}s"
+            f"{value_length}sBH"
+        )
+        return Struct(layout).unpack_from, 2 * self.key_length, encoded_length
+
+    def run(self, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+        data, position, end = batch.data, batch.position, batch.end
+        base, base_time, append_time = batch.base, batch.base_time, batch.append_time
+        index, wanted = batch.index, batch.floor
+        new, kind, stamps = object.__new__, Message, _stamps
+        shapes: _Family = self
+        family_of, peek = _families, False
+        stamp_bytes, delta_bytes = self.stamp_bytes, self.delta_bytes
+        key_at = stamp_bytes + delta_bytes + 2
+        offset = base + wanted
+        try:
+            (first_two,) = _FIRST_TWO(data, position)
+            while True:
+                for expected_delta in _DELTAS[wanted : wanted + _dense(batch, index, wanted)]:
+                    if peek:
+                        of_key = data[position + key_at + (first_two >> 7 & 1)]
+                        shapes = family_of[stamp_bytes, delta_bytes, of_key >> 1]
+                    unpack, expected_key, expected_value, step = shapes[first_two]
+                    stamp, delta, of_key, key, of_value, value, headers, next_two = unpack(data, position)
+                    if of_key != expected_key and not peek:
+                        peek = True
+                        of_key = data[position + key_at + (first_two >> 7 & 1)]
+                        shapes = family_of[stamp_bytes, delta_bytes, of_key >> 1]
+                        unpack, expected_key, expected_value, step = shapes[first_two]
+                        stamp, delta, of_key, key, of_value, value, headers, next_two = unpack(data, position)
+                    behind = position + step
+                    if of_key != expected_key or of_value != expected_value or headers or behind > end:
+                        return
+                    if delta != expected_delta:
+                        break
+                    timestamp: int | None = base_time + stamps[stamp] if append_time is None else append_time
+                    if timestamp == NO_TIMESTAMP:
+                        timestamp = None
+                    position, first_two = behind, next_two
+                    message = new(kind)  # as above
+                    message.topic, message.partition = topic, partition
+                    message.offset = offset
+                    offset += 1
+                    message.next_offset = offset
+                    message.key, message.value, message.timestamp_ms = key, value, timestamp
+                    yield message
+                else:
+                    delta = None
+                moved = offset - base - wanted
+                index, wanted = index + moved, wanted + moved
+                if delta is None:
+                    if not moved:
+                        return
+                    continue
+                found = _behind_hole(batch, wanted, delta)
+                if found is None:
+                    return
+                wanted, offset = found, base + found
+        except (error, KeyError, IndexError):
+            return
+        finally:
+            moved = offset - base - wanted
+            batch.position, batch.index, batch.floor = position, index + moved, wanted + moved
+
+
+_families: dict[tuple[int, int, int], _Family] = {}
+
+
+def read_run(batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+    """Return the messages of an open batch, up to the first one that must be read by the slow path."""
+    family = _family_at(batch)
+    return iter(()) if family is None else family.run(batch, topic, partition)
+
+
+def _family_at(batch: OpenBatch) -> _Family | None:
+    """Return the family of the record at the batch's position; None if it must be read by the slow path."""
+    data, start = batch.data, batch.position
+    if not -_MAX_TIME < batch.base_time < _MAX_TIME:
+        return None
+    try:
+        at = start + (2 if data[start] < 0x80 else 3)
+        stamp_end = at + 1
+        while data[stamp_end - 1] >= 0x80:
+            stamp_end += 1
+        delta_end = stamp_end + (1 if data[stamp_end] < 0x80 else 2)
+        of_key = data[delta_end]
+    except IndexError:
+        return None
+    stamp_bytes, delta_bytes = stamp_end - at, delta_end - stamp_end
+    if of_key >= 0x80 or stamp_bytes > _LONGEST_STAMP:
+        return None
+    key_length = -1 if of_key == 1 else of_key >> 1
+    family = _families.get((stamp_bytes, delta_bytes, key_length))
+    if family is None and of_key & 1 == (of_key == 1):
+        _make_room()
+        kind = _Keyless if key_length == -1 else _Keyed
+        family = _families[stamp_bytes, delta_bytes, key_length] = kind(stamp_bytes, delta_bytes, key_length)
+    return family
+
+
+def _dense(batch: OpenBatch, index: int, wanted: int) -> int:
+    """Return how many records may follow without a hole; a part of them, as their bytes are copied together."""
+    return max(0, min(batch.count - index, batch.last_delta + 1 - wanted, _AT_ONCE))
+
+
+def _behind_hole(batch: OpenBatch, wanted: int, delta: bytes) -> int | None:
+    """Return the difference behind a hole, from its bytes; None if it does not fit."""
+    found = _DELTA_OF.get(delta, -1)
+    return found if wanted < found <= batch.last_delta else None
+
+
+def _make_room() -> None:
+    """Drop all shapes when there are too many; runs in other threads build again those that they need."""
+    global _room
+    _room -= 1
+    if _room < 0:
+        _room = _MAX_SHAPES
+        for family in list(_families.values()):
+            family.clear()
+        _families.clear()
+
+
+_room = _MAX_SHAPES

@@ -1,0 +1,211 @@
+"""Reads one record of an open batch, exactly, and says what is wrong with it.
+
+    varint   length of what follows
+    int8     attributes, which mean nothing so far
+    varlong  timestamp - base timestamp, perhaps negative
+    varint   offset - base offset
+    varint   length of the key, -1 for null; key
+    varint   length of the value, -1 for null; value
+    varint   number of headers; each: varint length, key in UTF-8; varint length, -1 for null; value
+
+This is the slow path of rows and of columns, and the only one that reports errors.
+
+Source: org.apache.kafka.common.record.DefaultRecord (1.1).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Final, NamedTuple
+
+from simpleconsumer.errors import CorruptMessage, DamagedOffset, DecodeError, MessageError
+from simpleconsumer.kafka011.batch_head import LOG_APPEND_TIME, BatchHead
+from simpleconsumer.kafka011.varints import read_varint, read_varlong
+from simpleconsumer.types import MAX_INT64, Buffer, Headers
+
+__all__ = ["NO_TIMESTAMP", "SMALLEST_RECORD", "OpenBatch", "Record", "RecordFault", "read_record"]
+
+NO_TIMESTAMP: Final = -1
+SMALLEST_RECORD: Final = 7
+"""Bytes of a record without anything: length, attributes, two differences, two lengths and the number of headers."""
+_MIN_INT64: Final = -(2**63)
+_SMALLEST_HEADER: Final = 2
+
+
+class OpenBatch:
+    """A batch whose records are being read.
+
+    Attributes:
+        data: What holds the records: the set itself, or what they inflated to.
+        is_inflated: Whether they were compressed.
+        position: Where the next record starts.
+        end: Where the last one ends.
+        base: Base offset.
+        floor: Least difference to the base offset that the next record can have.
+        last_delta: The largest one.
+        count: How many records the batch says it has.
+        index: How many of them are read.
+        base_time: Base timestamp.
+        append_time: Timestamp of all records, for log append time; else None.
+    """
+
+    __slots__ = (
+        "append_time",
+        "base",
+        "base_time",
+        "count",
+        "data",
+        "end",
+        "floor",
+        "index",
+        "is_inflated",
+        "last_delta",
+        "position",
+    )
+
+    def __init__(self, head: BatchHead, data: Buffer, position: int, end: int, *, is_inflated: bool) -> None:
+        self.data = data
+        self.is_inflated = is_inflated
+        self.position = position
+        self.end = end
+        self.base = head.base_offset
+        self.floor = 0
+        self.last_delta = head.last_delta
+        self.count = head.records
+        self.index = 0
+        self.base_time = head.base_timestamp_ms
+        self.append_time = head.max_timestamp_ms if head.attributes & LOG_APPEND_TIME else None
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch takes."""
+        return self.base + self.last_delta
+
+    def within(self, buffer: Buffer) -> OpenBatch:
+        """Return a copy whose records, unless they were compressed, are those of that buffer."""
+        other = copy(self)
+        if not self.is_inflated:
+            other.data = buffer
+        return other
+
+
+class Record(NamedTuple):
+    """One record, with its offset and time computed; the time is None for none."""
+
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class RecordFault(Exception):  # noqa: N818 - not an error yet: the caller adds the place and `resume`
+    """Something is wrong with a record, or with all that are left of a batch; the batch is behind it."""
+
+    def __init__(self, kind: type[MessageError], offset: int, reason: str) -> None:
+        self.kind = kind
+        self.offset = offset
+        self.reason = reason
+
+
+def read_record(batch: OpenBatch) -> Record | None:
+    """Return the next record of a batch, and move it behind that; None at its end.
+
+    Raises:
+        RecordFault: The record is wrong, or the rest of the batch.
+    """
+    if batch.index == batch.count or batch.position >= batch.end:
+        _check_end(batch)
+        return None
+    data, start = batch.data, batch.position
+    try:
+        size, position = read_varint(data, start)
+    except (DecodeError, IndexError) as error:
+        raise _rest_is_lost(batch, f"the length of record {batch.index} cannot be read") from error
+    end = position + size
+    if size < SMALLEST_RECORD - 1 or end > batch.end:
+        left = batch.end - position
+        raise _rest_is_lost(batch, f"record {batch.index} has the length {size}, {left} bytes are left")
+    batch.position = end
+    batch.index += 1
+    try:
+        return _read_fields(batch, position + 1, end)
+    except (DecodeError, IndexError) as error:
+        raise _is_corrupt(batch, str(error) if isinstance(error, DecodeError) else "it breaks off") from error
+
+
+def _read_fields(batch: OpenBatch, position: int, end: int) -> Record:
+    """Return a record from behind its attributes; raises DecodeError, IndexError or RecordFault."""
+    data = batch.data
+    stamp, position = read_varlong(data, position)
+    delta, position = read_varint(data, position)
+    if not batch.floor <= delta <= batch.last_delta:
+        raise _is_out_of_order(batch, delta)
+    key, position = _read_bytes(data, position, end, "key")
+    value, position = _read_bytes(data, position, end, "value")
+    headers, position = _read_headers(data, position, end)
+    if position != end:
+        raise DecodeError(f"it takes {position - end:+} bytes beside its length")
+    timestamp_ms: int | None = batch.append_time if batch.append_time is not None else batch.base_time + stamp
+    if timestamp_ms is None or not _MIN_INT64 <= timestamp_ms <= MAX_INT64:
+        raise DecodeError(f"the timestamp {timestamp_ms} does not fit into 64 bits")
+    batch.floor = delta + 1
+    return Record(batch.base + delta, None if timestamp_ms == NO_TIMESTAMP else timestamp_ms, key, value, headers)
+
+
+def _read_bytes(data: Buffer, position: int, end: int, what: str) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length == -1:
+        return None, position
+    behind = position + length
+    if length < 0 or behind > end:
+        raise DecodeError(f"a {what} of {length} bytes, {end - position} are left")
+    return bytes(data[position:behind]), behind
+
+
+def _read_headers(data: Buffer, position: int, end: int) -> tuple[Headers, int]:
+    count, position = read_varint(data, position)
+    if not count:
+        return (), position
+    if not 0 <= count * _SMALLEST_HEADER <= end - position:
+        raise DecodeError(f"{count} headers, {end - position} bytes are left")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position, end, "header's key")
+        if key is None:
+            raise DecodeError("a header without a key")
+        value, position = _read_bytes(data, position, end, "header's value")
+        headers.append((str(key, "utf-8", "replace"), value))  # as Java reads them
+    return tuple(headers), position
+
+
+def _check_end(batch: OpenBatch) -> None:
+    """Check that the records and their number agree."""
+    left = batch.end - batch.position
+    if batch.index == batch.count and not left:
+        return
+    what = f"{left} bytes behind its last record" if batch.index == batch.count else f"{batch.index} records"
+    raise _rest_is_lost(batch, f"the batch holds {what}; it says that it has {batch.count} records")
+
+
+def _rest_is_lost(batch: OpenBatch, reason: str) -> RecordFault:
+    """Return the fault of a batch in which the next record cannot be found; nothing more of it is read."""
+    batch.position, batch.index, batch.floor = batch.end, batch.count, batch.last_delta + 1
+    return RecordFault(CorruptMessage, batch.last_offset, reason)
+
+
+def _is_corrupt(batch: OpenBatch, reason: str) -> RecordFault:
+    """Return the fault of one record; those behind it can be read."""
+    delta = min(batch.floor, batch.last_delta)
+    batch.floor = delta + 1
+    return RecordFault(CorruptMessage, batch.base + delta, f"record {batch.index - 1} of the batch: {reason}")
+
+
+def _is_out_of_order(batch: OpenBatch, delta: int) -> RecordFault:
+    """Return the fault of a record whose offset does not fit the batch; it stands for the next free one."""
+    free = batch.base + min(batch.floor, batch.last_delta)
+    if delta > batch.last_delta:
+        reason = f"offset {batch.base + delta} is above {batch.last_offset}, the last one of its batch"
+    else:
+        reason = f"offset {batch.base + delta} is not above {batch.base + batch.floor - 1}, the offset before"
+    return RecordFault(DamagedOffset, free, reason)
