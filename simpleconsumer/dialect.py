@@ -24,6 +24,7 @@ from simpleconsumer.kafka011.dialect import Kafka011
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
 from simpleconsumer.types import (
+    AbortedTransaction,
     Broker,
     Buffer,
     ClusterMetadata,
@@ -214,6 +215,7 @@ class Dialect(Protocol):
         data_offset: int | None = None,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Message]:
         """Return the messages of a set; other arguments and errors are those of `simpleconsumer.decode_messages`.
@@ -222,6 +224,7 @@ class Dialect(Protocol):
             start_offset: In 0.7 the start of an entry.
             start_index: 0.7: how many messages of the entry at `start_offset` are skipped. Else 0.
             data_offset: 0.7: position of the first byte of the data; None for `start_offset`. Else not looked at.
+            aborted: Those of the same answer (`FetchedPartition.aborted`), whose messages are left out; 0.11 and later.
         """
 
     def decode_columns(
@@ -238,12 +241,13 @@ class Dialect(Protocol):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Any]:
         """Return the same as record batches; arguments and errors are those of `simpleconsumer.columns.decode_columns`.
 
         Args:
-            start_index, data_offset: As for `decode_messages`.
+            start_index, data_offset, aborted: As for `decode_messages`.
 
         Raises:
             ImportError: numpy and pyarrow are not installed.

@@ -93,18 +93,6 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: its messages are left out with `isolation.level=read_committed`.
-
-    Attributes:
-        producer_id: Whose transaction it was.
-        first_offset: Offset of its first message in the partition.
-    """
-
-    producer_id: int
-    first_offset: int
-
-
 class FetchedPartition(NamedTuple):
     """What a fetch brought of one partition.
 

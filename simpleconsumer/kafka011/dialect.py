@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult
+from simpleconsumer.kafka011 import entry_heads, record_batch
+from simpleconsumer.kafka011.batch_head import MAGIC
+from simpleconsumer.kafka011.classify import NOT_LEADER_CODES, classify
+from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.kafka011.requests import Requests
-from simpleconsumer.kafka08 import entry_heads, message_set
-from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
 from simpleconsumer.numbered_offsets import NumberedOffsets
-from simpleconsumer.types import Buffer, FetchedPartition, Message
+from simpleconsumer.types import AbortedTransaction, Buffer, FetchedPartition, Message
 
 __all__ = ["Kafka011"]
-
-_FETCH_THAT_CONVERTS = 2
 
 
 class Kafka011(NumberedOffsets, Requests):
@@ -35,7 +35,9 @@ class Kafka011(NumberedOffsets, Requests):
     def encode_messages(
         self, messages: Iterable[Encodable], codec: str, magic: int | None, timestamp_ms: int | None
     ) -> bytes:
-        """Return a message set to produce, of magic 1 by default."""
+        """Return a message set to produce, of magic 1 by default, which all of them take; 2 is a record batch."""
+        if magic == MAGIC:
+            return encode_record_batch(messages, codec, timestamp_ms=timestamp_ms)
         return encode_message_set(messages, codec, 1 if magic is None else magic, timestamp_ms=timestamp_ms)
 
     def decode_messages(
@@ -49,12 +51,13 @@ class Kafka011(NumberedOffsets, Requests):
         data_offset: int | None = None,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Message]:
-        """Return the messages of a set; offsets are in the data."""
-        return message_set.decode_messages(
+        """Return the messages of a set; see `record_batch.decode_messages`."""
+        return record_batch.decode_messages(
             data, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-            resume=resume,
+            aborted=aborted, resume=resume,
         )  # fmt: skip
 
     def decode_columns(
@@ -71,6 +74,7 @@ class Kafka011(NumberedOffsets, Requests):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Any]:
         """Return the messages of a set as record batches of Arrow."""
@@ -84,7 +88,7 @@ class Kafka011(NumberedOffsets, Requests):
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
-        return message_set.shallow_end(data)
+        return entry_heads.set_end(data)
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
         """Return how many bytes of a set one offset takes; see `entry_heads`."""
@@ -97,5 +101,5 @@ class Kafka011(NumberedOffsets, Requests):
     def classify(
         self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0
     ) -> FetchResult:
-        """Return what the answer to a fetch of one partition means."""
-        return classify(answer, position, asked_bytes, largest_bytes, _FETCH_THAT_CONVERTS)
+        """Return what the answer to a fetch of one partition means; see `simpleconsumer.kafka011.classify`."""
+        return classify(answer, position, asked_bytes, largest_bytes)

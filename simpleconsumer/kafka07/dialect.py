@@ -13,6 +13,7 @@ from simpleconsumer.kafka07.boundaries import find_boundary, last_entry_before
 from simpleconsumer.kafka07.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka07.message_encode import encode_message_set
 from simpleconsumer.types import (
+    AbortedTransaction,
     Broker,
     Buffer,
     ClusterMetadata,
@@ -185,6 +186,7 @@ class Kafka07:
         data_offset: int | None = None,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Message]:
         """Return the messages of a set; see `message_set.decode_messages`. There is no high watermark."""
@@ -207,6 +209,7 @@ class Kafka07:
         max_batch_bytes: int = MAX_BATCH_BYTES,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Any]:
         """Return the messages of a set as record batches; see `columns.decode_columns`."""

@@ -12,6 +12,7 @@ from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
 from simpleconsumer.numbered_offsets import NumberedOffsets, numbered
 from simpleconsumer.types import (
+    AbortedTransaction,
     Broker,
     Buffer,
     ClusterMetadata,
@@ -188,6 +189,7 @@ class Kafka08(NumberedOffsets):
         data_offset: int | None = None,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Message]:
         """Return the messages of a set; see `message_set.decode_messages`. Offsets are in the data."""
@@ -210,6 +212,7 @@ class Kafka08(NumberedOffsets):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         high_watermark: int | None = None,
         max_decoded_bytes: int = MAX_DECODED_BYTES,
+        aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Any]:
         """Return the messages of a set as record batches; see `columns.decode_columns`."""
