@@ -101,6 +101,10 @@ _CODES = tuple(
         (34, "IllegalSaslState", False, "the request is not legal before authentication"),
         (35, "UnsupportedVersion", False, "the broker does not serve that version, or converts nothing for it"),
         (36, "TopicAlreadyExists", False, "there is a topic of that name"),
+        (37, "InvalidPartitions", False, "the number of partitions is not allowed"),
+        (38, "InvalidReplicationFactor", False, "a new topic needs more replicas than there are brokers"),
+        (39, "InvalidReplicaAssignment", False, "the replicas of a new topic are not allowed"),
+        (40, "InvalidConfig", False, "the settings of a new topic are not allowed"),
         (41, "NotController", True, "another broker is the controller"),
         (42, "InvalidRequest", False, "the request contradicts itself"),
         (43, "UnsupportedForMessageFormat", False, "the topic's messages are of a format that has no timestamps"),
@@ -140,6 +144,10 @@ _CODES = tuple(
         (90, "ProducerFenced", False, "another producer with the same transactional id has taken over"),
         (100, "UnknownTopicId", True, "this broker does not know that topic id"),
         (103, "InconsistentTopicId", True, "the topic has been created again"),
+        (106, "FetchSessionTopicIdError", True, "the fetch session names some topics by id and some by name"),
+        (107, "IneligibleReplica", False, "a replica may not join those that are in sync"),
+        (108, "NewLeaderElected", True, "another leader was elected meanwhile"),
+        (109, "OffsetMovedToTieredStorage", False, "the offset is in remote storage alone"),
         (120, "TransactionAbortable", False, "the transaction can only be aborted"),
     )
 )

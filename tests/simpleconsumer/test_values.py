@@ -81,7 +81,11 @@ def test_broker_errors_name_code_and_place() -> None:
         (14, "OffsetsLoadInProgress", True),
         (16, "NotCoordinatorForConsumer", True),
         (35, "UnsupportedVersion", False),
+        (38, "InvalidReplicationFactor", False),
+        (56, "KafkaStorageError", True),
         (74, "FencedLeaderEpoch", True),
+        (87, "InvalidRecord", False),
+        (106, "FetchSessionTopicIdError", True),
         (999, "Code999", False),
     ],
 )

@@ -8,8 +8,8 @@ Rules, and which failure each prevents:
 - A failed try moves a batch to a partition of another broker if any partition will do for its messages. A dead broker
   delays only messages that belong to its partitions.
 - Of a compressed topic, a request has one batch of each partition: brokers from 2.4 on refuse several compressed sets.
-- A batch that the broker calls too large is sent alone, then in halves, until the message that is too large is found.
-  One such message fails no other.
+- A batch that the broker refuses for a message in it is sent alone, then in parts, until the message is found: one that
+  is too large, or has no key in a compacted topic. One such message fails no other.
 - Every batch has an end: it fails after `retries` failures, the search for a leader that found none among them.
 
 Pure: the caller has the clock, the lock and the sockets.
@@ -30,10 +30,17 @@ from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.batch import Batch, Pair, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
 from zkconsumer.producer.layout import Layout
+from zkconsumer.producer.refusals import (
+    MOST_CHECKSUM_TRIES,
+    TOO_LARGE,
+    WRONG_CHECKSUM,
+    cut_at,
+    is_about_a_message,
+    remedy_for_keys,
+)
 
 __all__ = ["Accumulator", "Effect", "Finished", "Limits", "Split"]
 
-_TOO_LARGE: Final = (10, 18)
 _NO_LEADER: Final = "no broker leads it"
 
 
@@ -365,8 +372,8 @@ class Accumulator:
                 each.may_be_stored |= code in self._limits.undecided
             if code == 0:
                 effects += self._acknowledged(name, mine, offset)
-            elif code in _TOO_LARGE:
-                effects += self._too_large(name, mine, code)
+            elif any(is_about_a_message(code, each.pairs) for each in mine):
+                effects += self._refused(name, mine, code, now)
             elif broker_error(code).retriable:
                 self._forget_leader(name, now)
                 effects += self._again(name, mine, BrokerError(code, name.topic, name.partition), None, now)
@@ -408,22 +415,30 @@ class Accumulator:
             yield Finished(batch, offset, None)
             offset += len(batch.pairs) if offset >= 0 else 0
 
-    def _too_large(self, name: TopicPartition, batches: Sequence[Batch], code: int) -> Iterator[Effect]:
+    def _refused(
+        self, name: TopicPartition, batches: Sequence[Batch], code: int, now: float
+    ) -> Iterator[Effect]:
+        """Have what was refused for a message in it sent in parts; fail what cannot be parted."""
         queue = self._activated(name)
         for batch in reversed(batches):
             if len(batches) > 1:
                 batch.is_alone = True
                 queue.waiting.appendleft(batch)
-            elif len(batch.pairs) > 1:
-                halves = batch.halves()
-                queue.waiting.extendleft(reversed(halves))
-                yield Split(batch, halves)
-            else:
+            elif (first := cut_at(code, batch.pairs)) is not None:
+                parts = batch.parts(first)
+                queue.waiting.extendleft(reversed(parts))
+                yield Split(batch, parts)
+            elif code == WRONG_CHECKSUM and batch.tries < MOST_CHECKSUM_TRIES:
+                self._forget_leader(name, now)
+                yield from self._again(name, [batch], BrokerError(code, *name), None, now)
+            elif code in TOO_LARGE:
                 self._release(batch)
                 refusal = BrokerError(code, name.topic, name.partition)
                 error = OversizedMessage(*name, f"{refusal}; it has {batch.size} bytes", batch.tries + 1)
                 error.__cause__ = refusal
                 yield Finished(batch, -1, error)
+            else:
+                yield self._failed(batch, BrokerError(code, *name), batch.tries + 1)
 
     def _forget_leader(self, name: TopicPartition, now: float) -> None:
         self.layout.forget_leader(name)
@@ -455,6 +470,7 @@ class Accumulator:
         self._release(batch)
         error = MessageNotSent(*batch.name, str(reason), tries, batch.may_be_stored)
         error.__cause__ = reason if isinstance(reason, Exception) else None
+        error.remedy = remedy_for_keys(reason, batch.pairs)
         return Finished(batch, -1, error)
 
     def _release(self, batch: Batch) -> None:

@@ -67,10 +67,9 @@ class Batch:
         self.outcome: Any = None
         self.encoded: bytes | None = None
 
-    def halves(self) -> tuple[Batch, Batch]:
+    def parts(self, first_messages: int) -> tuple[Batch, Batch]:
         """Return two batches with the messages of this one, which has more than one; both are alone and closed."""
-        middle = len(self.pairs) // 2
-        return self._part(self.pairs[:middle]), self._part(self.pairs[middle:])
+        return self._part(self.pairs[:first_messages]), self._part(self.pairs[first_messages:])
 
     def _part(self, pairs: list[Pair]) -> Batch:
         part = Batch(self.name, self.is_movable, self.created_at)

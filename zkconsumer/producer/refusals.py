@@ -1,0 +1,51 @@
+"""What to do about a batch that a broker refuses because of a message in it: where to cut it, until that one is alone.
+
+Brokers do not say which message it is. Of a batch that is too large, the halves are tried. A compacted topic takes no
+message without a key: brokers from 2.4 on answer that a record is invalid, those of 0.9 to 2.3 the same as for a wrong
+checksum. So a batch is cut where messages with keys and without meet, and those with keys are stored.
+
+Source: kafka.log.LogValidator (1.1.1, 2.8.2), kafka.message.ByteBufferMessageSet (0.9.0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from simpleconsumer.errors import BrokerError
+from zkconsumer.producer.batch import Pair
+
+__all__ = [
+    "INVALID", "MOST_CHECKSUM_TRIES", "TOO_LARGE", "WRONG_CHECKSUM", "cut_at", "is_about_a_message", "remedy_for_keys",
+]  # fmt: skip
+
+TOO_LARGE: Final = (10, 18)
+INVALID: Final = 87
+WRONG_CHECKSUM: Final = 2
+MOST_CHECKSUM_TRIES: Final = 3
+"""Of messages without keys, since a compacted topic refuses them for ever."""
+
+
+def is_about_a_message(code: int, pairs: Sequence[Pair]) -> bool:
+    """Return whether a broker's error is about some message among these, and would be the same for it again."""
+    return code in TOO_LARGE or code == INVALID or (code == WRONG_CHECKSUM and any(key is None for key, _ in pairs))
+
+
+def remedy_for_keys(reason: object, pairs: Sequence[Pair]) -> str:
+    """Return what to do about messages that a broker refused as they have no keys; empty for any other reason."""
+    is_refused = isinstance(reason, BrokerError) and reason.code in (INVALID, WRONG_CHECKSUM)
+    has_no_keys = is_refused and all(key is None for key, _ in pairs)
+    return "it has no key: topics with cleanup.policy=compact need one" if has_no_keys else ""
+
+
+def cut_at(code: int, pairs: Sequence[Pair]) -> int | None:
+    """Return how many messages come into the first part; None if they stand and fall together."""
+    if len(pairs) < 2:
+        return None
+    middle = len(pairs) // 2
+    if code in TOO_LARGE:
+        return middle
+    borders = [at for at in range(1, len(pairs)) if (pairs[at][0] is None) != (pairs[at - 1][0] is None)]
+    if borders:
+        return min(borders, key=lambda at: abs(at - middle))
+    return None if pairs[0][0] is None or code == WRONG_CHECKSUM else middle
