@@ -7,6 +7,7 @@ continuous integration must not pass by skipping. Tests marked `slow` run only w
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -19,6 +20,7 @@ from hypothesis import settings
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka.security import BrokerCertificates, BrokerSecurity
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 settings.register_profile("unhurried", deadline=None)  # how long an example takes means nothing on a busy machine
@@ -27,7 +29,7 @@ settings.load_profile("unhurried")
 pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 """Brings `zookeeper`, `kafka_cluster(s)`, `embedded_cluster(s)`, and the skip where Java or the jars are missing."""
 
-REAL_FIXTURES = {"zookeeper", "kafka_clusters", "embedded_clusters"}
+REAL_FIXTURES = {"zookeeper", "kafka_clusters", "secured_clusters", "embedded_clusters"}
 
 SPARK_FILES = {
     "tests/spark/on_kafka_07/test_load_07.py",
@@ -179,6 +181,24 @@ def no_log_lines_of_earlier_tests(caplog: pytest.LogCaptureFixture) -> Iterator[
     caplog.handler.addFilter(is_of_this_test)
     yield
     caplog.handler.removeFilter(is_of_this_test)
+
+
+@pytest.fixture(scope="session")
+def secured_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], KafkaCluster]]:
+    """Gives a running broker of a version with listeners of TLS and SASL; all that ask for a version share it.
+
+    The user is `alice` with the password `secret-of-alice`.
+    """
+    security = BrokerSecurity(certificates=BrokerCertificates.make(tmp_path_factory.mktemp("broker-certificates")))
+    running: dict[str, KafkaCluster] = {}
+    with contextlib.ExitStack() as stack:
+
+        def cluster(version: str) -> KafkaCluster:
+            if version not in running:
+                running[version] = stack.enter_context(KafkaCluster(version, security=security))
+            return running[version]
+
+        yield cluster
 
 
 @pytest.fixture(scope="session")

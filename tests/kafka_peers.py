@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -60,3 +63,14 @@ def next_messages(consumer: Consumer, count: int) -> list[Message]:
         if message is not None and message.error() is None:
             found.append(message)
     return found
+
+
+def unsigned_token(user: str, lifetime_s: float = 300.0) -> tuple[str, float]:
+    """A token of OAUTHBEARER that nobody has signed, which test brokers take, and when it ends."""
+
+    def part(fields: Mapping[str, object]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
+
+    now = time.time()
+    claims = {"sub": user, "iat": now, "exp": now + lifetime_s}
+    return f"{part({'alg': 'none'})}.{part(claims)}.", now + lifetime_s

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from zkconsumer.testing.certificates import Authority, openssl
+
 PASSWORD = "pass-phrase-4711"
 """Of the encrypted key."""
-
-LOCAL = "DNS:localhost,IP:127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -42,32 +41,15 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     """Make them all in `folder`."""
-    for authority in ("authority", "untrusted"):
-        _openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{authority}.key", "-out",
-                 f"{authority}.pem", "-subj", f"/CN={authority}", "-days", "30")
-    for name, authority, names, days in (
-        ("server", "authority", LOCAL, 30),
-        ("expired", "authority", LOCAL, -1),
-        ("elsewhere", "authority", "DNS:zk.example.org", 30),
-        ("client", "authority", LOCAL, 30),
-        ("unknown", "untrusted", LOCAL, 30),
-    ):
-        _openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr",
-                 "-subj", f"/CN={name}")
-        (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n")
-        _openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
-                 "-CAcreateserial", "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.crt")
-        (folder / f"{name}.pem").write_bytes((folder / f"{name}.key").read_bytes() +
-                                             (folder / f"{name}.crt").read_bytes())
-    _openssl(folder, "pkcs8", "-topk8", "-in", "client.key", "-passout", f"pass:{PASSWORD}", "-out", "encrypted.key")
-    _openssl(folder, "pkcs12", "-export", "-in", "client.pem", "-passout", f"pass:{PASSWORD}", "-out", "client.p12")
+    authority, untrusted = (Authority.make(folder, name) for name in ("authority", "untrusted"))
+    server = authority.sign("server")
+    expired = authority.sign("expired", days=-1)
+    elsewhere = authority.sign("elsewhere", "DNS:zk.example.org")
+    client = authority.sign("client")
+    unknown = untrusted.sign("unknown")
+    encrypted = folder / "encrypted.key"
+    openssl(folder, "pkcs8", "-topk8", "-in", client.key.name, "-passout", f"pass:{PASSWORD}", "-out", encrypted.name)
     return Certificates(
-        folder / "authority.pem", folder / "untrusted.pem", folder / "server.pem", folder / "expired.pem",
-        folder / "elsewhere.pem", folder / "client.crt", folder / "client.key", folder / "encrypted.key",
-        folder / "client.pem", folder / "unknown.crt", folder / "unknown.key", folder / "client.p12",
+        authority.certificate, untrusted.certificate, server.both, expired.both, elsewhere.both, client.certificate,
+        client.key, encrypted, client.both, unknown.certificate, unknown.key, client.keystore(PASSWORD),
     )
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    ran = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, f"openssl {arguments[0]}: {ran.stderr}"

@@ -10,6 +10,7 @@
 | `MemberProcess` | a consumer of ours in a process of its own, which records what it does |
 | `GroupMember`, `MemberKind` | the types of both, and of what makes them: such a test runs with either |
 | `ZooKeeperLogin` | how a cluster, its brokers and its members authenticate to ZooKeeper: SASL, digest, TLS |
+| `BrokerSecurity` | listeners of a `KafkaCluster` with TLS and SASL, and their certificates |
 | `ClosedNodes` | nodes of ZooKeeper that no other session may read, until they are opened again |
 | `TcpProxy`, `Hold` | stalled, broken, slow links; changed responses; ZooKeeper requests counted, or held back |
 | `cluster.produce`, `Produced` | writes messages with keys, tombstones and codecs; where each message went |
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from zkconsumer.testing.history.figures import Figures, figures_of
     from zkconsumer.testing.kafka.cluster import KafkaCluster
     from zkconsumer.testing.kafka.known_versions import kafka_versions
+    from zkconsumer.testing.kafka.security import BrokerSecurity
     from zkconsumer.testing.loads import LastingLoad, SteadyLoad, load
     from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
     from zkconsumer.testing.members.java_member import JavaMember
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, end_session
 
 __all__ = [
+    "BrokerSecurity",
     "ClosedNodes",
     "Cluster",
     "Deadline",
@@ -116,6 +119,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
             "zkconsumer.testing.history.figures": ["Figures", "figures_of"],
             "zkconsumer.testing.kafka.cluster": ["KafkaCluster"],
             "zkconsumer.testing.kafka.known_versions": ["kafka_versions"],
+            "zkconsumer.testing.kafka.security": ["BrokerSecurity"],
             "zkconsumer.testing.loads": ["LastingLoad", "SteadyLoad", "load"],
             "zkconsumer.testing.members.group_member": ["Delivered", "GroupMember", "MemberKind"],
             "zkconsumer.testing.members.java_member": ["JavaMember"],

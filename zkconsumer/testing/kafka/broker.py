@@ -47,6 +47,7 @@ class KafkaBroker(KafkaServerProcess):
             zookeeper_connect,
             self.folder / "data",
             advertised_port=self.advertised_port,
+            secured_ports=self.secured_ports,
             settings={**({} if login is None else login.kafka_settings()), **settings},
         )
         self.run(jars, properties, () if login is None else login.jvm_flags(self.folder))

@@ -11,15 +11,16 @@ from typing import Self
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
-from zkconsumer.testing.errors import KitError, NotSupported, StartFailed
+from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.kafka.jars import is_07, kafka_jars
 from zkconsumer.testing.kafka.known_versions import check_version
-from zkconsumer.testing.kafka.kraft_mode import BrokersOfKraft, no_zookeeper
+from zkconsumer.testing.kafka.kraft_mode import BrokersOfKraft, check_mode, no_zookeeper
 from zkconsumer.testing.kafka.leaders import agreed_leaders
+from zkconsumer.testing.kafka.security import FIRST_WITH_LISTENER_JAAS, PLAINTEXT, BrokerCertificates, BrokerSecurity
 from zkconsumer.testing.kafka.server_process import KafkaServerProcess
-from zkconsumer.testing.kafka.settings import FIRST_KRAFT, FIRST_WITH_TLS, FIRST_WITHOUT_ZOOKEEPER, version_tuple
+from zkconsumer.testing.kafka.settings import FIRST_WITH_TLS, FIRST_WITHOUT_ZOOKEEPER, version_tuple
 from zkconsumer.testing.kafka.topic_control import TopicControl, TopicsByRequests, TopicsInZooKeeper
 from zkconsumer.testing.kafka.zookeeper_mode import BrokersWithZooKeeper
 from zkconsumer.testing.processes import free_port
@@ -61,6 +62,7 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         login: ZooKeeperLogin | None = None,
         kraft: bool | None = None,
         controllers: int | None = None,
+        security: BrokerSecurity | None = None,
     ) -> None:
         """Prepare a cluster; nothing runs before `start_all()`.
 
@@ -81,18 +83,23 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
             kraft: run without ZooKeeper; None: if this version has to. Kafka 3.9 and later can.
             controllers: in KRaft mode, how many servers are controllers alone; 0: the first broker is the controller,
                 and takes it along when it is killed; None: 0 for one broker, 1 for several.
+            security: listeners with TLS and SASL, beside the plain one.
 
         Raises:
             NotSupported: unknown version; names the nearest known one. Or brokers of this version cannot authenticate
-                as `login` says, or cannot run with ZooKeeper, or without.
+                as `login` says, cannot run with ZooKeeper, or without, or do not have the listeners of `security`.
             ValueError: no broker, a chroot that is no absolute path, or ports that cannot be.
         """
         check_version(version)
         self.is_kraft = version_tuple(version) >= FIRST_WITHOUT_ZOOKEEPER if kraft is None else kraft
         given = (zookeeper, zookeeper_port, login, chroot or None)
-        _check_mode(version, self.is_kraft, any(each is not None for each in given), controllers)
+        check_mode(version, self.is_kraft, any(each is not None for each in given), controllers)
         if login is not None:
             login.check_java(f"a broker of Kafka {version}", speaks_tls=version_tuple(version) >= FIRST_WITH_TLS)
+        if security is not None:
+            security.check(version)
+            if login is not None and login.username:  # both need a file of the JVM, and there is one
+                require(version, FIRST_WITH_LISTENER_JAAS, "a login to ZooKeeper together with security")
         ids = broker_ids(brokers)
         super().__init__(
             ids, zookeeper=False if self.is_kraft else zookeeper, chroot=chroot, port=port,
@@ -105,6 +112,7 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         self._settings = dict(settings or {})
         self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
         self.controllers: Mapping[int, KafkaServerProcess] = {}
+        self._certificates: BrokerCertificates | None = None
         self._mode: BrokersOfKraft | BrokersWithZooKeeper
         self._topics: TopicControl
         if self.is_kraft:
@@ -119,8 +127,37 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
             )  # fmt: skip
             self._topics = TopicsInZooKeeper(lambda: self.client, timeout_s)
         self.brokers = dict(self._mode.brokers)
+        self.security = security
+        if security is not None:
+            self._secure(security)
+
+    def _secure(self, security: BrokerSecurity) -> None:
+        """Give the brokers further listeners."""
+        certificates = security.certificates or BrokerCertificates.make(self.folder / "certificates")
+        self._certificates = certificates
+        self._settings = {**security.settings(self.version, certificates), **self._settings}
+        self._mode.set_scram_users(security.scram_users(self.version))
+        for broker in self.brokers.values():
+            broker.choose_secured_ports(security.protocols_of(self.version))
+            broker.jvm_flags = security.jvm_flags(self.version, broker.folder)
 
     # ---- where it is
+
+    @property
+    def certificates(self) -> BrokerCertificates:
+        """The certificates of the brokers and of clients; KitError without `security`."""
+        if self._certificates is None:
+            raise KitError("this cluster has no listeners with TLS; give security=BrokerSecurity()")
+        return self._certificates
+
+    def addresses(self, protocol: str = PLAINTEXT) -> str:
+        """`host:port,host:port` of the running brokers' listeners of a protocol; KitError if they have none."""
+        if protocol == PLAINTEXT:
+            return self.broker_list
+        running = [broker for broker in self.brokers.values() if broker.running]
+        if any(protocol not in broker.secured_ports for broker in running):
+            raise KitError(f"the brokers have no listener of {protocol}; name it in security=BrokerSecurity(...)")
+        return ",".join(f"127.0.0.1:{broker.secured_ports[protocol]}" for broker in running)
 
     @property
     def client(self) -> KazooClient:
@@ -157,7 +194,9 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
                 fixed = not self._ports_may_change or self.brokers[n].advertised_port is not None
                 if fixed or PORT_TAKEN not in str(error):
                     raise
-                self.brokers[n].port = free_port()  # another process was faster; no client knows the old port yet
+                # Another process was faster; no client knows the old ports yet.
+                self.brokers[n].port = free_port()
+                self.brokers[n].choose_secured_ports(list(self.brokers[n].secured_ports))
                 self._launch([n], jars)
                 self._mode.wait_ready(n)
         self._mode.wait_coordinated()
@@ -343,23 +382,3 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
 
     def _needs(self, minimum: tuple[int, ...], what: str) -> None:
         require(self.version, minimum, what)
-
-
-def _check_mode(version: str, is_kraft: bool, asks_zookeeper: bool, controllers: int | None) -> None:
-    """Return if brokers of this version can run with ZooKeeper, or without, as is asked for.
-
-    Raises:
-        NotSupported: they cannot.
-        ValueError: controllers, or no ZooKeeper, are asked for together with ZooKeeper.
-    """
-    number = version_tuple(version)
-    if is_kraft:
-        require(version, FIRST_KRAFT, "a cluster without ZooKeeper")
-        if asks_zookeeper:
-            raise no_zookeeper(version, "zookeeper, zookeeper_port, chroot and login are for clusters with ZooKeeper")
-    elif number >= FIRST_WITHOUT_ZOOKEEPER:
-        raise NotSupported(f"kraft=False: Kafka {version} cannot run with ZooKeeper")
-    elif controllers is not None:
-        raise ValueError("controllers are for clusters without ZooKeeper; give kraft=True, too")
-    if controllers is not None and controllers < 0:
-        raise ValueError(f"{controllers} controllers: 0 or more are possible")

@@ -11,10 +11,11 @@ from kazoo.client import KazooClient
 from zkconsumer.testing.errors import NotSupported
 from zkconsumer.testing.kafka import control_requests
 from zkconsumer.testing.kafka.kraft_node import KraftNode
-from zkconsumer.testing.kafka.settings import BROKER, CONTROLLER
+from zkconsumer.testing.kafka.settings import BROKER, CONTROLLER, FIRST_KRAFT, FIRST_WITHOUT_ZOOKEEPER, version_tuple
+from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["BrokersOfKraft", "no_zookeeper"]
+__all__ = ["BrokersOfKraft", "check_mode", "no_zookeeper"]
 
 _LOWEST_CONTROLLER_ID = 1000
 
@@ -55,6 +56,7 @@ class BrokersOfKraft:
             for n in range(lowest, lowest + controllers)
         }
         self._nodes = {**self.controllers, **self.brokers}
+        self._users: list[str] = []
 
     @property
     def client(self) -> KazooClient:
@@ -63,6 +65,13 @@ class BrokersOfKraft:
 
     def prepare(self) -> None:
         """Nothing has to be there before the servers."""
+
+    def set_scram_users(self, users: Mapping[str, Mapping[str, str]]) -> None:
+        """Have users of SCRAM, mechanism -> password by name, from the first start on."""
+        self._users = [
+            f"{mechanism}=[name={name},password={password}]"
+            for name, passwords in users.items() for mechanism, password in passwords.items()
+        ]  # fmt: skip
 
     def reconnect(self) -> None:
         """There is nothing to connect to: NotSupported."""
@@ -80,7 +89,7 @@ class BrokersOfKraft:
         voters = {n: node.controller_port for n, node in self._nodes.items() if node.controller_port is not None}
         properties = {node.broker_id: node.properties(voters, settings.get(node.broker_id, {})) for node in nodes}
         for node in nodes:
-            node.format(jars, properties[node.broker_id])
+            node.format(jars, properties[node.broker_id], self._users)
         for node in nodes:
             node.wait_formatted()
         for node in nodes:
@@ -116,3 +125,23 @@ class BrokersOfKraft:
         for node in self.controllers.values():
             if node.running:
                 node.process.kill()
+
+
+def check_mode(version: str, is_kraft: bool, asks_zookeeper: bool, controllers: int | None) -> None:
+    """Return if brokers of this version can run with ZooKeeper, or without, as is asked for.
+
+    Raises:
+        NotSupported: they cannot.
+        ValueError: controllers, or no ZooKeeper, are asked for together with ZooKeeper.
+    """
+    number = version_tuple(version)
+    if is_kraft:
+        require(version, FIRST_KRAFT, "a cluster without ZooKeeper")
+        if asks_zookeeper:
+            raise no_zookeeper(version, "zookeeper, zookeeper_port, chroot and login are for clusters with ZooKeeper")
+    elif number >= FIRST_WITHOUT_ZOOKEEPER:
+        raise NotSupported(f"kraft=False: Kafka {version} cannot run with ZooKeeper")
+    elif controllers is not None:
+        raise ValueError("controllers are for clusters without ZooKeeper; give kraft=True, too")
+    if controllers is not None and controllers < 0:
+        raise ValueError(f"{controllers} controllers: 0 or more are possible")

@@ -49,10 +49,10 @@ class KraftNode(KafkaServerProcess):
         """
         return kraft_properties(
             self.version, self.broker_id, self.roles, self.port, voters, self.folder / "data",
-            advertised_port=self.advertised_port, settings=settings,
+            advertised_port=self.advertised_port, secured_ports=self.secured_ports, settings=settings,
         )  # fmt: skip
 
-    def format(self, jars: Sequence[Path], properties: Mapping[str, str], users: Sequence[str] = ()) -> None:
+    def format(self, jars: Sequence[Path], properties: Mapping[str, str], users: Sequence[str]) -> None:
         """Start to write the cluster's id into an empty data folder; one that has it already is left alone.
 
         Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.java.runtime import find_java
-from zkconsumer.testing.processes import ChildProcess, free_port
+from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 LOG4J = """log4j.rootLogger=INFO, console
@@ -29,6 +29,8 @@ class KafkaServerProcess:
         folder: holds its settings, data and log.
         port: where it listens.
         advertised_port: the port that clients get instead of `port`, from its next start on.
+        secured_ports: port of each listener beside the plain one, by its protocol.
+        jvm_flags: of its JVM, more than the kit's own.
         heap_mb: heap limit in MiB.
         timeout_s: longest start.
     """
@@ -50,12 +52,18 @@ class KafkaServerProcess:
         self.folder = folder
         self.port = port or free_port()
         self.advertised_port = advertised_port
+        self.secured_ports: dict[str, int] = {}
+        self.jvm_flags: tuple[str, ...] = ()
         self.heap_mb = heap_mb
         self.timeout_s = timeout_s
         self._process: ChildProcess | None = None
         self._deadline = Deadline(timeout_s)
         folder.mkdir(parents=True)
         (folder / "log4j.properties").write_text(LOG4J)
+
+    def choose_secured_ports(self, protocols: Sequence[str]) -> None:
+        """Take free ports for listeners of these protocols, beside the plain one."""
+        self.secured_ports = dict(zip(protocols, free_ports(len(protocols)), strict=True))
 
     @property
     def process(self) -> ChildProcess:
@@ -97,7 +105,7 @@ class KafkaServerProcess:
             raise KitError(f"{self.kind} {self.broker_id} runs already")
         command = find_java().command(
             jars, "kafka.Kafka", [str(self.write_settings(properties))], heap_mb=self.heap_mb,
-            flags=(*self.log_flags, *flags),
+            flags=(*self.log_flags, *self.jvm_flags, *flags),
         )  # fmt: skip
         self._deadline = Deadline(self.timeout_s)
         name = f"{self.kind} {self.broker_id} (Kafka {self.version}, port {self.port})"

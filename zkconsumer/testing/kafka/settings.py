@@ -39,12 +39,14 @@ def broker_properties(
     log_folder: Path,
     *,
     advertised_port: int | None = None,
+    secured_ports: Mapping[str, int] | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
     """The server.properties of one broker.
 
     Args:
         advertised_port: port that clients get instead of `port`. 0.7 and 0.8.0 have no such setting and ignore it.
+        secured_ports: port of each further listener, by its protocol.
         settings: override everything else; a value of None leaves that key out.
     """
     number = version_tuple(version)
@@ -52,7 +54,7 @@ def broker_properties(
         properties = _properties_07(broker_id, port, zookeeper_connect, log_folder)
     else:
         properties = _properties_08(number, broker_id, zookeeper_connect, log_folder)
-        properties |= _address(number, port, advertised_port)
+        properties |= _address(number, port, advertised_port, secured_ports or {})
     properties |= dict(settings or {})
     return {key: _text(value) for key, value in properties.items() if value is not None}
 
@@ -66,6 +68,7 @@ def kraft_properties(
     log_folder: Path,
     *,
     advertised_port: int | None = None,
+    secured_ports: Mapping[str, int] | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
     """The server.properties of one server in KRaft mode.
@@ -75,9 +78,11 @@ def kraft_properties(
         port: where it listens as a broker.
         voters: port of each controller by its id.
         advertised_port: port that clients get instead of `port`.
+        secured_ports: port of each further listener of a broker, by its protocol.
         settings: override everything else; a value of None leaves that key out.
     """
-    listeners = [f"PLAINTEXT://127.0.0.1:{port}"] if BROKER in roles else []
+    further = secured_ports or {}
+    listeners = [_listeners(port, further)] if BROKER in roles else []
     if CONTROLLER in roles:
         listeners.append(f"CONTROLLER://127.0.0.1:{voters[node_id]}")
     properties: dict[str, object] = {
@@ -103,7 +108,7 @@ def kraft_properties(
         **_INTERNAL_TOPICS,
     }
     if BROKER in roles and advertised_port is not None:
-        properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{advertised_port}"
+        properties["advertised.listeners"] = _listeners(advertised_port, further)
     properties |= dict(settings or {})
     return {key: _text(value) for key, value in properties.items() if value is not None}
 
@@ -153,11 +158,13 @@ def _properties_08(
     return properties
 
 
-def _address(number: tuple[int, ...], port: int, advertised_port: int | None) -> dict[str, object]:
+def _address(
+    number: tuple[int, ...], port: int, advertised_port: int | None, secured_ports: Mapping[str, int]
+) -> dict[str, object]:
     if number >= (0, 9):
-        address: dict[str, object] = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        address: dict[str, object] = {"listeners": _listeners(port, secured_ports)}
         if advertised_port is not None:
-            address["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{advertised_port}"
+            address["advertised.listeners"] = _listeners(advertised_port, secured_ports)
         return address
     address = {"host.name": "127.0.0.1", "port": port}
     if number >= (0, 8, 1):
@@ -166,6 +173,11 @@ def _address(number: tuple[int, ...], port: int, advertised_port: int | None) ->
             "advertised.port": port if advertised_port is None else advertised_port,
         }
     return address
+
+
+def _listeners(port: int, secured_ports: Mapping[str, int]) -> str:
+    ports = {"PLAINTEXT": port, **secured_ports}
+    return ",".join(f"{protocol}://127.0.0.1:{each}" for protocol, each in ports.items())
 
 
 def _text(value: object) -> str:

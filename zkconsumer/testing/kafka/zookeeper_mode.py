@@ -8,6 +8,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.kafka import scram_users
 from zkconsumer.testing.kafka.broker import KafkaBroker
 from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
@@ -46,6 +47,7 @@ class BrokersWithZooKeeper:
         self._login = login
         self._timeout_s = timeout_s
         self._client: KazooClient | None = None
+        self._users: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def client(self) -> KazooClient:
@@ -65,6 +67,12 @@ class BrokersWithZooKeeper:
             finally:
                 _end(root)
         self._client = self._new_client(self._hosts + self._chroot)
+        for name, passwords in self._users.items():
+            scram_users.write(self._client, name, passwords)
+
+    def set_scram_users(self, users: Mapping[str, Mapping[str, str]]) -> None:
+        """Have users of SCRAM, mechanism -> password by name, from the next connection on."""
+        self._users = users
 
     def reconnect(self) -> None:
         """Take a new ZooKeeper client: when ZooKeeper has lost its data, one that has seen more is not let in again."""
