@@ -11,6 +11,7 @@ walk. `tests/benchmarks/column_lanes.py` measures what this saves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from simpleconsumer.entry_walk import EntryLayout
 from simpleconsumer.types import Buffer
 
-__all__ = ["WORTH_LANES", "positions_by_lanes"]
+__all__ = ["WORTH_LANES", "join_lanes", "positions_by_lanes"]
 
 WORTH_LANES: Final = 3000
 """From about so many entries on this is faster than the plain walk."""
@@ -48,8 +49,28 @@ def positions_by_lanes(buffer: Buffer, known: Ints, layout: EntryLayout) -> Ints
     starts = _guesses(buffer, known, count, room // count, layout)
     if len(starts) < count // 2:
         return known[-1:]
-    limits = np.append(starts[1:], len(buffer) - layout.overhead + 1)
-    return _joined(_walked(buffer, starts, limits, layout), limits)
+    size_at = _anywhere(buffer, ">u4", layout.size_at)
+    last = len(size_at) - 1
+
+    def advance(at: Ints) -> Ints:
+        behind: Ints = at + size_at[np.minimum(at, last)]
+        behind += layout.overhead
+        return behind
+
+    return join_lanes(starts, len(buffer) - layout.overhead + 1, advance)
+
+
+def join_lanes(starts: Ints, end: int, advance: Callable[[Ints], Ints]) -> Ints:
+    """Return where entries start, as far as the walks of lanes join; the last one is where the walk must be continued.
+
+    Args:
+        starts: Where the lanes start, in ascending order; the first one is certain.
+        end: No entry starts from there on.
+        advance: Returns where the entries behind some entries start: never at the same place, and behind the end if an
+            entry makes no sense.
+    """
+    limits = np.append(starts[1:], end)
+    return _joined(_walked(starts, limits, advance), limits)
 
 
 def _guesses(buffer: Buffer, known: Ints, count: int, distance: int, layout: EntryLayout) -> Ints:
@@ -76,18 +97,15 @@ def _guesses(buffer: Buffer, known: Ints, count: int, distance: int, layout: Ent
     return np.append(known[-1:], at[np.diff(lane, prepend=-1) > 0])
 
 
-def _walked(buffer: Buffer, starts: Ints, limits: Ints, layout: EntryLayout) -> Ints:
+def _walked(starts: Ints, limits: Ints, advance: Callable[[Ints], Ints]) -> Ints:
     """Return one row for each lane: the entries that it passes, up to its limit or the most rounds."""
-    size_at = _anywhere(buffer, ">u4", layout.size_at)
-    last = len(size_at) - 1
     now, going, steps = starts.copy(), np.arange(len(starts)), _FIRST_STEPS
     rounds: list[Ints] = []
     while len(going) and len(rounds) < _MOST_ROUNDS:
         at, passed = now[going], np.empty((len(going), steps), np.int64)
         for step in range(steps):
             passed[:, step] = at
-            at = at + size_at[np.minimum(at, last)]
-            at += layout.overhead
+            at = advance(at)
         rounds.append(np.repeat(now[:, np.newaxis], steps, axis=1))  # lanes that have arrived stay at their place
         rounds[-1][going], now[going] = passed, at
         going, steps = going[at < limits[going]], _FURTHER_STEPS

@@ -40,9 +40,9 @@ from simpleconsumer.kafka011.transactions import AbortedBatches
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain
-from simpleconsumer.types import AbortedTransaction, Buffer, Message
+from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, Message
 
-__all__ = ["BatchReading", "OldEntries", "open_reading"]
+__all__ = ["BatchReading", "OldEntries", "Place", "copied", "open_reading", "reading_place"]
 
 _ENTRY = Struct(">qi").unpack_from
 _NO_RECORDS: Final = (-1, 0)
@@ -61,6 +61,18 @@ class OldEntries(NamedTuple):
     start: int
     end: int
     resume: object
+
+
+class Place(NamedTuple):
+    """How far reading has come; places of one set compare in their order.
+
+    Attributes:
+        set_byte: Where the next entry of the set starts.
+        batch_byte: Where the next record starts in the batch that is open; behind all of them if none is.
+    """
+
+    set_byte: int
+    batch_byte: int
 
 
 class BatchReading:
@@ -132,21 +144,21 @@ class BatchReading:
 
     def old_messages(self, topic: str, partition: int | str) -> Iterator[Message]:
         """Yield the messages of the open old entries, and close these; errors are those of `kafka08`."""
-        old = self.old
-        assert old is not None
         level = self.level
-        section = memoryview(level.buffer)[old.start : old.end]
+        section, resume = self.old_section()
         try:
-            for message in message_set.decode_messages(
-                section, topic, partition, self.start_offset, max_decoded_bytes=self._max_decoded_bytes,
-                resume=old.resume,
-            ):  # fmt: skip
+            for message in message_set.decode_messages(section, topic, partition, self.start_offset, resume=resume):
                 level.floor = max(level.floor, message.next_offset)
                 yield message
         except MessageError as error:
             self.behind_old_error(error)
             raise
         self.close_old()
+
+    def old_section(self) -> tuple[memoryview, object]:
+        """Return the open old entries, and where `kafka08` goes on in them."""
+        assert self.old is not None
+        return memoryview(self.level.buffer)[self.old.start : self.old.end], self.old.resume
 
     def behind_old_error(self, error: MessageError) -> None:
         """Take note of an error in old entries, and have it say how reading goes on behind it."""
@@ -241,14 +253,15 @@ class _Resume:
     """Where to continue: a copy of the reading without the set, which the caller passes again."""
 
     def __init__(self, reading: BatchReading) -> None:
-        self._reading = _copied(reading, b"")
+        self._reading = copied(reading, b"")
 
     def reading(self, buffer: Buffer) -> BatchReading:
         """Return a new copy, so that one `resume` can be used any number of times."""
-        return _copied(self._reading, buffer)
+        return copied(self._reading, buffer)
 
 
-def _copied(reading: BatchReading, buffer: Buffer) -> BatchReading:
+def copied(reading: BatchReading, buffer: Buffer) -> BatchReading:
+    """Return a copy of a reading, of that buffer."""
     other = copy(reading)
     other.level = copy(reading.level)
     other.level.buffer = buffer
@@ -256,6 +269,11 @@ def _copied(reading: BatchReading, buffer: Buffer) -> BatchReading:
     if reading.batch is not None:
         other.batch = reading.batch.within(buffer)
     return other
+
+
+def reading_place(reading: BatchReading) -> Place:
+    """Return how far a reading has come."""
+    return Place(reading.level.position, MAX_INT64 if reading.batch is None else reading.batch.position)
 
 
 def open_reading(

@@ -77,13 +77,13 @@ class Kafka011(NumberedOffsets, Requests):
         aborted: Sequence[AbortedTransaction] = (),
         resume: object = None,
     ) -> Iterator[Any]:
-        """Return the messages of a set as record batches of Arrow."""
-        from simpleconsumer.kafka08.columns import decode_columns
+        """Return the messages of a set as record batches of Arrow; see `columns.decode_columns`."""
+        from simpleconsumer.kafka011.columns import decode_columns
 
         return decode_columns(
             data, topic, partition, start_offset, end_offset=end_offset, columns=columns,
             max_batch_bytes=max_batch_bytes, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-            resume=resume,
+            aborted=aborted, resume=resume,
         )  # fmt: skip
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -46,9 +47,11 @@ class Rows:
         size_bytes: Least size of the collected messages.
     """
 
+    _known: Mapping[str, Any] = COLUMNS
+
     def __init__(self, schema: Any) -> None:
         self._schema = schema
-        self._columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._known}
         self.size_bytes = 0
 
     def add(self, level: Level, entry: Entry) -> None:
@@ -58,14 +61,16 @@ class Rows:
             stamp = None
         is_appended = level.timestamp_ms is not None or entry.attributes & LOG_APPEND_TIME
         kind = NO_TIME if stamp is None else APPEND_TIME if is_appended else CREATE_TIME
-        row = (entry.key, entry.value, entry.offset + level.base, stamp, kind)
+        self._append((entry.key, entry.value, entry.offset + level.base, stamp, kind), size_of(entry))
+
+    def _append(self, row: tuple[Any, ...], size_bytes: int) -> None:
         for values, value in zip(self._columns.values(), row, strict=True):
             values.append(value)
-        self.size_bytes += size_of(entry)
+        self.size_bytes += size_bytes
 
     def take(self) -> Any:
         """Return what was added since the last call as a record batch."""
-        columns = [pa.array(self._columns[name], COLUMNS[name]) for name in self._schema.names]
+        columns = [pa.array(self._columns[name], self._known[name]) for name in self._schema.names]
         for values in self._columns.values():
             values.clear()
         self.size_bytes = 0

@@ -36,7 +36,7 @@ from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged
 from simpleconsumer.kafka08.shallow import LAYOUT
 from simpleconsumer.types import Buffer
 
-__all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
+__all__ = ["COLUMNS", "MAX_BATCH_BYTES", "check_batch_bytes", "decode_columns"]
 
 _LARGEST_BATCH_BYTES = 256 * 1024 * 1024
 _WORTH_ARRAYS = 32
@@ -80,13 +80,18 @@ def decode_columns(
     Threads: Any number at once, each with its own generator.
     """
     schema = column_schema(columns, COLUMNS)
-    if not 1 <= max_batch_bytes <= _LARGEST_BATCH_BYTES:
-        raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {_LARGEST_BATCH_BYTES} are possible")
+    check_batch_bytes(max_batch_bytes)
     levels = open_levels(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
     reading = _Reading(topic, partition, schema, start_offset, end_offset, max_batch_bytes)
     if resume is not None:
         reading.window_bytes = min(_FIRST_WINDOW_AFTER_ERROR, max_batch_bytes)
     return reading.batches(levels)
+
+
+def check_batch_bytes(max_batch_bytes: int) -> None:
+    """Raise ValueError unless batches may be of that size."""
+    if not 1 <= max_batch_bytes <= _LARGEST_BATCH_BYTES:
+        raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {_LARGEST_BATCH_BYTES} are possible")
 
 
 class _Reading:
