@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 from rebalance.requests import SessionChange, ZooKeeperPort
-from zkconsumer.cluster import zookeeper_connection
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer.config.producer_config import ProducerConfig
@@ -75,6 +74,8 @@ def configured_connection(
     config: ConsumerConfig, on_change: Callable[[SessionChange], None] | None = None
 ) -> AbstractContextManager[ZooKeeperPort]:
     """Return a connected port as the settings say, with the TLS files of this process."""
+    from zkconsumer.cluster import zookeeper_connection  # a driver process that only checks options needs no kazoo
+
     return zookeeper_connection.configured_connection(with_files_here(config), on_change)
 
 
