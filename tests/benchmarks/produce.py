@@ -120,7 +120,8 @@ SENDERS: dict[str, Callable[[list[bytes], argparse.Namespace], None]] = {
 
 
 LIBRARIES = {
-    "ours-send-all": "zkconsumer", "ours-send": "zkconsumer", "confluent": "confluent_kafka", "kafka-python": "kafka",
+    "ours-send-all": "zkconsumer.producer", "ours-send": "zkconsumer.producer", "confluent": "confluent_kafka",
+    "kafka-python": "kafka",
 }  # fmt: skip
 
 
