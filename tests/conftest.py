@@ -33,6 +33,7 @@ REAL_FIXTURES = {"zookeeper", "kafka_clusters", "secured_clusters", "embedded_cl
 
 SPARK_FILES = {
     "tests/spark/on_kafka_07/test_load_07.py",
+    "tests/spark/on_kafka_07/test_sink_07.py",
     "tests/spark/on_kafka_07/test_spark_07.py",
     "tests/spark/test_load_changes.py",
     "tests/spark/test_load_closed_nodes.py",

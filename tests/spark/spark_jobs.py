@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
+import pytest
+
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
 from zkconsumer.testing.errors import JavaMissing
@@ -18,6 +21,10 @@ QUICK_JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 """The options of Java for tests: a JVM that compiles less, and verifies no bytecode, takes half the CPU seconds."""
+reads_streams = pytest.mark.skipif(
+    pyspark.__version__.startswith(("4.0.", "4.1.")), reason="streams are read with pyspark 4.2 or newer"
+)
+"""For tests of streams that the source reads."""
 _SESSION = """
 import json, os, sys
 from pyspark.sql import SparkSession

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from producing import produce
 from pyspark.errors import PySparkException
+from spark_jobs import reads_streams
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from zkconsumer.producer.partitioners import partition_082, partition_murmur2
@@ -132,6 +133,7 @@ def copied(spark: SparkSession, source: Any, topic: str, target: Any, copy: str,
     return writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
 
 
+@reads_streams
 def test_a_stream_goes_from_an_old_cluster_to_another_one_and_on_from_its_checkpoint(
     spark: SparkSession, kafka_0822: KafkaCluster, target: EmbeddedCluster, fresh_topic: Topic, tmp_path: Path
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_stream_goes_from_an_old_cluster_to_another_one_and_on_from_its_checkp
     assert all(row.partition == partition_082(bytes(row.key), 3) for row in found)
 
 
+@reads_streams
 def test_the_programs_of_the_document_work(
     spark: SparkSession, kafka_0822: KafkaCluster, target: EmbeddedCluster, fresh_topic: Topic, tmp_path: Path
 ) -> None:

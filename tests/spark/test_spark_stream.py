@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
+from spark_jobs import reads_streams
 
 from rebalance import znodes
 from zkconsumer.spark import commit_offsets, follow, source_metrics
@@ -121,7 +121,7 @@ def queries(spark: SparkSession) -> Iterator[None]:
 
 pytestmark = [
     pytest.mark.usefixtures("queries"),
-    pytest.mark.skipif(pyspark.__version__.startswith(("4.0.", "4.1.")), reason="streams need pyspark 4.2"),
+    reads_streams,
 ]
 
 
