@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from stored_pairs import stored
 
+from simpleconsumer.errors import ConnectionFailed
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.errors import (
     MessageNotSent,
@@ -252,6 +253,19 @@ def test_no_thread_is_left(embedded: EmbeddedCluster, topic: str) -> None:
 def cluster_07() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(2, generation="0.7") as made:
         yield made
+
+
+def test_an_error_that_is_kept_keeps_nothing_of_the_request(embedded: EmbeddedCluster, topic: str) -> None:
+    """Frames of its tracebacks would keep what was sent, several times."""
+    embedded.faults.add(Fault.close(api="produce", topic=topic))
+    with producer(embedded, producer_type="async", message_send_max_retries=0) as made:
+        error = made.send(topic, b"x" * 1000, partition=0).exception(WAIT_S)
+    assert isinstance(error, MessageNotSent)
+    cause: BaseException | None = error.__cause__
+    assert isinstance(cause, ConnectionFailed)
+    while cause is not None:
+        assert cause.__traceback__ is None
+        cause = cause.__cause__ or cause.__context__
 
 
 def producer_07(cluster: EmbeddedCluster, **settings: Any) -> Producer:
