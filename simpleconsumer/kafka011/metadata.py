@@ -6,7 +6,7 @@ name, 4 takes a flag against the creation of topics, 7 has leader epochs, 10 and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from simpleconsumer.kafka011.apis import METADATA
 from simpleconsumer.kafka011.layout import (
@@ -35,18 +35,21 @@ _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
 
 
-def encode_metadata(topics: Sequence[str], version: int, *, create: bool = True) -> bytes:
-    """Return a metadata request; no topics means all of them, which creates none.
+def encode_metadata(topics: Collection[str] | None, version: int, *, create: bool = True) -> bytes:
+    """Return a metadata request.
 
     Args:
+        topics: Those that are asked about; None for all of them, which creates none, and none of them for the brokers
+            alone.
         create: Whether the broker may create topics that do not exist. Before version 4 it does as it is set up.
     """
     if version < METADATA.flexible_from:
-        listed = encode_array([encode_string(topic) for topic in topics]) if topics else _ALL_TOPICS
+        listed = encode_array([encode_string(topic) for topic in topics]) if topics is not None else _ALL_TOPICS
         return listed + _flags(version, create)
     # In version 10 and later a topic can be named by its id instead, and 12 alone takes a null name then.
-    rows = (_NO_ID + encode_compact_string(topic) + b"\0" for topic in topics)
-    return (encode_compact_array(rows) if topics else _ALL_TOPICS_COMPACT) + _flags(version, create) + b"\0"
+    rows = (_NO_ID + encode_compact_string(topic) + b"\0" for topic in topics or ())
+    listed = encode_compact_array(rows) if topics is not None else _ALL_TOPICS_COMPACT
+    return listed + _flags(version, create) + b"\0"
 
 
 def _flags(version: int, create: bool) -> bytes:
@@ -57,11 +60,11 @@ def _flags(version: int, create: bool) -> bytes:
     return bytes([create]) + bytes(operations)
 
 
-def decode_metadata(answer: Buffer, version: int, asked: Sequence[str] = ()) -> ClusterMetadata:
+def decode_metadata(answer: Buffer, version: int, asked: Collection[str] | None = None) -> ClusterMetadata:
     """Return brokers and topics, error codes included.
 
     Args:
-        asked: The topics that are wanted; none for all that came. One that did not come gets code 3, as a broker that
+        asked: The topics that are wanted; None for all that came. One that did not come gets code 3, as a broker that
             was asked for all topics leaves it out.
     """
     layout = FLEXIBLE if version >= METADATA.flexible_from else CLASSIC
@@ -78,7 +81,7 @@ def decode_metadata(answer: Buffer, version: int, asked: Sequence[str] = ()) -> 
         _, offset = read_int32(answer, offset)  # what the caller may do to the cluster
     require_end(answer, layout.end(answer, offset), "metadata response")
     by_name = {topic.topic: topic for topic in topics}
-    if asked:
+    if asked is not None:
         by_name = {name: by_name.get(name, TopicMetadata(name, _UNKNOWN_TOPIC, ())) for name in asked}
     return ClusterMetadata({broker.id: broker for broker in brokers}, by_name, cluster_id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -144,10 +144,22 @@ class Requests:
         Args:
             create: Whether the broker may create topics that do not exist.
         """
+        return self.cluster_metadata(topics or None, create=create)
+
+    def cluster_metadata(
+        self, topics: Collection[str] | None, *, create: bool = False
+    ) -> VersionedRequest[ClusterMetadata]:
+        """Return the request for brokers, and leaders of some topics; a topic that is not there gets code 3.
+
+        Args:
+            topics: Their names; None for all, and none of them for the brokers alone.
+            create: Whether the broker may create topics that do not exist.
+        """
 
         def at(version: int) -> Request[ClusterMetadata]:
             # Older brokers create whatever is named, so nothing is named.
-            named = topics if create or version >= _FIRST_WITHOUT_CREATION else ()
+            is_safe = create or not topics or version >= _FIRST_WITHOUT_CREATION
+            named = topics if is_safe else None
             body = metadata.encode_metadata(named, version, create=create)
             return _request(
                 apis.METADATA, version, body, lambda answer: metadata.decode_metadata(answer, version, topics), True

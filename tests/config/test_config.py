@@ -17,6 +17,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import KEYS, find_key
 from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.setting_table import Key
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress
 from zkconsumer.errors import ConfigError, UnknownSetting
@@ -31,6 +32,8 @@ def config(**settings: object) -> ConsumerConfig:
 # (0.8 name, 0.7 name, default of 0.8.2, default under kafka.generation=0.7, a valid text and its value, invalid values)
 ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...]]] = [
     ("zookeeper.connect", "zk.connect", "zk:2181", "zk:2181", "a:1,b:2/c", "a:1,b:2/c", ("", "a:0", "a:1/b,c:2")),
+    ("bootstrap.servers", None, None, None, "b1:9092,[::1]:9093",
+     (BrokerAddress("b1", 9092), BrokerAddress("::1", 9093)), ("", "b1", "b1:0", "1:b1:9092", "b1:9092,", 7)),
     ("group.id", "groupid", "g", "g", "a.B-c_1", "a.B-c_1", ("", "a/b", ".", "x" * 256, b"g", 7)),
     ("consumer.id", "consumerid", None, None, "c1", "c1", ("", "a/b", "..")),
     ("client.id", None, "g", "g", "c-1", "c-1", ("a b", "x" * 256)),
@@ -113,7 +116,7 @@ def key(name: str) -> Key:
 def with_setting(name: str, value: object) -> ConsumerConfig:
     base = {"zookeeper.connect": "zk:2181", "group.id": "g"}
     own = key(name).name
-    kept = {given: text for given, text in base.items() if given != own}
+    kept = {given: text for given, text in base.items() if given != own and key(given).unless != own}
     return ConsumerConfig(**{**kept, **COMPANIONS.get(own, {}), name: value})
 
 
@@ -124,7 +127,10 @@ def test_every_setting_of_the_table_is_tested_here() -> None:
 def test_every_setting_is_an_attribute_of_its_type() -> None:
     other = {"_given", "settings_table"}
     hints = {name: hint for name, hint in typing.get_type_hints(ConsumerConfig).items() if name not in other}
-    optional = {known.attribute for known in KEYS if known.default is None and not (known.required or known.derive)}
+    optional = {
+        known.attribute for known in KEYS
+        if known.default is None and not known.derive and (not known.required or known.unless)
+    }
     expected = {
         known.attribute: known.kind.python_type | None if known.attribute in optional else known.kind.python_type  # type: ignore[operator]
         for known in KEYS
@@ -257,8 +263,6 @@ UNKNOWN = [
     ("auto.ofset.reset", "the nearest known one is 'auto.offset.reset'"),
     ("zookeeperConnect", "the nearest known one is 'zookeeper.connect'"),
     ("autooffsetreset", "the nearest known one is 'auto.offset.reset'"),
-    ("bootstrap_servers", "the brokers are found in ZooKeeper: set 'zookeeper_connect'"),
-    ("bootstrap.servers", "the brokers are found in ZooKeeper: set 'zookeeper.connect'"),
     ("auto_ofset_reset", "the nearest known one is 'auto_offset_reset'"),
     ("enable.auto.commit", "here it is called 'auto.commit.enable'"),
     ("session.timeout.ms", "here it is called 'zookeeper.session.timeout.ms'"),

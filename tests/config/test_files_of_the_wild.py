@@ -200,11 +200,10 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         """,
         {"group.id": "billing"},
         [
-            "error -: zookeeper.connect is not in the file",
             "error 7: auto.offset.reset is 'earliest'; it must be smallest or largest ('earliest' of other consumers "
             "is 'smallest' here)",
             "error 8: CooperativeStickyAssignor' does not exist here",
-            "warning 2: the brokers are found in ZooKeeper: set 'zookeeper.connect'",
+            "warning 2: bootstrap.servers is enough to read topics; to join a group, zookeeper.connect is needed",
             "warning 4: give 'key_decoder' and 'value_decoder' to create_message_streams",
             "warning 5: give 'key_decoder' and 'value_decoder' to create_message_streams",
             "warning 6: here it is called 'auto.commit.enable'",

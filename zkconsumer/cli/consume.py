@@ -356,7 +356,7 @@ def _remove(wanted: Wanted) -> None:
     """Remove the generated group from ZooKeeper; a failure must not hide how the run ended."""
     config = wanted.config
     try:
-        with zookeeper_connection(config.zookeeper_connect, 2.0, **zookeeper_options(config)) as port:
+        with zookeeper_connection(config.zookeeper, 2.0, **zookeeper_options(config)) as port:
             remove_group(port, config.group_id)
     except ZkConsumerError as error:
         click.echo(f"warning: group {config.group_id} stays in ZooKeeper: {error}", err=True)

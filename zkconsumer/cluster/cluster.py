@@ -1,6 +1,7 @@
 """The brokers, topics, partitions, leaders and log ends of a cluster, for everybody who needs them.
 
-Topics, partitions and brokers are read in ZooKeeper. Leaders and log ends are asked of the brokers.
+Topics, partitions and brokers are read in ZooKeeper, or where none is given in the metadata of the brokers. Leaders and
+log ends are asked of the brokers.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from typing import Final
 
 from rebalance import znodes
 from rebalance.counters import Counters
-from rebalance.generation import Generation
-from rebalance.requests import GetChildren, ZooKeeperPort
+from rebalance.generation import GENERATION_08, Generation
+from rebalance.requests import ZooKeeperPort
 from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import AUTO, generation_named, generation_of_cluster, refuse_other_brokers
-from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.leaders import BrokerDirectory, LeaderDirectory
 from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
+from zkconsumer.cluster.metadata_directory import MetadataDirectory
+from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.cluster.topic_partitions import read_partitions
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 
 __all__ = ["Cluster"]
 
@@ -31,7 +33,7 @@ class Cluster:
     """One Kafka cluster.
 
     Args:
-        port: A started ZooKeeper port; it stays the caller's.
+        source: A started ZooKeeper port, which stays the caller's; or a reader that asks the brokers alone.
         client_id: The name under which brokers log and count the requests.
         timeout_s: Longest wait for one answer of a broker, in seconds.
         read_timeout_s: Longest wait for five hundred reads of ZooKeeper, in seconds.
@@ -39,7 +41,7 @@ class Cluster:
         forced_generation: The value of `kafka.generation`.
 
     Attributes:
-        reader: Reads the brokers' nodes in ZooKeeper.
+        reader: Reads brokers, topics and leaders: in ZooKeeper, or in metadata of the brokers.
         directory: Looks up leaders; remembers which brokers did not answer.
 
     Threads: One at a time for `leaders` and `log_ends`, any for the other methods.
@@ -47,22 +49,27 @@ class Cluster:
 
     def __init__(
         self,
-        port: ZooKeeperPort,
+        source: ZooKeeperPort | MetadataReader,
         client_id: str,
         timeout_s: float,
         read_timeout_s: float = READ_TIMEOUT_S,
         counters: Counters | None = None,
         forced_generation: str = AUTO,
     ) -> None:
-        self._port = port
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._read_timeout_s = read_timeout_s
         self._forced_generation = forced_generation
-        self.reader = ClusterReader(port, read_timeout_s)
-        self.directory = BrokerDirectory(
-            client_id, timeout_s, self.reader.brokers, self.reader.existing, self.reader.leaders, counters=counters
-        )
+        self._port = None if isinstance(source, MetadataReader) else source
+        self.reader: ClusterReader | MetadataReader
+        self.directory: LeaderDirectory
+        if isinstance(source, MetadataReader):
+            self.reader, self.directory = source, MetadataDirectory(source)
+        else:
+            reader = self.reader = ClusterReader(source, read_timeout_s)
+            self.directory = BrokerDirectory(
+                client_id, timeout_s, reader.brokers, reader.existing, reader.leaders, counters=counters
+            )
 
     def generation(self, registrations: Mapping[str, bytes] = MappingProxyType({})) -> Generation:
         """Return the generation of the cluster: what `kafka.generation` says, else what is found in ZooKeeper.
@@ -71,17 +78,19 @@ class Cluster:
             registrations: Path -> data of the registrations of a group, which decide if nothing else does.
 
         Raises:
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
         """
         forced = generation_named(self._forced_generation)
-        return forced or generation_of_cluster(self._port, registrations, self._read_timeout_s)
+        if forced is not None or self._port is None:
+            return forced or GENERATION_08
+        return generation_of_cluster(self._port, registrations, self._read_timeout_s)
 
     def refuse_other_generation(self) -> None:
         """Raise if the brokers are of another generation than `kafka.generation` says.
 
         Raises:
             ConfigError: Names one of them.
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
         """
         if self._forced_generation != AUTO:
             refuse_other_brokers(self._forced_generation, self.brokers())
@@ -90,7 +99,7 @@ class Cluster:
         """Return the brokers that are registered and have a PLAINTEXT listener, by id.
 
         Raises:
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
         """
         return self.reader.brokers()
 
@@ -98,21 +107,20 @@ class Cluster:
         """Return the topics, sorted.
 
         Raises:
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
             AccessRefused: The list of topics may not be read.
         """
-        [listing] = read_all(self._port, [GetChildren(znodes.TOPICS)], self._read_timeout_s)
-        return [] if listing is None else sorted(listing[0])
+        return self.reader.topics()
 
     def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
         """Return the partitions of those of the topics that exist: numbers, or in Kafka 0.7 `broker-partition`.
 
         Raises:
             UnreadableNode: The node of a topic cannot be understood.
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
             AccessRefused: The node of a topic may not be read.
         """
-        return read_partitions(self._port, topics, self._read_timeout_s)
+        return self.reader.partitions(topics)
 
     def leaders(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int | None]
@@ -123,7 +131,7 @@ class Cluster:
             partitions: The partitions; in a mapping with the broker id that has just denied leading each, or None.
 
         Raises:
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
         """
         wanted = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         return self.directory.leaders(wanted)
@@ -143,7 +151,7 @@ class Cluster:
             Partition -> one offset for each time; or, as text, why its offsets are not known.
 
         Raises:
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
         """
         if not partitions:
             return {}
@@ -156,7 +164,7 @@ class Cluster:
         """Return why `leaders` found no leader of each of these partitions, a clause.
 
         Raises:
-            ZooKeeperSilent: ZooKeeper does not answer in time.
+            ClusterSilent: Neither ZooKeeper nor a broker answers in time.
         """
         of_07 = {name: broker_and_number(name.partition)[0] for name in partitions if isinstance(name.partition, str)}
         found = {name: self._why_away(broker) for name, broker in of_07.items()}

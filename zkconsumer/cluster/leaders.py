@@ -17,21 +17,44 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from rebalance.counters import Counters
 from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
 
-__all__ = ["BrokerDirectory"]
+__all__ = ["BrokerDirectory", "LeaderDirectory", "usable_leaders"]
 
 log = logging.getLogger(__name__)
 
 METADATA_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker's metadata; there are other brokers to ask."""
 _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the same
+
+
+class LeaderDirectory(Protocol):
+    """What finds the leaders of partitions.
+
+    Attributes:
+        reported: The leaders of all partitions of the topics of the last call, as a broker reported them.
+
+    Threads: One at a time (in a consumer, the leader finder).
+    """
+
+    reported: dict[TopicPartition, Broker]
+
+    def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
+        """Return the leaders that could be found.
+
+        Args:
+            wanted: Partition -> the broker id that has just denied leading it, or None.
+
+        Raises:
+            RebalanceError: Neither ZooKeeper nor a broker answers.
+        """
 
 
 class BrokerDirectory:
@@ -93,7 +116,7 @@ class BrokerDirectory:
             return {}
         brokers = {broker.id: broker for broker in self._read_brokers()}
         self._silent.intersection_update(brokers.values())
-        leaders = _usable_leaders(self._metadata(topics, brokers.values()))
+        leaders = usable_leaders(self._metadata(topics, brokers.values()))
         self.reported = {partition: brokers[leader] for partition, leader in leaders.items() if leader in brokers}
         found: dict[TopicPartition, Broker] = {}
         doubtful: list[TopicPartition] = []
@@ -121,8 +144,11 @@ class BrokerDirectory:
         for broker in order:
             self._counters.add("broker_requests", "metadata")
             try:
-                with SimpleConsumer(broker.host, broker.port, self._timeout_s, self._client_id) as consumer:
-                    metadata = consumer.topic_metadata(topics)
+                dialect = dialect_of(broker)
+                with SimpleConsumer(
+                    broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect
+                ) as consumer:
+                    metadata = consumer.topic_metadata(topics, create=not dialect.chooses_versions)
             except SimpleConsumerError as error:
                 self._counters.add("errors", "broker_connection")
                 if broker not in self._silent:
@@ -134,7 +160,7 @@ class BrokerDirectory:
         return None
 
 
-def _usable_leaders(metadata: ClusterMetadata | None) -> dict[TopicPartition, int]:
+def usable_leaders(metadata: ClusterMetadata | None) -> dict[TopicPartition, int]:
     """Return the usable leaders of a metadata answer."""
     if metadata is None:
         return {}

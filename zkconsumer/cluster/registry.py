@@ -15,7 +15,8 @@ from rebalance.generation import Generation
 from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import find_generation
-from zkconsumer.cluster.zookeeper_reads import error_of, read_each
+from zkconsumer.cluster.topic_partitions import read_partitions
+from zkconsumer.cluster.zookeeper_reads import error_of, read_all, read_each
 
 __all__ = ["ClusterReader"]
 
@@ -78,6 +79,20 @@ class ClusterReader:
             **{path: sentence for path, sentence in self.refused.items() if not path.startswith(root)}, **refused
         }
         return values
+
+    def topics(self) -> list[str]:
+        """Return the topics, sorted.
+
+        Raises:
+            ZooKeeperSilent: No answer in time.
+            AccessRefused: The list of topics may not be read.
+        """
+        [listing] = read_all(self._port, [GetChildren(znodes.TOPICS)], self._timeout_s)
+        return [] if listing is None else sorted(listing[0])
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+        """Return the partitions of those of the topics that exist; see `read_partitions`."""
+        return read_partitions(self._port, topics, self._timeout_s)
 
     def brokers(self) -> list[Broker]:
         """Return the brokers that are registered and have a PLAINTEXT listener, by id.

@@ -74,4 +74,4 @@ def configured_connection(
 ) -> AbstractContextManager[ZooKeeperPort]:
     """A connected port as the settings of a consumer say; see `zookeeper_connection`."""
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    return zookeeper_connection(config.zookeeper_connect, timeout_s, on_change, **zookeeper_options(config))
+    return zookeeper_connection(config.zookeeper, timeout_s, on_change, **zookeeper_options(config))

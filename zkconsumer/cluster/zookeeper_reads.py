@@ -17,7 +17,7 @@ from typing import Any, Final
 from rebalance.errors import AccessRefused, RebalanceError, RefusedNode
 from rebalance.requests import Exists, Fault, GetChildren, GetData, Read, Reply, ZooKeeperPort
 
-__all__ = ["READ_TIMEOUT_S", "ZooKeeperSilent", "children", "error_of", "read_all", "read_each"]
+__all__ = ["READ_TIMEOUT_S", "ClusterSilent", "ZooKeeperSilent", "children", "error_of", "read_all", "read_each"]
 
 READ_TIMEOUT_S: Final = 10.0
 """Longest wait for the answers to reads that are sent together."""
@@ -26,7 +26,11 @@ _PIECES_UNDER_WAY: Final = 2
 _AGAIN_S: Final = 0.1
 
 
-class ZooKeeperSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
+class ClusterSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
+    """Who could say what there is in the cluster did not answer in time."""
+
+
+class ZooKeeperSilent(ClusterSilent):
     """ZooKeeper did not answer a read in time."""
 
     remedy = "look whether its servers run and have a quorum, and try again"

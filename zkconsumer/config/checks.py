@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from zkconsumer.config.kinds import CREATOR_ACL
+from zkconsumer.config.producer_kinds import shown_brokers
 from zkconsumer.errors import ConfigError
 
 _JAVA_REBALANCE_BUDGET_MS = 4000
@@ -23,6 +24,7 @@ def check_settings(values: Mapping[str, Any]) -> None:
 
 def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Yield an error for every two settings that contradict each other."""
+    yield from _of_the_cluster(values)
     yield from _at_least(values, "socket.timeout.ms", "fetch.wait.max.ms")
     yield from _at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
     yield from _of_tls(values)
@@ -80,6 +82,14 @@ def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
         "started at the oldest message (smallest), and this consumer, as 0.8, starts behind the newest one (largest) "
         "and skips what is there; set auto.offset.reset"
     )
+
+
+def _of_the_cluster(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    zookeeper, brokers = values["zookeeper.connect"], values["bootstrap.servers"]
+    if zookeeper is not None and brokers is not None:
+        yield ConfigError("bootstrap.servers", shown_brokers(brokers), "left out, since zookeeper.connect is given")
+    if brokers is not None and values["kafka.generation"] == "0.7":
+        yield ConfigError("kafka.generation", "0.7", "left out: brokers of Kafka 0.7 are found in ZooKeeper alone")
 
 
 def _at_least(values: Mapping[str, Any], larger: str, smaller: str) -> Iterator[ConfigError]:

@@ -177,12 +177,13 @@ def find_connection_settings(
 
 
 def config_without_group(
-    zookeeper: str, properties: Mapping[str, object] | None, client_id: str | None = None
+    zookeeper: str | None, properties: Mapping[str, object] | None, client_id: str | None = None
 ) -> ConsumerConfig:
     """Return the settings of a program that joins no group, from the properties of a consumer.
 
     Args:
-        zookeeper: Replaces `zookeeper.connect` of the properties.
+        zookeeper: Replaces `zookeeper.connect` and `bootstrap.servers` of the properties; None: one of them is among
+            these.
         properties: By their names in Kafka 0.8 or 0.7. The group and the reset policy may be left out; nothing is said
             about a default of them that differs between 0.7 and 0.8.
         client_id: The `client.id`, unless the properties have one.
@@ -192,7 +193,10 @@ def config_without_group(
     """
     given = {name: value for name, value in canonical(properties or {}).items() if value is not None}
     entries = {"group.id": "none", "client.id": client_id, "auto.offset.reset": "largest", **given}
-    return ConsumerConfig.from_properties(entries, zookeeper_connect=zookeeper)
+    if zookeeper is not None:
+        entries.pop("bootstrap.servers", None)
+        entries["zookeeper.connect"] = zookeeper
+    return ConsumerConfig.from_properties(entries)
 
 
 def canonical(entries: Mapping[str, Value], find: Callable[[str], Key | None] = find_key) -> dict[str, Value]:

@@ -15,9 +15,11 @@ from zkconsumer.config.checks import check_settings, warning_about_07, warning_a
 from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.producer_kinds import BrokerAddress, shown_brokers
 from zkconsumer.config.setting_table import SettingTable
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
+from zkconsumer.errors import ConfigError
 
 _AUTH = find_key("zookeeper.auth")
 
@@ -38,7 +40,8 @@ class ConsumerConfig(FrozenSettings):
 
     settings_table: ClassVar[SettingTable] = CONSUMER_SETTINGS
 
-    zookeeper_connect: str
+    zookeeper_connect: str | None
+    bootstrap_servers: tuple[BrokerAddress, ...] | None
     group_id: str
     consumer_id: str | None
     client_id: str
@@ -124,9 +127,29 @@ class ConsumerConfig(FrozenSettings):
         return cls._from_properties(source, settings)
 
     @property
+    def zookeeper(self) -> str:
+        """`zookeeper_connect`, for what cannot do without ZooKeeper.
+
+        Raises:
+            ConfigError: `bootstrap.servers` is given instead.
+        """
+        if self.zookeeper_connect is None:
+            raise ConfigError(
+                "zookeeper.connect", None, "given, and bootstrap.servers left out: this needs the cluster's ZooKeeper"
+            )
+        return self.zookeeper_connect
+
+    @property
     def zookeeper_address(self) -> ZooKeeperAddress:
-        """The parts of `zookeeper_connect`: (hosts, chroot)."""
-        return parse_zookeeper_address(self.zookeeper_connect)
+        """The parts of `zookeeper`: (hosts, chroot)."""
+        return parse_zookeeper_address(self.zookeeper)
+
+    @property
+    def where(self) -> str:
+        """Where the cluster is found, a phrase for messages: `in ZooKeeper at ...` or `at the brokers ...`."""
+        if self.zookeeper_connect is not None:
+            return f"in ZooKeeper at {self.zookeeper_connect}"
+        return f"at the brokers {shown_brokers(self.bootstrap_servers or ())}"
 
     @staticmethod
     def _check(values: Mapping[str, Any]) -> None:

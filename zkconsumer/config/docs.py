@@ -47,7 +47,7 @@ def _row(key: Key) -> str:
 
 def _default(key: Key) -> str:
     if key.required:
-        return "required"
+        return f"required, or `{key.unless}`" if key.unless else "required"
     return key.default_text or f"`{key.kind.format(key.default)}`"
 
 

@@ -202,6 +202,10 @@ class _LineChecks:
             if error.key not in refused:
                 sentence = f"{error.key} is not in the file; it must be there, or the program must give it"
                 self.findings.append(Finding("error", None, error.key, sentence))
+        for key in table.keys:
+            if key.unless is not None and key.unless in self.given and key.name not in self.given:
+                sentence = f"{key.unless} is enough to read topics; to join a group, {key.name} is needed"
+                self.findings.append(Finding("warning", self.places[key.unless], key.unless, sentence))
 
     def _add(self, entry: PropertyLine, key: Key | None, status: str, finding: Finding | None = None) -> None:
         self.lines.append(self._line(entry, key, status))

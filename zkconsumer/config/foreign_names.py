@@ -48,7 +48,6 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "max.poll.interval.ms": _called("max.processing.interval.ms", "off unless it is set"),
     "group.instance.id": _called("consumer.id", "a fixed name; a member that leaves gives its partitions up all the "
                                  "same: there is no static membership"),
-    "bootstrap.servers": _NEWER + _BROKERS_IN_ZOOKEEPER,
     "key.deserializer": _NEWER + _DECODERS,
     "value.deserializer": _NEWER + _DECODERS,
     "max.poll.records": _NEWER + "a stream delivers one message at a time; 'queued.max.message.chunks' and "

@@ -14,6 +14,7 @@ from rebalance.subscription import check_client_id, check_group
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.foreign_names import hint_for_name
 from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Text
+from zkconsumer.config.producer_kinds import BrokerList
 from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
@@ -30,7 +31,10 @@ def _as(name: str) -> dict[str, Any]:
 _CONNECTION = (
     Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
         "ZooKeeper's servers and the chroot of the cluster, once, after the last server.",
-        name_07="zk.connect", required=True),
+        name_07="zk.connect", required=True, unless="bootstrap.servers"),
+    Key("bootstrap.servers", BrokerList("host:port, several between commas", has_ids=False), None,
+        "Some brokers of the cluster, which know the others: instead of `zookeeper.connect` for what joins no group.",
+        default_text="none"),
     Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
         "Name of the consumer group.", name_07="groupid", required=True),
     Key("consumer.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["BrokerAddress", "BrokerList", "Codec", "NameList"]
+__all__ = ["BrokerAddress", "BrokerList", "Codec", "NameList", "shown_brokers"]
 
 _ADDRESS: Final = re.compile(r"(?:(?P<id>[0-9]{1,9}):)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\],]+):(?P<port>[0-9]{1,5})")
 _CODECS: Final[Mapping[str, str]] = {
@@ -32,9 +32,15 @@ class BrokerAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class BrokerList:
-    """`host:port` of some brokers between commas; in Kafka 0.7 `id:host:port` of all of them."""
+    """`host:port` of some brokers between commas; in Kafka 0.7 `id:host:port` of all of them.
+
+    Attributes:
+        allowed: What is allowed, in words.
+        has_ids: Whether lists of Kafka 0.7 are allowed.
+    """
 
     allowed: str = "host:port, several between commas (in Kafka 0.7 id:host:port)"
+    has_ids: bool = True
     python_type: object = tuple[BrokerAddress, ...]
 
     def convert(self, value: object) -> tuple[BrokerAddress, ...]:
@@ -46,6 +52,8 @@ class BrokerList:
         found = tuple(self._address(item) for item in items)
         if not found:
             raise ValueError("a list without brokers")
+        if not self.has_ids and any(address.id is not None for address in found):
+            raise ValueError("a broker with an id, as in lists of Kafka 0.7")
         if len({address.id is None for address in found}) > 1:
             raise ValueError("some brokers have an id and some have none")
         return found
@@ -62,11 +70,16 @@ class BrokerList:
 
     def format(self, value: object) -> str:
         assert isinstance(value, tuple)
-        return ",".join(
-            ("" if each.id is None else f"{each.id}:")
-            + (f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}")
-            for each in value
-        )
+        return shown_brokers(value)
+
+
+def shown_brokers(brokers: Sequence[BrokerAddress]) -> str:
+    """Return a list of brokers as it is written in a setting."""
+    return ",".join(
+        ("" if each.id is None else f"{each.id}:")
+        + (f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}")
+        for each in brokers
+    )
 
 
 @dataclass(frozen=True)

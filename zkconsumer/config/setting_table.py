@@ -40,8 +40,10 @@ class Key:
         derive: Makes the default from the other settings, by their names.
         default_text: The default in words, for the documentation, where its value does not say it.
         required: True when there is no default and none is possible.
+        unless: Name of a setting that may be given instead of a required one.
         secret: True when the value must not be shown.
         section: Where it comes from: "kafka", "0.7", "own", "zookeeper".
+        aliases: Further names that it may be given under, of newer versions of Kafka.
     """
 
     name: str
@@ -53,8 +55,10 @@ class Key:
     derive: Callable[[Mapping[str, Any]], object] | None = None
     default_text: str | None = None
     required: bool = False
+    unless: str | None = None
     secret: bool = False
     section: str = "kafka"
+    aliases: tuple[str, ...] = ()
 
     @property
     def attribute(self) -> str:
@@ -76,7 +80,7 @@ class SettingTable:
 
     def __init__(self, keys: Iterable[Key], hint_for_name: HintForName) -> None:
         self.keys = tuple(keys)
-        self._by_name = {name: key for key in self.keys for name in (key.name, key.name_07) if name}
+        self._by_name = {name: key for key in self.keys for name in (key.name, key.name_07, *key.aliases) if name}
         self._secret_names = sorted((key.name for key in self.keys if key.secret), key=len, reverse=True)
         self._hint_for_name = hint_for_name
 
@@ -119,8 +123,9 @@ class SettingTable:
     def missing(self, given: Mapping[str, object]) -> Iterator[ConfigError]:
         """Yield an error for every setting that has to be given and is not, by its 0.8 name."""
         for key in self.keys:
-            if key.required and key.name not in given:
-                yield ConfigError(key.name, None, key.kind.allowed)
+            if key.required and key.name not in given and key.unless not in given:
+                instead = f"; or give {key.unless}" if key.unless else ""
+                yield ConfigError(key.name, None, key.kind.allowed + instead)
 
     def completed(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Return every setting's value by its 0.8 name: given, or the default, or derived from the others."""

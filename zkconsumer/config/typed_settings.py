@@ -15,6 +15,7 @@ class OptionalSettings(TypedDict, total=False):
     """The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`; None counts as not given."""
 
     zk_connect: str | None
+    bootstrap_servers: str | Sequence[str] | None
     groupid: str | None
     consumer_id: str | None
     consumerid: str | None

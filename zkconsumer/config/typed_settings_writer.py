@@ -33,6 +33,8 @@ class {first}(TypedDict, total=False):
     """{about}; None counts as not given."""
 
 '''
+_POSITIONAL: Final = ("zookeeper.connect", "group.id")
+"""The parameters of `ConsumerConfig` that are no keywords alone."""
 _SECOND: Final = '''
 
 class ConsumerSettings(OptionalSettings, total=False):
@@ -51,7 +53,7 @@ def typed_files() -> Mapping[Path, str]:
 
 
 def _consumer_settings() -> str:
-    named = [key for key in KEYS if key.required]
+    named = [key for key in KEYS if key.name in _POSITIONAL]
     head = _HEAD.format(
         kind="consumer", table="keys", names='"ConsumerSettings", "OptionalSettings"', first="OptionalSettings",
         about="The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`",

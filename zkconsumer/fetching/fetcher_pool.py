@@ -19,7 +19,7 @@ from rebalance.assignment import java_string_hash
 from rebalance.counters import Counters
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_state import OutOfRange
@@ -65,7 +65,7 @@ class FetcherPool:
     def __init__(
         self,
         config: ConsumerConfig,
-        directory: BrokerDirectory,
+        directory: LeaderDirectory,
         budget: ByteBudget,
         clock: Callable[[], float],
         calls: PoolCalls,

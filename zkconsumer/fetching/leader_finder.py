@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from rebalance.errors import RebalanceError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
-from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["LONGEST_DENIED_S", "REMEMBERED_S", "LeaderFinder"]
@@ -68,7 +68,7 @@ class LeaderFinder:
 
     def __init__(
         self,
-        directory: BrokerDirectory,
+        directory: LeaderDirectory,
         found: Callable[[TopicPartition, Broker], None],
         backoff_ms: int,
         clock: Callable[[], float],

@@ -20,7 +20,7 @@ from rebalance.counters import Counters
 from rebalance.known_topics import SINCE_START
 from rebalance.takeover import RESETS
 from simpleconsumer.types import MAX_INT64, TopicPartition
-from zkconsumer.cluster.leaders import BrokerDirectory
+from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_meter import FetchMeter
@@ -64,7 +64,7 @@ class Delivery:
         self,
         config: ConsumerConfig,
         streams: Mapping[tuple[str, str], KafkaStream],
-        brokers: BrokerDirectory,
+        brokers: LeaderDirectory,
         clock: Callable[[], float],
         out_of_range: OutOfRange = lambda partition, gone, restart: None,
         counters: Counters | None = None,

@@ -142,13 +142,13 @@ class Membership:
         try:
             self._join()
         except AccessRefused as error:
-            raise ZooKeeperRefused(self.config.zookeeper_connect, str(error), error.remedy) from error
+            raise ZooKeeperRefused(self.config.zookeeper, str(error), error.remedy) from error
 
     def _join(self) -> None:
         timeout_s = self.config.zookeeper_connection_timeout_ms / 1000
         deadline = lease_clock() + timeout_s
         self.port.start(self._session_changed)
-        wait_for_session(self._kazoo, self._connected, self.config.zookeeper_connect, timeout_s, self._tls)
+        wait_for_session(self._kazoo, self._connected, self.config.zookeeper, timeout_s, self._tls)
         self._refuse_start()
         self._thread.start()
         self._refuse_start()  # a leave that found no thread has stopped its loop

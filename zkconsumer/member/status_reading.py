@@ -8,6 +8,7 @@ from rebalance.assignment import Partition
 from rebalance.coordinator import Coordinator
 from rebalance.member_partition import MemberPartition
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.partition_status import PartitionStatus
@@ -21,7 +22,11 @@ _HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.REL
 
 
 def read_status(
-    coordinator: Coordinator, delivery: Delivery, offsets: TwoStores, cluster: ClusterReader, now: float
+    coordinator: Coordinator,
+    delivery: Delivery,
+    offsets: TwoStores,
+    cluster: ClusterReader | MetadataReader,
+    now: float,
 ) -> ConnectorStatus:
     """The status of a running member. Threads: the coordinator's."""
     machine, member = coordinator.machine, coordinator.member

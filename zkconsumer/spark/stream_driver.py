@@ -244,7 +244,7 @@ class StreamDriver:
                 remedy="a query on this one needs a checkpoint of its own, and startingOffsets",
             )
         if logs.is_of_another_cluster(offsets):
-            raise AnotherCluster(self._options.config.zookeeper_connect, offsets.cluster_ms, logs.cluster_ms)
+            raise AnotherCluster(self._options.config.zookeeper, offsets.cluster_ms, logs.cluster_ms)
 
     def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int], int | None]:
         """What may be read next, and what identifies the topics and the cluster."""

@@ -123,7 +123,7 @@ class BoundsSearch:
     # -- topics and partitions -----------------------------------------------------------------------------------------
 
     def _partitions(self) -> list[TopicPartition]:
-        topic, where = self._wanted.topic, f"in ZooKeeper at {self._config.zookeeper_connect}"
+        topic, where = self._wanted.topic, self._config.where
         try:
             self._cluster.reader.usable_brokers("")
             existing = self._cluster.partitions([topic]).get(topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
@@ -17,7 +17,8 @@ from rebalance.znodes_07 import is_partition
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_connection import configured_connection
+from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.cluster.opening import open_cluster
 from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import config_without_group
@@ -60,16 +61,15 @@ class TopicReader:
         with ExitStack() as stack:
             # The reader must not be referenced from below: it is closed when the application drops it.
             watch = TopicWatch(wanted.topic, lambda: None)
-            port = stack.enter_context(configured_connection(config, watch.session_changed))
-            [stat] = read_all(port, [Exists(znodes.topic_path(wanted.topic))])
             answer_s = min(config.socket_timeout_ms / 1000, _BROKER_S)
-            cluster = Cluster(port, config.client_id, answer_s, forced_generation=config.kafka_generation)
+            cluster, port = stack.enter_context(open_cluster(config, answer_s, watch.session_changed, pins_topics=True))
+            stat = None if port is None else read_all(port, [Exists(znodes.topic_path(wanted.topic))])[0]
             cluster.refuse_other_generation()
             bounds = BoundsSearch(wanted, cluster, config, stall_timeout_s).find()
             reads = PartitionReads(
-                config, cluster, bounds, stall_timeout_s, time.monotonic, lambda: watch.reason
+                config, cluster, bounds, stall_timeout_s, time.monotonic, _gone(wanted.topic, cluster, watch)
             )
-            if stat is not None:
+            if port is not None and stat is not None:
                 watch.start(port, stat.czxid)
             stack.callback(reads.join, _CLOSE_S)
             stack.callback(reads.stop)
@@ -172,6 +172,15 @@ class TopicReader:
         self.close()
 
 
+def _gone(topic: str, cluster: Cluster, watch: TopicWatch) -> Callable[[], str]:
+    """Return what says why the topic is not there any more: its node in ZooKeeper, or its id in metadata."""
+    reader = cluster.reader
+    if isinstance(reader, MetadataReader):
+        ids = reader.topic_ids
+        return lambda: ids.why_gone(topic)
+    return lambda: watch.reason
+
+
 class _Raising:
     """An iterator that raises an error in place of the next message."""
 
@@ -186,7 +195,7 @@ class _Raising:
 
 
 def read_topic(
-    zookeeper: str,
+    zookeeper: str | None,
     topic: str,
     partitions: Iterable[int | str] | None = None,
     *,
@@ -200,7 +209,8 @@ def read_topic(
     """Return an iterator of the messages of a topic; no group is joined, and no offset is stored.
 
     Args:
-        zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
+        zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`; None: `properties` name some brokers of the
+            cluster as `bootstrap.servers`, and no ZooKeeper is needed.
         topic: Its name.
         partitions: Numbers of the partitions to read, in Kafka 0.7 names such as `0-3`; None for all that the topic has
             now.
@@ -222,6 +232,7 @@ def read_topic(
         ConfigError: A property has a value that is not allowed, or the brokers are of another generation than
             `kafka.generation` says.
         ValueError: An argument has a value that is not allowed.
+        BrokersSilent: None of the brokers of `bootstrap.servers` answers.
         ZooKeeperUnavailable: No server of the ensemble opened a session in time.
         ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
     """

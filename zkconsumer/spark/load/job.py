@@ -175,7 +175,7 @@ def _empty_run(settings: LoadSettings, last: Manifest | None) -> Manifest:
         run=1 if last is None else last.run + 1,
         run_id=uuid.uuid4().hex[:12],
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        zookeeper=settings.options().config.zookeeper_connect,
+        zookeeper=settings.options().config.zookeeper,
         format=shape.format,
         partition_by=shape.partition_by,
         state=LoadState() if last is None else last.state,

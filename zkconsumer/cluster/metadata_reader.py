@@ -1,0 +1,275 @@
+"""Reads brokers, topics and leaders in the metadata of the brokers alone: for clusters of which no ZooKeeper is given.
+
+Rules, and which failure each prevents:
+- Some addresses are given. Brokers that an answer lists are asked from then on; when none of them answers, the given
+  addresses are asked again: all brokers may have moved.
+- Brokers are asked in random order: first those with the fewest look-ups under way, last those that did not answer. One
+  slow broker delays few callers, and a dead one none twice.
+- A given address is probed first, as brokers of 0.8, 0.9 and later speak differently.
+- Nothing that is asked creates a topic (KAFKA-1087).
+
+Source: kafka.client.ClientUtils (0.8.2.2), org.apache.kafka.clients.NetworkClient.leastLoadedNode (2.8).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from rebalance.counters import Counters
+from rebalance.errors import GroupRefused, RebalanceError
+from rebalance.generation import GENERATION_08, Generation
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import KAFKA011, dialect_of
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.probe import probed_broker
+from simpleconsumer.types import Broker, ClusterMetadata, TopicMetadata, TopicPartition
+from zkconsumer.cluster.generation import AUTO
+from zkconsumer.cluster.leaders import usable_leaders
+from zkconsumer.cluster.topic_ids import TopicIds
+from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+
+__all__ = ["Address", "BrokersSilent", "MetadataReader", "TopicRefused"]
+
+log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+LONGEST_ANSWER_S: Final = 10.0
+"""Longest wait for one broker's metadata; there are other brokers to ask."""
+_NO_SUCH_TOPIC: Final = (3, 17)
+"""Codes of topics that do not exist, and of names that no topic can have."""
+_NO_LEADER_YET: Final = 5
+_NO_ID: Final = -1
+_SHOWN: Final = 3
+
+
+class BrokersSilent(ClusterSilent):
+    """None of the brokers that are known answers a question about the cluster."""
+
+    remedy = "look whether the brokers run, and whether bootstrap.servers has their addresses"
+
+
+class TopicRefused(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
+    """The brokers answer a question about a topic with an error that does not mean that there is no such topic."""
+
+
+class MetadataReader:
+    """Asks the brokers of one cluster.
+
+    It has the methods of `zkconsumer.cluster.registry.ClusterReader` that readers of topics need.
+
+    Args:
+        addresses: Some brokers of the cluster, at least one.
+        client_id: The name under which brokers log and count the requests.
+        timeout_s: Longest wait for one broker, in seconds; ten seconds are the most that is used.
+        counters: Counts requests and errors.
+        rng: Chooses the order in which brokers are asked.
+        pins_topics: A topic that was created again has no leaders: it is not the one that is read.
+
+    Attributes:
+        refused, left_out: Empty: brokers name no broker that cannot be asked.
+        topic_ids: The incarnations of topics that any answer named.
+
+    Threads: Any; each call blocks its caller alone.
+    """
+
+    refused: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[int, str] = MappingProxyType({})
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        client_id: str,
+        timeout_s: float,
+        counters: Counters | None = None,
+        rng: random.Random | None = None,
+        *,
+        pins_topics: bool = False,
+    ) -> None:
+        self._pins_topics = pins_topics
+        self._addresses = tuple(addresses)
+        self._client_id = client_id
+        self._timeout_s = min(timeout_s, LONGEST_ANSWER_S)
+        self._counters = counters or Counters()
+        self._rng = rng or random.Random()
+        self.topic_ids = TopicIds()
+        self._lock = threading.Lock()  # of what follows
+        self._known: Mapping[int, Broker] = {}
+        self._silent: set[Address] = set()
+        self._under_way: dict[Address, int] = {}
+
+    def metadata(self, topics: Collection[str] | None, *, besides: Collection[int] = ()) -> tuple[ClusterMetadata, int]:
+        """Return what a broker says of some topics, and its id (-1 where only its address is known).
+
+        A topic that does not exist has the error code 3 or 17.
+
+        Args:
+            topics: Their names; None for all, and none of them for the brokers alone.
+            besides: Ids of brokers that are not to be asked.
+
+        Raises:
+            BrokersSilent: No broker answers.
+        """
+        failures: dict[Address, str] = {}
+        for broker in self._known_in_order(besides):
+            found = self._ask((broker.host, broker.port), broker, topics, failures)
+            if found is not None:
+                return found, broker.id
+        for address in self._given_in_order() if not besides else ():
+            found = self._ask(address, None, topics, failures)
+            if found is not None:
+                return found, _NO_ID
+        shown = "; ".join(list(failures.values())[:_SHOWN])
+        more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+        raise BrokersSilent(f"no broker answers a question about the cluster ({shown}{more})")
+
+    # -- what callers of the ZooKeeper registry ask --------------------------------------------------------------------
+
+    def brokers(self) -> list[Broker]:
+        """Return the brokers that are alive, by id.
+
+        Raises:
+            BrokersSilent: No broker answers.
+        """
+        found, _ = self.metadata(())
+        return [found.brokers[number] for number in sorted(found.brokers)]
+
+    def usable_brokers(self, group: str) -> list[Broker]:
+        """Return the brokers that are alive, as `brokers` does."""
+        return self.brokers()
+
+    def find_generation(self, group: str, forced: str) -> Generation:
+        """Return the generation of names and positions, which is that of 0.8 wherever there is metadata.
+
+        Raises:
+            GroupRefused: `kafka.generation` says 0.7, whose brokers have no metadata.
+        """
+        if forced in (GENERATION_08.name, AUTO):
+            return GENERATION_08
+        raise GroupRefused(group, f"kafka.generation is {forced}, and brokers of Kafka {forced} are found in "
+                                  "ZooKeeper alone")  # fmt: skip
+
+    def topics(self) -> list[str]:
+        """Return the topics, sorted.
+
+        Raises:
+            BrokersSilent: No broker answers.
+        """
+        return sorted(self.metadata(None)[0].topics)
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+        """Return the partitions of those of the topics that exist.
+
+        Raises:
+            BrokersSilent: No broker answers.
+            TopicRefused: The brokers let nobody see one of the topics, or cannot say.
+        """
+        found = self.existing_topics(topics)
+        return {name: tuple(sorted(row.partition for row in topic.partitions)) for name, topic in found.items()}
+
+    def existing(self, topics: Sequence[str]) -> set[str]:
+        """Return those of the topics that exist; errors are those of `partitions`."""
+        return set(self.existing_topics(topics))
+
+    def topic_exists(self, topic: str) -> bool:
+        """Return True if the topic exists; errors are those of `partitions`."""
+        return topic in self.existing([topic])
+
+    def existing_topics(self, topics: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Return what is known of those of the topics that exist; errors are those of `partitions`."""
+        found = self.metadata(topics)[0].topics if topics else {}
+        existing: dict[str, TopicMetadata] = {}
+        for name in topics:
+            code = found[name].error_code
+            if code in _NO_SUCH_TOPIC:
+                continue
+            if code not in (0, _NO_LEADER_YET) and not found[name].partitions:
+                raise TopicRefused(str(BrokerError(code, name, None)))
+            existing[name] = found[name]
+        return existing
+
+    def leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the broker ids of leaders, without partitions that have no leader; errors are those of `metadata`."""
+        found = usable_leaders(self.metadata({name.topic for name in partitions})[0]) if partitions else {}
+        return {name: found[name] for name in partitions if name in found}
+
+    def is_pinned_away(self, topic: str) -> bool:
+        """Return True for a topic that was created again, if topics are pinned."""
+        return self._pins_topics and bool(self.topic_ids.why_gone(topic))
+
+    # -- questions to brokers ------------------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        address: Address,
+        broker: Broker | None,
+        topics: Collection[str] | None,
+        failures: dict[Address, str],
+    ) -> ClusterMetadata | None:
+        """Return the metadata of one broker; None, and the reason in `failures`, if it does not answer."""
+        self._counters.add("broker_requests", "metadata")
+        try:
+            with self._counted(address):
+                if broker is None:
+                    broker = probed_broker(*address, self._timeout_s, self._client_id)
+                found = self._metadata_of(broker, topics)
+        except SimpleConsumerError as error:
+            self._counters.add("errors", "broker_connection")
+            failures[address] = str(error)
+            with self._lock:
+                is_news = address not in self._silent
+                self._silent.add(address)
+            if is_news:
+                log.warning("%s:%d does not answer a metadata request: %s", *address, error)
+            return None
+        with self._lock:
+            self._silent.discard(address)
+            if found.brokers:
+                self._known = found.brokers
+        self.topic_ids.note(found.topics)
+        return found
+
+    def _metadata_of(self, broker: Broker, topics: Collection[str] | None) -> ClusterMetadata:
+        """Return the answer of one broker about some topics."""
+        dialect = dialect_of(broker)
+        with SimpleConsumer(broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect) as consumer:
+            if dialect is KAFKA011:
+                return consumer.ask(KAFKA011.cluster_metadata(topics))
+            # These brokers may create what is named, so nothing is named; and none of them lists versions.
+            found = consumer.all_topic_metadata()
+        version = broker.commit_version
+        brokers = {number: each._replace(commit_version=version) for number, each in found.brokers.items()}
+        names = found.topics if topics is None else topics
+        missing = {name: TopicMetadata(name, _NO_SUCH_TOPIC[0], ()) for name in names}
+        return replace(found, brokers=brokers, topics={name: found.topics.get(name, missing[name]) for name in names})
+
+    @contextmanager
+    def _counted(self, address: Address) -> Iterator[None]:
+        with self._lock:
+            self._under_way[address] = self._under_way.get(address, 0) + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way[address] -= 1
+                if not self._under_way[address]:
+                    del self._under_way[address]
+
+    def _known_in_order(self, besides: Collection[int]) -> list[Broker]:
+        with self._lock:
+            brokers = [broker for broker in self._known.values() if broker.id not in besides]
+            return sorted(brokers, key=lambda broker: self._rank((broker.host, broker.port)))
+
+    def _given_in_order(self) -> list[Address]:
+        with self._lock:
+            return sorted(self._addresses, key=self._rank)
+
+    def _rank(self, address: Address) -> tuple[bool, int, float]:
+        return address in self._silent, self._under_way.get(address, 0), self._rng.random()
