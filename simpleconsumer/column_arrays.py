@@ -11,7 +11,7 @@ one to four thousand million.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +52,13 @@ class Fields:
 
 
 def checksums_match(
-    stretch: NDArray[np.uint8], starts: Ints, crc: NDArray[np.uint32], step: int, head_bytes: int
+    stretch: NDArray[np.uint8],
+    starts: Ints,
+    crc: NDArray[np.uint32],
+    step: int,
+    head_bytes: int,
+    closing: bytes | None = None,
+    checksum: Callable[[Any], int] = crc32,
 ) -> bool:
     """Compare all checksums in one call (see the module docstring); the heads are overwritten.
 
@@ -62,18 +68,20 @@ def checksums_match(
         crc: What each one states.
         step: Size of all entries if they have the same, else 0.
         head_bytes: How many bytes are before the body of each entry; the last ones are its CRC.
+        closing: The constant bytes; None for those of `CLOSING`.
+        checksum: Returns the CRC of a buffer.
     """
     gap = f"V{head_bytes}"
     gaps = np.empty(len(starts) - 1, [("crc", "<u4"), ("closing", f"V{head_bytes - 4}")])
     gaps["crc"] = crc[:-1]
-    gaps["closing"] = np.void(CLOSING[head_bytes - 4])
+    gaps["closing"] = np.void(CLOSING[head_bytes - 4] if closing is None else closing)
     if step:
         heads: NDArray[Any] = np.ndarray((len(gaps),), gap, stretch, step, (step,))
         heads[:] = gaps.view(gap)
     elif len(gaps):
         anywhere: NDArray[Any] = np.ndarray((len(stretch) - head_bytes + 1,), gap, stretch, 0, (1,))
         anywhere[starts[1:]] = gaps.view(gap)
-    return bool(crc32(stretch[head_bytes:]) == int(crc[-1]))
+    return bool(checksum(stretch[head_bytes:]) == int(crc[-1]))
 
 
 def column_schema(columns: Sequence[str], known: Mapping[str, Any]) -> Any:

@@ -95,6 +95,10 @@ class BatchReading:
         self._aborted = aborted
         self._max_decoded_bytes = max_decoded_bytes
 
+    def has_no_aborted(self) -> bool:
+        """Return whether no transaction is left out from here on."""
+        return not self._aborted
+
     def open_next(self, topic: str, partition: int | str) -> bool:
         """Open the next batch or old entries, or pass by a batch of which nothing is wanted; False at the set's end.
 

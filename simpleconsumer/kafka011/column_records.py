@@ -6,34 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simpleconsumer.column_arrays import Ints
-from simpleconsumer.kafka011.records import NO_TIMESTAMP, OpenBatch
+from simpleconsumer.kafka011.column_areas import Areas
+from simpleconsumer.kafka011.records import NO_TIMESTAMP
 from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME, Entries
 
-__all__ = ["HeaderFields", "Part", "Records", "read_records"]
+__all__ = ["HeaderFields", "Records", "read_records"]
 
 _MAX_TIME: Final = 2**62
 _MOST_HEADERS: Final = 64
 """More headers in one record are read by the slow path."""
-
-
-class Part(NamedTuple):
-    """Records of one batch within a stretch.
-
-    Attributes:
-        start: The byte where they start.
-        records: How many there must be; None for any number.
-    """
-
-    start: int
-    batch: OpenBatch
-    records: int | None
 
 
 class HeaderFields(NamedTuple):
@@ -57,12 +44,10 @@ class Records(NamedTuple):
     Attributes:
         entries: Their fields, as those of older messages.
         headers: None if no record has any.
-        counts: How many records each part has.
     """
 
     entries: Entries
     headers: HeaderFields | None
-    counts: Ints
 
 
 class _Varints:
@@ -109,21 +94,17 @@ class _Varints:
         return number.astype(np.int64), at + length
 
 
-def read_records(
-    stretch: NDArray[np.uint8], positions: Ints, parts: Sequence[Part]
-) -> Records | None:
+def read_records(areas: Areas, positions: Ints) -> Records | None:
     """Return the records of a stretch; None if any of them is not valid.
 
     Args:
-        stretch: Records of all parts back to back, and `PADDING` bytes.
         positions: As `record_positions` returns them: one more than there are records.
-        parts: In their order; the first starts at byte 0.
     """
     starts, ends = positions[:-1], positions[1:]
-    counts = _counts(positions, parts)
+    counts = _counts(areas, positions)
     if counts is None:
         return None
-    varints = _Varints(stretch)
+    varints = _Varints(areas.stretch)
     _, at = varints.read(starts)
     stamp, at = varints.read(at + 1)
     delta, at = varints.read(at)
@@ -144,12 +125,12 @@ def read_records(
         headers, behind = found
     if (behind != ends).any():
         return None
-    offset = _offsets(delta, parts, counts)
-    times = _timestamps(stamp, parts, counts)
+    offset = _offsets(areas, delta, counts)
+    times = _timestamps(areas, stamp, counts)
     if offset is None or times is None:
         return None
     entries = Entries(offset, key_start, key_length, value_start, value_length, *times, 0)
-    return Records(entries, headers, counts)
+    return Records(entries, headers)
 
 
 def _fits(length: Ints, start: Ints, ends: Ints) -> bool:
@@ -157,43 +138,36 @@ def _fits(length: Ints, start: Ints, ends: Ints) -> bool:
     return bool(int(length.min()) >= -1 and (start + length < ends).all())
 
 
-def _counts(positions: Ints, parts: Sequence[Part]) -> Ints | None:
-    """Return how many records each part has; None if it has others than it says, or one reaches into the next part."""
-    starts = np.array([part.start for part in parts])
-    first = np.searchsorted(positions, starts)
-    if (positions[first] != starts).any():
+def _counts(areas: Areas, positions: Ints) -> Ints | None:
+    """Return how many records each batch has; None if not as many as it says, or one reaches into the next batch."""
+    first = np.searchsorted(positions, areas.start)
+    if (positions[first] != areas.start).any():
         return None
     counts = np.diff(first, append=len(positions) - 1)
-    stated = np.array([-1 if part.records is None else part.records for part in parts])
-    return counts if ((counts == stated) | (stated < 0)).all() else None
+    return counts if ((counts == areas.records) | (areas.records < 0)).all() else None
 
 
-def _offsets(delta: Ints, parts: Sequence[Part], counts: Ints) -> Ints | None:
+def _offsets(areas: Areas, delta: Ints, counts: Ints) -> Ints | None:
     """Return absolute offsets; None if they do not ascend within the bounds of their batches."""
-    floor = np.array([part.batch.floor for part in parts])
-    last = np.array([part.batch.last_delta for part in parts])
-    base = np.array([part.batch.base for part in parts])
-    if (delta < np.repeat(floor, counts)).any() or (delta > np.repeat(last, counts)).any():
+    if (delta < np.repeat(areas.floor, counts)).any() or (delta > np.repeat(areas.last_delta, counts)).any():
         return None
-    offset: Ints = delta + np.repeat(base, counts)
+    offset: Ints = delta + np.repeat(areas.base, counts)
     return None if (offset[1:] <= offset[:-1]).any() else offset
 
 
-def _timestamps(stamp: Ints, parts: Sequence[Part], counts: Ints) -> tuple[Ints, NDArray[np.int32]] | None:
+def _timestamps(areas: Areas, stamp: Ints, counts: Ints) -> tuple[Ints, NDArray[np.int32]] | None:
     """Return timestamps and their types; None if one might not fit into 64 bits."""
-    base = [part.batch.base_time for part in parts]
-    if max(base) >= _MAX_TIME or min(base) <= -_MAX_TIME or int(stamp.max()) >= _MAX_TIME or stamp.min() <= -_MAX_TIME:
+    base = areas.base_time
+    if max(int(base.max()), int(stamp.max())) >= _MAX_TIME or min(int(base.min()), int(stamp.min())) <= -_MAX_TIME:
         return None
-    timestamp_ms = stamp + np.repeat(np.array(base), counts)
-    given = [part.batch.append_time for part in parts]
-    if any(each is not None for each in given):
-        is_given = np.repeat([each is not None for each in given], counts)
-        timestamp_ms = np.where(is_given, np.repeat([each or 0 for each in given], counts), timestamp_ms)
-        kind = np.where(is_given, APPEND_TIME, CREATE_TIME)
-    else:
-        kind = np.full(len(stamp), CREATE_TIME)
+    timestamp_ms: Ints = stamp + np.repeat(base, counts)
+    kind = np.full(len(stamp), CREATE_TIME, np.int32)
+    if areas.is_appended.any():
+        is_appended = np.repeat(areas.is_appended, counts)
+        timestamp_ms = np.where(is_appended, np.repeat(areas.append_time, counts), timestamp_ms)
+        kind[is_appended] = APPEND_TIME
     kind[timestamp_ms == NO_TIMESTAMP] = NO_TIME
-    return timestamp_ms, kind.astype(np.int32)
+    return timestamp_ms, kind
 
 
 def _headers(varints: _Varints, counts: Ints, at: Ints, ends: Ints) -> tuple[HeaderFields, Ints] | None:

@@ -24,9 +24,10 @@ from simpleconsumer.column_arrays import Ints, column_schema
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011.batch_reading import BatchReading, Place, copied, open_reading, reading_place
+from simpleconsumer.kafka011.column_areas import Areas, areas_of, plain_areas
 from simpleconsumer.kafka011.column_batches import COLUMNS, HEADERS, Rows, size_of, to_batch, with_headers
-from simpleconsumer.kafka011.column_records import Part, read_records
-from simpleconsumer.kafka011.record_walk import PADDING, record_positions
+from simpleconsumer.kafka011.column_records import read_records
+from simpleconsumer.kafka011.record_walk import record_positions
 from simpleconsumer.kafka011.records import OpenBatch
 from simpleconsumer.kafka08 import columns as kafka08
 from simpleconsumer.types import AbortedTransaction, Buffer
@@ -117,8 +118,8 @@ class _Decoding:
                 yield from self._old_entries()
                 continue
             before = copied(self._reading, self._reading.level.buffer)
-            stretch = self._gathered()
-            if stretch.parts:
+            stretch = self._plain_stretch() or self._gathered()
+            if stretch.areas is not None:
                 batch = self._together(stretch)
                 if batch is None:
                     self._reading, self._is_over = before, False
@@ -138,11 +139,24 @@ class _Decoding:
 
     # -- together ------------------------------------------------------------------------------------------------------
 
+    def _plain_stretch(self) -> _Stretch | None:
+        """Return the next batches, up to a window, if all of them are plain; None if not."""
+        reading = self._reading
+        if reading.batch is not None:
+            return None
+        run = plain_areas(reading, self.window_bytes, self._end_offset)
+        if run is None:
+            return None
+        reading.level.position, reading.level.floor = run.end, run.floor
+        self._is_over = run.is_end
+        return _Stretch(run.areas, reading_place(reading))
+
     def _gathered(self) -> _Stretch:
         """Return the next batches, up to a window, or a part of a large one; none at the end and before old entries."""
         reading, size = self._reading, 0
-        parts: list[Part] = []
+        batches: list[OpenBatch] = []
         behind = reading_place(reading)
+        trouble: Exception | None = None
         while size < self.window_bytes:
             try:
                 if reading.batch is None and not reading.open_next(self._topic, self._partition):
@@ -151,10 +165,11 @@ class _Decoding:
             except (MessageError, BrokenFraming) as error:
                 if isinstance(error, MessageError) and error.offset < reading.start_offset:
                     continue
-                return _Stretch(parts, size, behind, error)
-            if reading.old is not None:
+                trouble = error
                 break
             batch = reading.batch
+            if reading.old is not None:
+                break
             if batch is None:
                 continue
             if self._end_offset is not None and batch.base + batch.floor >= self._end_offset:
@@ -162,42 +177,39 @@ class _Decoding:
                 break
             left = batch.end - batch.position
             if left > self.window_bytes:
-                if not parts:
-                    parts.append(Part(0, batch, None))
-                    size = self.window_bytes
-                    behind = behind._replace(set_byte=reading.level.position, batch_byte=batch.position + size)
-                break
-            parts.append(Part(size, batch, batch.count - batch.index))
+                if batches:
+                    break
+                behind = Place(reading.level.position, batch.position + self.window_bytes)
+                return _Stretch(areas_of([batch], self.window_bytes), behind, batch)
+            batches.append(batch)
             size += left
             reading.batch = None
             behind = reading_place(reading)
             if self._last_offset is not None and batch.last_offset >= self._last_offset:
                 break
-        return _Stretch(parts, size, behind, None)
+        return _Stretch(areas_of(batches) if batches else None, behind, None, trouble)
 
     def _together(self, stretch: _Stretch) -> Any:
         """Return the messages of a stretch as a record batch, perhaps an empty one; None if they must be read one by
         one.
         """
-        parts, size = stretch.parts, stretch.size_bytes
-        is_whole = parts[0].records is not None
-        if is_whole and sum(part.records or 0 for part in parts) < _WORTH_ARRAYS:
+        areas = stretch.areas
+        assert areas is not None
+        if stretch.part_of is None and int(areas.records.sum()) < _WORTH_ARRAYS:
             return None
-        pieces = [memoryview(batch.data)[batch.position : batch.end] for _, batch, _ in parts]
-        joined = np.frombuffer(b"".join([*(piece[:size] for piece in pieces), bytes(PADDING)]), np.uint8)
-        positions = record_positions(joined, size)
-        if len(positions) <= _WORTH_ARRAYS or (is_whole and positions[-1] != size):
+        positions = record_positions(areas)
+        if len(positions) <= _WORTH_ARRAYS or (stretch.part_of is None and positions[-1] != areas.size):
             return None
-        records = read_records(joined, positions, parts)
+        records = read_records(areas, positions)
         if records is None:
             return None
         try:
-            batch = to_batch(self._schema, joined, positions, records)
+            batch = to_batch(self._schema, areas.stretch, positions, records)
         except pa.ArrowInvalid:  # a key of a header that is no UTF-8
             return None
         offsets = records.entries.offset
-        if not is_whole:
-            _move(parts[0].batch, int(positions[-1]), offsets)
+        if stretch.part_of is not None:
+            _move(stretch.part_of, int(positions[-1]), offsets)
         first, end = self._wanted(offsets)
         return batch if end - first == batch.num_rows else batch.slice(first, end - first)
 
@@ -270,12 +282,19 @@ class _Decoding:
 
 
 class _Stretch(NamedTuple):
-    """What is read together: parts of batches, their bytes, the place behind them, and what is wrong there."""
+    """What is read together.
 
-    parts: list[Part]
-    size_bytes: int
+    Attributes:
+        areas: The records; None for none.
+        behind: The place behind them.
+        part_of: The batch of which they are a part; None if they are whole batches.
+        trouble: What is wrong with what comes next.
+    """
+
+    areas: Areas | None
     behind: Place
-    trouble: Exception | None
+    part_of: OpenBatch | None = None
+    trouble: Exception | None = None
 
 
 def _move(batch: OpenBatch, size_bytes: int, offsets: Ints) -> None:

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from simpleconsumer.column_arrays import Ints
 from simpleconsumer.column_lanes import join_lanes
 from simpleconsumer.errors import DecodeError
+from simpleconsumer.kafka011.column_areas import Areas
 from simpleconsumer.kafka011.records import SMALLEST_RECORD
 from simpleconsumer.kafka011.varints import read_varint
 
-__all__ = ["PADDING", "record_positions"]
+__all__ = ["record_positions"]
 
-PADDING: Final = 16
-"""Bytes that must follow a stretch, so that fields may be read beside its end."""
 _FIRST_TWO: Final = Struct("<H").unpack_from
 _WORTH_LANES: Final = 1000
 _BLOCK: Final = 64
@@ -47,13 +46,11 @@ _LEAPS: Final = np.where(_STEPS == 0, _NOWHERE, _STEPS)
 _STEP_LIST: Final[list[int]] = _STEPS.tolist()
 
 
-def record_positions(stretch: NDArray[np.uint8], end: int) -> Ints:
-    """Return where each whole record starts, and as the last item where the last one ends.
-
-    Args:
-        stretch: Records, and behind their end `PADDING` bytes.
-        end: Where the records end.
-    """
+def record_positions(areas: Areas) -> Ints:
+    """Return where each whole record of a stretch starts, and as the last item where the last one ends."""
+    if (areas.records == 1).all():
+        return np.append(areas.start, areas.size)
+    stretch, end = areas.stretch, areas.size
     data = stretch.data
     step_of, first_two = _STEP_LIST, _FIRST_TWO
     found: list[int] = []
@@ -69,7 +66,7 @@ def record_positions(stretch: NDArray[np.uint8], end: int) -> Ints:
         else:
             known = found[begin:]
             if lanes_help and (end - position) * _BLOCK > _WORTH_LANES * (position - known[0]):
-                ahead = _by_lanes(stretch, np.array([*known, position]), end)
+                ahead = _by_lanes(areas, np.array([*known, position]))
                 runs += (np.array(found, np.int64), ahead[:-1])
                 found.clear()
                 position = int(ahead[-1])
@@ -90,18 +87,29 @@ def _long_step(data: memoryview, position: int) -> int:
     return behind - position + size if size >= SMALLEST_RECORD - 1 else _NOWHERE
 
 
-def _by_lanes(stretch: NDArray[np.uint8], known: Ints, end: int) -> Ints:
+def _by_lanes(areas: Areas, known: Ints) -> Ints:
     """Return where records start from the last known one on, the last one being where the walk is to be continued."""
+    stretch, end = areas.stretch, areas.size
     start, sizes = int(known[-1]), np.diff(known)
     count = int((end - start) / (float(sizes.mean()) * _RECORDS_A_LANE))
     if count < 2:
         return known[-1:]
     heads = _at_any(stretch, "<u2")
     starts = _guesses(stretch, heads, start, count, (end - start) // count, sizes)
+    if len(areas.start) > 1:
+        starts = np.union1d(starts, _some_batches(areas, start))
     if len(starts) < count // 2:
         return known[-1:]
     last = len(heads) - 1
     return join_lanes(starts, end, lambda at: at + _LEAPS[heads[np.minimum(at, last)]])
+
+
+def _some_batches(areas: Areas, start: int) -> Ints:
+    """Return where some batches start behind a place, about as many records apart as lanes are."""
+    before = np.cumsum(areas.records) - areas.records
+    is_first = np.diff(before // _RECORDS_A_LANE, prepend=-1) > 0
+    found = areas.start[is_first]
+    return found[found > start]
 
 
 def _guesses(

@@ -36,6 +36,10 @@ class AbortedBatches:
         self._to_come = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._open: frozenset[int] = frozenset()
 
+    def __bool__(self) -> bool:
+        """Return whether anything may be left out from here on."""
+        return bool(self._to_come or self._open)
+
     def copy(self) -> AbortedBatches:
         """Return a copy, which reading behind an error begins with."""
         other = AbortedBatches(())

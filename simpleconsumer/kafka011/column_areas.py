@@ -1,0 +1,171 @@
+"""The records of several batches in one stretch, and the heads of these batches as arrays.
+
+Heads of plain batches are read many at once: `plain_areas` accepts a run of them if everything about them is right, or
+refuses it. It never reports what is wrong, as `batch_reading` does that exactly, one batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simpleconsumer.column_arrays import Fields, Ints, checksums_match
+from simpleconsumer.column_walk import entry_positions
+from simpleconsumer.crc32c import crc32c
+from simpleconsumer.entry_walk import EntryLayout
+from simpleconsumer.kafka011.batch_head import (
+    CODEC_MASK,
+    CRC_BODY_AT,
+    HEAD_BYTES,
+    IS_CONTROL,
+    IS_TRANSACTIONAL,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_AT,
+    OVERHEAD,
+    SMALLEST_SIZE,
+)
+from simpleconsumer.kafka011.batch_order import why_batch_is_damaged
+from simpleconsumer.kafka011.batch_reading import BatchReading
+from simpleconsumer.kafka011.records import OpenBatch
+
+__all__ = ["PADDING", "Areas", "PlainRun", "areas_of", "plain_areas"]
+
+PADDING: Final = 16
+"""Bytes that follow a stretch, so that fields may be read beside its end."""
+_LAYOUT: Final = EntryLayout(8, OVERHEAD, SMALLEST_SIZE, mark_at=12, mark_bytes=4, has_offset=True)
+"""Marked by the leader epoch."""
+_CLOSING: Final = bytes(13) + bytes.fromhex("42380d41")
+"""As `column_arrays.CLOSING`, of CRC-32C."""
+_LARGEST_OFFSET: Final = 2**62
+_WORTH_ARRAYS: Final = 2
+
+
+class Areas(NamedTuple):
+    """Batches whose records stand back to back in a stretch; one item of each array for each batch.
+
+    Attributes:
+        stretch: The records, and `PADDING` bytes.
+        size: Bytes of the records.
+        start: Where those of a batch start.
+        records: How many there must be; -1 for any number.
+        base, floor, last_delta, base_time: As in `OpenBatch`.
+        append_time: Timestamp of all records of the batch, if `is_appended`.
+        is_appended: Whether the batch has log append time.
+    """
+
+    stretch: NDArray[np.uint8]
+    size: int
+    start: Ints
+    records: Ints
+    base: Ints
+    floor: Ints
+    last_delta: Ints
+    base_time: Ints
+    append_time: Ints
+    is_appended: NDArray[np.bool_]
+
+
+class PlainRun(NamedTuple):
+    """Plain batches that follow each other in a set.
+
+    Attributes:
+        areas: Those of which records are wanted; None for none.
+        end: Where the last one ends in the set.
+        floor: Behind the last offset of all.
+        is_end: Whether the next batch is behind the offsets that are wanted.
+    """
+
+    areas: Areas | None
+    end: int
+    floor: int
+    is_end: bool
+
+
+def areas_of(batches: Sequence[OpenBatch], most_bytes: int | None = None) -> Areas:
+    """Return what is left of some batches; of a single one `most_bytes`, so that the last record may be cut off."""
+    pieces = [memoryview(batch.data)[batch.position : batch.end][:most_bytes] for batch in batches]
+    append = [batch.append_time for batch in batches]
+    return _areas(
+        pieces,
+        records=np.array([-1 if most_bytes is not None else batch.count - batch.index for batch in batches]),
+        base=np.array([batch.base for batch in batches]),
+        floor=np.array([batch.floor for batch in batches]),
+        last_delta=np.array([batch.last_delta for batch in batches]),
+        base_time=np.array([batch.base_time for batch in batches]),
+        append_time=np.array([time or 0 for time in append]),
+        is_appended=np.array([time is not None for time in append]),
+    )
+
+
+def _areas(pieces: Sequence[memoryview], **fields: Any) -> Areas:
+    stretch = np.frombuffer(b"".join([*pieces, bytes(PADDING)]), np.uint8)
+    start = np.cumsum([0, *map(len, pieces[:-1])])
+    return Areas(stretch, len(stretch) - PADDING, start, **fields)
+
+
+def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None) -> PlainRun | None:
+    """Return the plain batches at the place of a reading; None if one of them must be looked at by itself.
+
+    Args:
+        window_bytes: Of how many bytes of the set batches are taken.
+        end_offset: Records from there on are not wanted; None for no limit.
+    """
+    level = reading.level
+    window = memoryview(level.buffer)[level.position : level.position + window_bytes]
+    positions = entry_positions(window, _LAYOUT)
+    if len(positions) <= _WORTH_ARRAYS:
+        return None
+    starts, sizes = positions[:-1], np.diff(positions)
+    smallest = int(sizes.min())
+    if smallest < HEAD_BYTES:
+        return None
+    data = np.frombuffer(bytearray(window[: int(positions[-1])]), np.uint8)
+    fields = Fields(data, starts, smallest if smallest == int(sizes.max()) else 0)
+    attributes = fields.at(21, ">i2").astype(np.int64)
+    left_out = CODEC_MASK if reading.has_no_aborted() else CODEC_MASK | IS_CONTROL | IS_TRANSACTIONAL
+    if (fields.at(MAGIC_AT, np.uint8) != MAGIC).any() or (attributes & left_out).any():
+        return None
+    base, last_delta, base_time, append_time, records = (
+        fields.at(at, kind).astype(np.int64)
+        for at, kind in ((0, ">i8"), (23, ">i4"), (27, ">i8"), (35, ">i8"), (57, ">i4"))
+    )
+    if int(base.max()) > _LARGEST_OFFSET or (records < 0).any() or (records > last_delta + 1).any():
+        return None
+    last = base + last_delta
+    if not _are_in_order(reading, base, last, positions):
+        return None
+    crc = fields.at(17, ">u4").astype(np.uint32)
+    if not checksums_match(data, starts, crc, fields.step, CRC_BODY_AT, _CLOSING, crc32c):
+        return None
+    is_wanted = (attributes & IS_CONTROL == 0) & (last >= reading.start_offset) & (records > 0)
+    is_end = False
+    if end_offset is not None:
+        is_end = int(base[-1]) >= end_offset
+        is_wanted &= base < end_offset
+    which = np.flatnonzero(is_wanted)
+    areas = None
+    if len(which):
+        ends = zip((starts[which] + HEAD_BYTES).tolist(), positions[which + 1].tolist(), strict=True)
+        areas = _areas(
+            [window[start:end] for start, end in ends], records=records[which], base=base[which],
+            floor=np.zeros(len(which), np.int64), last_delta=last_delta[which], base_time=base_time[which],
+            append_time=append_time[which], is_appended=attributes[which] & LOG_APPEND_TIME != 0,
+        )  # fmt: skip
+    return PlainRun(areas, level.position + int(positions[-1]), int(last[-1]) + 1, is_end)
+
+
+def _are_in_order(reading: BatchReading, base: Ints, last: Ints, positions: Ints) -> bool:
+    """Return whether offsets ascend, and the first and the last batch fit what is before and behind them."""
+    level = copy(reading.level)
+    if (base[1:] <= last[:-1]).any() or int(last[-1]) >= level.limit:
+        return False
+    start = level.position
+    if why_batch_is_damaged(level, int(base[0]), int(last[0]), start + int(positions[1])) is not None:
+        return False
+    level.floor = int(last[-2]) + 1
+    return why_batch_is_damaged(level, int(base[-1]), int(last[-1]), start + int(positions[-1])) is None
