@@ -60,7 +60,7 @@ def positions_by_lanes(buffer: Buffer, known: Ints, layout: EntryLayout) -> Ints
     return join_lanes(starts, len(buffer) - layout.overhead + 1, advance)
 
 
-def join_lanes(starts: Ints, end: int, advance: Callable[[Ints], Ints]) -> Ints:
+def join_lanes(starts: Ints, end: int, advance: Callable[[Ints], Ints], first_steps: int = _FIRST_STEPS) -> Ints:
     """Return where entries start, as far as the walks of lanes join; the last one is where the walk must be continued.
 
     Args:
@@ -68,9 +68,10 @@ def join_lanes(starts: Ints, end: int, advance: Callable[[Ints], Ints]) -> Ints:
         end: No entry starts from there on.
         advance: Returns where the entries behind some entries start: never at the same place, and behind the end if an
             entry makes no sense.
+        first_steps: How many steps most lanes need.
     """
     limits = np.append(starts[1:], end)
-    return _joined(_walked(starts, limits, advance), limits)
+    return _joined(_walked(starts, limits, advance, first_steps), limits)
 
 
 def _guesses(buffer: Buffer, known: Ints, count: int, distance: int, layout: EntryLayout) -> Ints:
@@ -97,9 +98,9 @@ def _guesses(buffer: Buffer, known: Ints, count: int, distance: int, layout: Ent
     return np.append(known[-1:], at[np.diff(lane, prepend=-1) > 0])
 
 
-def _walked(starts: Ints, limits: Ints, advance: Callable[[Ints], Ints]) -> Ints:
+def _walked(starts: Ints, limits: Ints, advance: Callable[[Ints], Ints], steps: int) -> Ints:
     """Return one row for each lane: the entries that it passes, up to its limit or the most rounds."""
-    now, going, steps = starts.copy(), np.arange(len(starts)), _FIRST_STEPS
+    now, going = starts.copy(), np.arange(len(starts))
     rounds: list[Ints] = []
     while len(going) and len(rounds) < _MOST_ROUNDS:
         at, passed = now[going], np.empty((len(going), steps), np.int64)

@@ -7,8 +7,7 @@ refuses it. It never reports what is wrong, as `batch_reading` does that exactly
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,25 +40,34 @@ _LAYOUT: Final = EntryLayout(8, OVERHEAD, SMALLEST_SIZE, mark_at=12, mark_bytes=
 """Marked by the leader epoch."""
 _CLOSING: Final = bytes(13) + bytes.fromhex("42380d41")
 """As `column_arrays.CLOSING`, of CRC-32C."""
+_SKIP_HEAD: Final = 2 * (HEAD_BYTES - 1)
+"""The length of a record, as a varint of one byte, that with it takes as many bytes as a head."""
+_LONG_SKIP: Final = 8192
+"""From so many bytes on the length of a skip takes more than two."""
 _LARGEST_OFFSET: Final = 2**62
 _WORTH_ARRAYS: Final = 2
 
 
 class Areas(NamedTuple):
-    """Batches whose records stand back to back in a stretch; one item of each array for each batch.
+    """Records of batches in a stretch, which is a chain of records; one item of each array for each batch.
+
+    In the chain may be *skips*: what is no record of these batches, such as heads, and has a length as if it were one.
 
     Attributes:
-        stretch: The records, and `PADDING` bytes.
-        size: Bytes of the records.
-        start: Where those of a batch start.
+        stretch: The chain, and `PADDING` bytes.
+        size: Bytes of the chain.
+        skips: Where skips start.
+        start: Where the records of a batch start.
         records: How many there must be; -1 for any number.
         base, floor, last_delta, base_time: As in `OpenBatch`.
         append_time: Timestamp of all records of the batch, if `is_appended`.
         is_appended: Whether the batch has log append time.
+        number: About how many records there are.
     """
 
     stretch: NDArray[np.uint8]
     size: int
+    skips: Ints
     start: Ints
     records: Ints
     base: Ints
@@ -68,6 +76,7 @@ class Areas(NamedTuple):
     base_time: Ints
     append_time: Ints
     is_appended: NDArray[np.bool_]
+    number: int
 
 
 class PlainRun(NamedTuple):
@@ -90,22 +99,31 @@ def areas_of(batches: Sequence[OpenBatch], most_bytes: int | None = None) -> Are
     """Return what is left of some batches; of a single one `most_bytes`, so that the last record may be cut off."""
     pieces = [memoryview(batch.data)[batch.position : batch.end][:most_bytes] for batch in batches]
     append = [batch.append_time for batch in batches]
-    return _areas(
-        pieces,
-        records=np.array([-1 if most_bytes is not None else batch.count - batch.index for batch in batches]),
+    records = [batch.count - batch.index for batch in batches]
+    size = sum(map(len, pieces))
+    count = sum(records)
+    if most_bytes is not None:
+        count = count * size // max(1, batches[0].end - batches[0].position)
+        records = [-1]
+    return Areas(
+        stretch=_padded(pieces),
+        size=size,
+        skips=np.empty(0, np.int64),
+        start=np.cumsum([0, *map(len, pieces[:-1])]),
+        records=np.array(records),
         base=np.array([batch.base for batch in batches]),
         floor=np.array([batch.floor for batch in batches]),
         last_delta=np.array([batch.last_delta for batch in batches]),
         base_time=np.array([batch.base_time for batch in batches]),
         append_time=np.array([time or 0 for time in append]),
         is_appended=np.array([time is not None for time in append]),
+        number=count,
     )
 
 
-def _areas(pieces: Sequence[memoryview], **fields: Any) -> Areas:
-    stretch = np.frombuffer(b"".join([*pieces, bytes(PADDING)]), np.uint8)
-    start = np.cumsum([0, *map(len, pieces[:-1])])
-    return Areas(stretch, len(stretch) - PADDING, start, **fields)
+def _padded(pieces: Sequence[memoryview]) -> NDArray[np.uint8]:
+    """Return a copy of some bytes, which can be written to, and padding."""
+    return np.frombuffer(bytearray().join([*pieces, bytes(PADDING)]), np.uint8)
 
 
 def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None) -> PlainRun | None:
@@ -124,11 +142,12 @@ def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None
     smallest = int(sizes.min())
     if smallest < HEAD_BYTES:
         return None
-    data = np.frombuffer(bytearray(window[: int(positions[-1])]), np.uint8)
+    size = int(positions[-1])
+    data = _padded([window[:size]])
     fields = Fields(data, starts, smallest if smallest == int(sizes.max()) else 0)
     attributes = fields.at(21, ">i2").astype(np.int64)
     left_out = CODEC_MASK if reading.has_no_aborted() else CODEC_MASK | IS_CONTROL | IS_TRANSACTIONAL
-    if (fields.at(MAGIC_AT, np.uint8) != MAGIC).any() or (attributes & left_out).any():
+    if (attributes & left_out).any():
         return None
     base, last_delta, base_time, append_time, records = (
         fields.at(at, kind).astype(np.int64)
@@ -136,11 +155,13 @@ def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None
     )
     if int(base.max()) > _LARGEST_OFFSET or (records < 0).any() or (records > last_delta + 1).any():
         return None
+    if (fields.at(MAGIC_AT, np.uint8) != MAGIC).any() or (records == 0)[sizes != HEAD_BYTES].any():
+        return None  # also a marker without a record, and records that are not counted
     last = base + last_delta
     if not _are_in_order(reading, base, last, positions):
         return None
     crc = fields.at(17, ">u4").astype(np.uint32)
-    if not checksums_match(data, starts, crc, fields.step, CRC_BODY_AT, _CLOSING, crc32c):
+    if not checksums_match(data[:size], starts, crc, fields.step, CRC_BODY_AT, _CLOSING, crc32c):
         return None
     is_wanted = (attributes & IS_CONTROL == 0) & (last >= reading.start_offset) & (records > 0)
     is_end = False
@@ -150,22 +171,37 @@ def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None
     which = np.flatnonzero(is_wanted)
     areas = None
     if len(which):
-        ends = zip((starts[which] + HEAD_BYTES).tolist(), positions[which + 1].tolist(), strict=True)
-        areas = _areas(
-            [window[start:end] for start, end in ends], records=records[which], base=base[which],
-            floor=np.zeros(len(which), np.int64), last_delta=last_delta[which], base_time=base_time[which],
-            append_time=append_time[which], is_appended=attributes[which] & LOG_APPEND_TIME != 0,
+        skips = _write_skips(data, positions, which)
+        areas = Areas(
+            data, size, skips, starts[which] + HEAD_BYTES, records[which], base[which], np.zeros(len(which), np.int64),
+            last_delta[which], base_time[which], append_time[which], attributes[which] & LOG_APPEND_TIME != 0,
+            int(records[which].sum()),
         )  # fmt: skip
-    return PlainRun(areas, level.position + int(positions[-1]), int(last[-1]) + 1, is_end)
+    return PlainRun(areas, level.position + size, int(last[-1]) + 1, is_end)
+
+
+def _write_skips(data: NDArray[np.uint8], positions: Ints, wanted: Ints) -> Ints:
+    """Make skips of the heads of wanted batches, and of all others as a whole; return where the skips start."""
+    data[positions[wanted]] = _SKIP_HEAD
+    if len(wanted) < len(positions) - 1:
+        for index in np.setdiff1d(np.arange(len(positions) - 1), wanted).tolist():
+            start, end = positions[index : index + 2].tolist()
+            length_bytes = 2 if end - start < _LONG_SKIP else 5
+            length = 2 * (end - start - length_bytes)
+            groups = [length >> 7 * byte & 0x7F | 0x80 for byte in range(length_bytes)]
+            data[start : start + length_bytes] = [*groups[:-1], groups[-1] & 0x7F]
+    return positions[:-1]
 
 
 def _are_in_order(reading: BatchReading, base: Ints, last: Ints, positions: Ints) -> bool:
     """Return whether offsets ascend, and the first and the last batch fit what is before and behind them."""
-    level = copy(reading.level)
+    level = reading.level
     if (base[1:] <= last[:-1]).any() or int(last[-1]) >= level.limit:
         return False
     start = level.position
     if why_batch_is_damaged(level, int(base[0]), int(last[0]), start + int(positions[1])) is not None:
         return False
-    level.floor = int(last[-2]) + 1
-    return why_batch_is_damaged(level, int(base[-1]), int(last[-1]), start + int(positions[-1])) is None
+    floor, level.floor = level.floor, int(last[-2]) + 1
+    reason = why_batch_is_damaged(level, int(base[-1]), int(last[-1]), start + int(positions[-1]))
+    level.floor = floor
+    return reason is None

@@ -26,12 +26,13 @@ COLUMNS: Final = {
 _RECORD_BYTES: Final = 26
 
 
-def to_batch(schema: Any, stretch: NDArray[np.uint8], positions: Ints, records: Records) -> Any:
+def to_batch(schema: Any, stretch: NDArray[np.uint8], records: Records) -> Any:
     """Return a stretch of records as one record batch of Arrow, which does not refer to the stretch.
 
     Raises:
         pyarrow.ArrowInvalid: A key of a header is no UTF-8.
     """
+    positions = np.append(0, records.ends)
     plain = pa.schema([field for field in schema if field.name != HEADERS])
     if plain == schema:
         return kafka08.to_batch(schema, stretch, positions, records.entries)

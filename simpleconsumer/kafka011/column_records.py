@@ -44,10 +44,12 @@ class Records(NamedTuple):
     Attributes:
         entries: Their fields, as those of older messages.
         headers: None if no record has any.
+        ends: Where each record ends.
     """
 
     entries: Entries
     headers: HeaderFields | None
+    ends: Ints
 
 
 class _Varints:
@@ -67,9 +69,15 @@ class _Varints:
         low = self._stretch[at]
         if int(low.max()) < 0x80:
             number = low.astype(np.int64)
-            behind = at + 1
-        else:
+            return (number >> 1) ^ -(number & 1), at + 1
+        high = self._stretch[at + 1]
+        is_long = low >= 0x80
+        if (is_long & (high >= 0x80)).any():
             number, behind = self._longer(at)
+        else:
+            number = (low & 0x7F).astype(np.int64)
+            number += (high * is_long).astype(np.int64) << 7
+            behind = at + 1 + is_long
         return (number >> 1) ^ -(number & 1), behind
 
     def _longer(self, at: Ints) -> tuple[Ints, Ints]:
@@ -98,12 +106,12 @@ def read_records(areas: Areas, positions: Ints) -> Records | None:
     """Return the records of a stretch; None if any of them is not valid.
 
     Args:
-        positions: As `record_positions` returns them: one more than there are records.
+        positions: As `record_positions` returns them.
     """
-    starts, ends = positions[:-1], positions[1:]
-    counts = _counts(areas, positions)
-    if counts is None:
+    found = _without_skips(areas, positions)
+    if found is None:
         return None
+    starts, ends, counts = found
     varints = _Varints(areas.stretch)
     _, at = varints.read(starts)
     stamp, at = varints.read(at + 1)
@@ -119,10 +127,10 @@ def read_records(areas: Areas, positions: Ints) -> Records | None:
         return None
     headers = None
     if header_count.any():
-        found = _headers(varints, header_count, behind, ends)
-        if found is None:
+        with_headers = _headers(varints, header_count, behind, ends)
+        if with_headers is None:
             return None
-        headers, behind = found
+        headers, behind = with_headers
     if (behind != ends).any():
         return None
     offset = _offsets(areas, delta, counts)
@@ -130,21 +138,32 @@ def read_records(areas: Areas, positions: Ints) -> Records | None:
     if offset is None or times is None:
         return None
     entries = Entries(offset, key_start, key_length, value_start, value_length, *times, 0)
-    return Records(entries, headers)
+    return Records(entries, headers, ends)
+
+
+def _without_skips(areas: Areas, positions: Ints) -> tuple[Ints, Ints, Ints] | None:
+    """Return where records start and end, and how many each batch has; None if these are not as many as it says.
+
+    A record that reaches into the next batch would not let that one's start be among the positions.
+    """
+    starts, ends = positions[:-1], positions[1:]
+    if len(areas.skips):
+        at = np.searchsorted(positions, areas.skips)
+        if (positions[np.minimum(at, len(starts))] != areas.skips).any():
+            return None
+        is_record = np.ones(len(starts), np.bool_)
+        is_record[at] = False
+        starts, ends = starts[is_record], ends[is_record]
+    first = np.searchsorted(starts, areas.start)
+    if (starts[np.minimum(first, len(starts) - 1)] != areas.start).any():
+        return None
+    counts = np.diff(first, append=len(starts))
+    return (starts, ends, counts) if ((counts == areas.records) | (areas.records < 0)).all() else None
 
 
 def _fits(length: Ints, start: Ints, ends: Ints) -> bool:
     """Return whether keys or values are within their records, with a byte to spare."""
     return bool(int(length.min()) >= -1 and (start + length < ends).all())
-
-
-def _counts(areas: Areas, positions: Ints) -> Ints | None:
-    """Return how many records each batch has; None if not as many as it says, or one reaches into the next batch."""
-    first = np.searchsorted(positions, areas.start)
-    if (positions[first] != areas.start).any():
-        return None
-    counts = np.diff(first, append=len(positions) - 1)
-    return counts if ((counts == areas.records) | (areas.records < 0)).all() else None
 
 
 def _offsets(areas: Areas, delta: Ints, counts: Ints) -> Ints | None:

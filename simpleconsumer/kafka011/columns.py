@@ -117,12 +117,11 @@ class _Decoding:
             if self._reading.old is not None:
                 yield from self._old_entries()
                 continue
-            before = copied(self._reading, self._reading.level.buffer)
             stretch = self._plain_stretch() or self._gathered()
             if stretch.areas is not None:
                 batch = self._together(stretch)
                 if batch is None:
-                    self._reading, self._is_over = before, False
+                    self._reading, self._is_over = stretch.before, False
                     yield from self._one_by_one(stretch.behind)
                 elif batch.num_rows:
                     yield batch
@@ -147,13 +146,15 @@ class _Decoding:
         run = plain_areas(reading, self.window_bytes, self._end_offset)
         if run is None:
             return None
+        before = copied(reading, reading.level.buffer)
         reading.level.position, reading.level.floor = run.end, run.floor
         self._is_over = run.is_end
-        return _Stretch(run.areas, reading_place(reading))
+        return _Stretch(run.areas, before, reading_place(reading))
 
     def _gathered(self) -> _Stretch:
         """Return the next batches, up to a window, or a part of a large one; none at the end and before old entries."""
         reading, size = self._reading, 0
+        before = copied(reading, reading.level.buffer)
         batches: list[OpenBatch] = []
         behind = reading_place(reading)
         trouble: Exception | None = None
@@ -180,14 +181,14 @@ class _Decoding:
                 if batches:
                     break
                 behind = Place(reading.level.position, batch.position + self.window_bytes)
-                return _Stretch(areas_of([batch], self.window_bytes), behind, batch)
+                return _Stretch(areas_of([batch], self.window_bytes), before, behind, batch)
             batches.append(batch)
             size += left
             reading.batch = None
             behind = reading_place(reading)
             if self._last_offset is not None and batch.last_offset >= self._last_offset:
                 break
-        return _Stretch(areas_of(batches) if batches else None, behind, None, trouble)
+        return _Stretch(areas_of(batches) if batches else None, before, behind, None, trouble)
 
     def _together(self, stretch: _Stretch) -> Any:
         """Return the messages of a stretch as a record batch, perhaps an empty one; None if they must be read one by
@@ -195,7 +196,7 @@ class _Decoding:
         """
         areas = stretch.areas
         assert areas is not None
-        if stretch.part_of is None and int(areas.records.sum()) < _WORTH_ARRAYS:
+        if areas.number < _WORTH_ARRAYS:
             return None
         positions = record_positions(areas)
         if len(positions) <= _WORTH_ARRAYS or (stretch.part_of is None and positions[-1] != areas.size):
@@ -204,7 +205,7 @@ class _Decoding:
         if records is None:
             return None
         try:
-            batch = to_batch(self._schema, areas.stretch, positions, records)
+            batch = to_batch(self._schema, areas.stretch, records)
         except pa.ArrowInvalid:  # a key of a header that is no UTF-8
             return None
         offsets = records.entries.offset
@@ -286,12 +287,14 @@ class _Stretch(NamedTuple):
 
     Attributes:
         areas: The records; None for none.
+        before: Reading before them.
         behind: The place behind them.
         part_of: The batch of which they are a part; None if they are whole batches.
         trouble: What is wrong with what comes next.
     """
 
     areas: Areas | None
+    before: BatchReading
     behind: Place
     part_of: OpenBatch | None = None
     trouble: Exception | None = None

@@ -23,9 +23,11 @@ from simpleconsumer.kafka011.varints import read_varint
 __all__ = ["record_positions"]
 
 _FIRST_TWO: Final = Struct("<H").unpack_from
-_WORTH_LANES: Final = 1000
-_BLOCK: Final = 64
-_RECORDS_A_LANE: Final = 24
+_WORTH_LANES: Final = 500
+_SHORT_RECORD: Final = 66
+"""Bytes of the longest record whose length is one byte."""
+_RECORDS_A_LANE: Final = 12
+_FIRST_STEPS: Final = 16
 _GUESSES_A_LANE: Final = 12
 _NOWHERE: Final = 1 << 30
 
@@ -47,35 +49,17 @@ _STEP_LIST: Final[list[int]] = _STEPS.tolist()
 
 
 def record_positions(areas: Areas) -> Ints:
-    """Return where each whole record of a stretch starts, and as the last item where the last one ends."""
-    if (areas.records == 1).all():
-        return np.append(areas.start, areas.size)
-    stretch, end = areas.stretch, areas.size
-    data = stretch.data
+    """Return where each whole record or skip of a stretch starts, and as the last item where the last one ends."""
+    data, end = areas.stretch.data, areas.size
     step_of, first_two = _STEP_LIST, _FIRST_TWO
+    ahead = _by_lanes(areas) if areas.number >= _WORTH_LANES else np.zeros(1, np.int64)
+    position = int(ahead[-1])
     found: list[int] = []
-    runs: list[Ints] = []
-    position, lanes_help = 0, True
     while position < end:
-        begin = len(found)
-        for _ in range(_BLOCK):
-            found.append(position)
-            position += step_of[first_two(data, position)[0]] or _long_step(data, position)
-            if position >= end:
-                break
-        else:
-            known = found[begin:]
-            if lanes_help and (end - position) * _BLOCK > _WORTH_LANES * (position - known[0]):
-                ahead = _by_lanes(areas, np.array([*known, position]))
-                runs += (np.array(found, np.int64), ahead[:-1])
-                found.clear()
-                position = int(ahead[-1])
-                lanes_help = len(ahead) > _BLOCK
-    if position > end:
-        position = found.pop() if found else position
-    found.append(position)
-    runs.append(np.array(found, np.int64))
-    return np.concatenate(runs)
+        found.append(position)
+        position += step_of[first_two(data, position)[0]] or _long_step(data, position)
+    positions = np.concatenate([ahead[:-1], np.array([*found, position], np.int64)])
+    return positions if positions[-1] <= end else positions[:-1]  # the last one is cut off
 
 
 def _long_step(data: memoryview, position: int) -> int:
@@ -87,57 +71,48 @@ def _long_step(data: memoryview, position: int) -> int:
     return behind - position + size if size >= SMALLEST_RECORD - 1 else _NOWHERE
 
 
-def _by_lanes(areas: Areas, known: Ints) -> Ints:
-    """Return where records start from the last known one on, the last one being where the walk is to be continued."""
-    stretch, end = areas.stretch, areas.size
-    start, sizes = int(known[-1]), np.diff(known)
-    count = int((end - start) / (float(sizes.mean()) * _RECORDS_A_LANE))
-    if count < 2:
-        return known[-1:]
-    heads = _at_any(stretch, "<u2")
-    starts = _guesses(stretch, heads, start, count, (end - start) // count, sizes)
-    if len(areas.start) > 1:
-        starts = np.union1d(starts, _some_batches(areas, start))
-    if len(starts) < count // 2:
-        return known[-1:]
+def _by_lanes(areas: Areas) -> Ints:
+    """Return where records and skips start, the last one being where the walk is to be continued."""
+    heads = _at_any(areas.stretch, "<u2")
+    starts = np.union1d(_some_skips(areas), _guesses(areas, heads))
     last = len(heads) - 1
-    return join_lanes(starts, end, lambda at: at + _LEAPS[heads[np.minimum(at, last)]])
+    return join_lanes(starts, areas.size, lambda at: at + _LEAPS[heads[np.minimum(at, last)]], _FIRST_STEPS)
 
 
-def _some_batches(areas: Areas, start: int) -> Ints:
-    """Return where some batches start behind a place, about as many records apart as lanes are."""
-    before = np.cumsum(areas.records) - areas.records
-    is_first = np.diff(before // _RECORDS_A_LANE, prepend=-1) > 0
-    found = areas.start[is_first]
-    return found[found > start]
+def _some_skips(areas: Areas) -> Ints:
+    """Return where the stretch starts, and skips that are about as many records apart as lanes are to be."""
+    if not len(areas.skips):
+        return np.zeros(1, np.int64)
+    lane = areas.skips * (areas.number // _RECORDS_A_LANE + 1) // areas.size
+    return areas.skips[np.diff(lane, prepend=-1) > 0]
 
 
-def _guesses(
-    stretch: NDArray[np.uint8], heads: NDArray[np.uint16], start: int, count: int, distance: int, sizes: Ints
-) -> Ints:
-    """Return where lanes may start, in ascending order: the first is certain, the others look like a record."""
-    largest = int(sizes.max())
-    attributes_at = 2 if float(np.median(sizes)) >= 66 else 1
-    first, width = start + distance, min(distance, largest)
-    room = len(stretch) - first - (count - 2) * distance - attributes_at - 1
-    width = min(width, room)
-    if width < 1:
-        return np.array([start])
+def _guesses(areas: Areas, heads: NDArray[np.uint16]) -> Ints:
+    """Return where lanes may start, in ascending order: places that look like a record."""
+    stretch, size = areas.stretch, areas.size
+    count = areas.number // _RECORDS_A_LANE
+    distance = size // max(count, 1)
+    mean = size // areas.number
+    attributes_at = 2 if mean > _SHORT_RECORD else 1
+    width = min(distance, 2 * mean, size - (count - 1) * distance - attributes_at)
+    if len(areas.skips) > count or count < 2 or width < 1:
+        return np.empty(0, np.int64)
 
     def looks(delta: int) -> NDArray[np.uint8]:
-        return np.ndarray((count - 1, width), np.uint8, stretch, first + delta, (distance, 1))
+        return np.ndarray((count - 1, width), np.uint8, stretch, distance + delta, (distance, 1))
 
     found = np.flatnonzero((looks(-1) == 0) & (looks(attributes_at) == 0))
     if len(found) > _GUESSES_A_LANE * count:  # binary values, of zeros
-        return np.array([start])
+        return np.empty(0, np.int64)
     lane, behind = np.divmod(found, width)
-    at = first + lane * distance + behind
+    at = distance + lane * distance + behind
     step = _STEPS[heads[at]].astype(np.int64)
-    following = np.minimum(at + step, len(heads) - 1 - attributes_at)
-    is_likely = (step > attributes_at) & (step <= 4 * largest) & (stretch[following - 1] == 0)
+    following = np.minimum(at + step, size - 1)
+    is_likely = (step > attributes_at) & (step <= 8 * mean) & (stretch[following - 1] == 0)
     is_likely &= _STEPS[heads[following]] > 0
     at, lane = at[is_likely], lane[is_likely]
-    return np.append(start, at[np.diff(lane, prepend=-1) > 0])
+    found_at: Ints = at[np.diff(lane, prepend=-1) > 0]
+    return found_at
 
 
 def _at_any(stretch: NDArray[np.uint8], kind: str) -> NDArray[Any]:
