@@ -31,6 +31,7 @@ from simpleconsumer.kafka011.batch_head import (
 from simpleconsumer.kafka011.batch_order import why_batch_is_damaged
 from simpleconsumer.kafka011.batch_reading import BatchReading
 from simpleconsumer.kafka011.records import OpenBatch
+from simpleconsumer.kafka08.message_shapes import Level
 
 __all__ = ["PADDING", "Areas", "PlainRun", "areas_of", "plain_areas"]
 
@@ -94,6 +95,10 @@ class PlainRun(NamedTuple):
     floor: int
     is_end: bool
 
+    def move(self, level: Level) -> None:
+        """Move the place in the set behind the batches."""
+        level.position, level.floor = self.end, self.floor
+
 
 def areas_of(batches: Sequence[OpenBatch], most_bytes: int | None = None) -> Areas:
     """Return what is left of some batches; of a single one `most_bytes`, so that the last record may be cut off."""
@@ -134,6 +139,8 @@ def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None
         end_offset: Records from there on are not wanted; None for no limit.
     """
     level = reading.level
+    if level.position + HEAD_BYTES > len(level.buffer):
+        return None
     window = memoryview(level.buffer)[level.position : level.position + window_bytes]
     positions = entry_positions(window, _LAYOUT)
     if len(positions) <= _WORTH_ARRAYS:

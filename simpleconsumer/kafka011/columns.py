@@ -24,13 +24,13 @@ from simpleconsumer.column_arrays import Ints, column_schema
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011.batch_reading import BatchReading, Place, copied, open_reading, reading_place
-from simpleconsumer.kafka011.column_areas import Areas, areas_of, plain_areas
+from simpleconsumer.kafka011.column_areas import Areas, PlainRun, areas_of, plain_areas
 from simpleconsumer.kafka011.column_batches import COLUMNS, HEADERS, Rows, size_of, to_batch, with_headers
 from simpleconsumer.kafka011.column_records import read_records
 from simpleconsumer.kafka011.record_walk import record_positions
 from simpleconsumer.kafka011.records import OpenBatch
 from simpleconsumer.kafka08 import columns as kafka08
-from simpleconsumer.types import AbortedTransaction, Buffer
+from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer
 
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
 
@@ -146,10 +146,10 @@ class _Decoding:
         run = plain_areas(reading, self.window_bytes, self._end_offset)
         if run is None:
             return None
-        before = copied(reading, reading.level.buffer)
-        reading.level.position, reading.level.floor = run.end, run.floor
         self._is_over = run.is_end
-        return _Stretch(run.areas, before, reading_place(reading))
+        if run.areas is None:
+            run.move(reading.level)
+        return _Stretch(run.areas, reading, Place(run.end, MAX_INT64), plain=run)
 
     def _gathered(self) -> _Stretch:
         """Return the next batches, up to a window, or a part of a large one; none at the end and before old entries."""
@@ -211,6 +211,8 @@ class _Decoding:
         offsets = records.entries.offset
         if stretch.part_of is not None:
             _move(stretch.part_of, int(positions[-1]), offsets)
+        if stretch.plain is not None:
+            stretch.plain.move(self._reading.level)
         first, end = self._wanted(offsets)
         return batch if end - first == batch.num_rows else batch.slice(first, end - first)
 
@@ -291,6 +293,7 @@ class _Stretch(NamedTuple):
         behind: The place behind them.
         part_of: The batch of which they are a part; None if they are whole batches.
         trouble: What is wrong with what comes next.
+        plain: The run of plain batches that they are; reading is moved behind them when they are read.
     """
 
     areas: Areas | None
@@ -298,6 +301,7 @@ class _Stretch(NamedTuple):
     behind: Place
     part_of: OpenBatch | None = None
     trouble: Exception | None = None
+    plain: PlainRun | None = None
 
 
 def _move(batch: OpenBatch, size_bytes: int, offsets: Ints) -> None:

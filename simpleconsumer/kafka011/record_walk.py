@@ -23,11 +23,13 @@ from simpleconsumer.kafka011.varints import read_varint
 __all__ = ["record_positions"]
 
 _FIRST_TWO: Final = Struct("<H").unpack_from
-_WORTH_LANES: Final = 500
+_WORTH_LANES: Final = 2000
+_ONE_BYTE: Final = 64
+"""Offsets differ from the base offset by less in one byte."""
 _SHORT_RECORD: Final = 66
 """Bytes of the longest record whose length is one byte."""
 _RECORDS_A_LANE: Final = 12
-_FIRST_STEPS: Final = 16
+_MOST_FIRST_STEPS: Final = 32
 _GUESSES_A_LANE: Final = 12
 _NOWHERE: Final = 1 << 30
 
@@ -50,6 +52,9 @@ _STEP_LIST: Final[list[int]] = _STEPS.tolist()
 
 def record_positions(areas: Areas) -> Ints:
     """Return where each whole record or skip of a stretch starts, and as the last item where the last one ends."""
+    equal = _of_equal_sizes(areas)
+    if equal is not None:
+        return equal
     data, end = areas.stretch.data, areas.size
     step_of, first_two = _STEP_LIST, _FIRST_TWO
     ahead = _by_lanes(areas) if areas.number >= _WORTH_LANES else np.zeros(1, np.int64)
@@ -71,12 +76,37 @@ def _long_step(data: memoryview, position: int) -> int:
     return behind - position + size if size >= SMALLEST_RECORD - 1 else _NOWHERE
 
 
+def _of_equal_sizes(areas: Areas) -> Ints | None:
+    """Return the same if in each batch all records have the size of its first one; None if not.
+
+    From the 65th on they are one byte longer, as their offsets take two.
+    """
+    stretch, starts, records = areas.stretch, areas.start, areas.records
+    has_skips = len(areas.skips) > 0
+    if (has_skips and len(areas.skips) != len(starts)) or (records < 1).any() or areas.floor.any():
+        return None
+    ends = np.append((areas.skips if has_skips else starts)[1:], areas.size)
+    heads = _at_any(stretch, "<u2")
+    step = _STEPS[heads[starts]].astype(np.int64)
+    if (starts + records * step + np.maximum(records - _ONE_BYTE, 0) != ends).any():
+        return None
+    each = records + has_skips
+    index = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each + has_skips, each)
+    positions = np.repeat(starts, each) + index * np.repeat(step, each) + np.maximum(index - _ONE_BYTE, 0)
+    positions[index < 0] = areas.skips
+    found = np.append(positions, areas.size)
+    return found if (_STEPS[heads[positions]] == np.diff(found)).all() else None
+
+
 def _by_lanes(areas: Areas) -> Ints:
     """Return where records and skips start, the last one being where the walk is to be continued."""
     heads = _at_any(areas.stretch, "<u2")
-    starts = np.union1d(_some_skips(areas), _guesses(areas, heads))
+    starts = _some_skips(areas)
+    if len(starts) * _RECORDS_A_LANE * 2 < areas.number:
+        starts = np.union1d(starts, _guesses(areas, heads))
     last = len(heads) - 1
-    return join_lanes(starts, areas.size, lambda at: at + _LEAPS[heads[np.minimum(at, last)]], _FIRST_STEPS)
+    steps = min(areas.number // len(starts) * 4 // 3 + 2, _MOST_FIRST_STEPS)
+    return join_lanes(starts, areas.size, lambda at: at + _LEAPS[heads[np.minimum(at, last)]], steps)
 
 
 def _some_skips(areas: Areas) -> Ints:
@@ -94,8 +124,8 @@ def _guesses(areas: Areas, heads: NDArray[np.uint16]) -> Ints:
     distance = size // max(count, 1)
     mean = size // areas.number
     attributes_at = 2 if mean > _SHORT_RECORD else 1
-    width = min(distance, 2 * mean, size - (count - 1) * distance - attributes_at)
-    if len(areas.skips) > count or count < 2 or width < 1:
+    width = min(distance, 3 * mean // 2, size - (count - 1) * distance - attributes_at)
+    if count < 2 or width < 1:
         return np.empty(0, np.int64)
 
     def looks(delta: int) -> NDArray[np.uint8]:

@@ -42,6 +42,17 @@ def test_columns_hold_what_messages_do(codec: str, headers: bool, batch_bytes: i
         assert by_columns(data, batch_bytes=batch_bytes) == expected
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("size", [1, 50, 62, 63, 64, 100, 8190, 8191, 8192])
+@pytest.mark.parametrize("odd", [None, 0, 20, 64, 69])
+def test_records_of_equal_sizes_are_found_and_those_that_only_seem_so(codec: str, size: int, odd: int | None) -> None:
+    values = [bytes(size)] * 70
+    if odd is not None:
+        values[odd], values[(odd + 9) % 70] = bytes(size + 3), bytes(max(0, size - 3))
+    data = b"".join(encode_record_batch(values, codec, first_offset=first) for first in (0, 70, 200))
+    assert by_columns(data) == by_messages(data)
+
+
 @pytest.mark.parametrize("start", [0, 1, 150, 299, 300, 304, 350, 699, 700])
 @pytest.mark.parametrize("end", [None, 0, 1, 151, 300, 305, 352, 399, 400, 401, 700, 800])
 def test_a_range_is_exact(start: int, end: int | None) -> None:
