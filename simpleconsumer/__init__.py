@@ -11,7 +11,7 @@ A broker of Kafka 0.7 is read with `SimpleConsumer("broker1", 9092, dialect=KAFK
 """
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.dialect import KAFKA07, KAFKA08
+from simpleconsumer.dialect import KAFKA011, KAFKA07, KAFKA08
 from simpleconsumer.errors import (
     BrokenFraming,
     BrokerError,
@@ -32,11 +32,13 @@ from simpleconsumer.errors import (
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
 from simpleconsumer.types import (
+    AbortedTransaction,
     Broker,
     ClusterMetadata,
     EntryMessage,
     FetchedPartition,
     FetchRequest,
+    HeaderMessage,
     Message,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -50,7 +52,9 @@ __all__ = [
     "EARLIEST",
     "KAFKA07",
     "KAFKA08",
+    "KAFKA011",
     "LATEST",
+    "AbortedTransaction",
     "BrokenFraming",
     "Broker",
     "BrokerError",
@@ -64,6 +68,7 @@ __all__ = [
     "EntryMessage",
     "FetchRequest",
     "FetchedPartition",
+    "HeaderMessage",
     "LimitExceeded",
     "Message",
     "MessageError",

@@ -28,6 +28,7 @@ SMALL: Final = {
     "lag_round": ["--groups", "3", "--partitions", "4", "--rounds", "1", "--runs", "1", "--offsets", "kafka"],
     "produce": ["--sizes", "100", "--codecs", "none", "--clients", "ours-send-all", "ours-send", "--rounds", "1",
                 "--megabytes", "1", "--kafka", "0.8.2.2", "embedded-0.8", "embedded-0.7"],
+    "record_batches": ["1"],
     "read_topic": ["--sizes", "100", "--rounds", "1", "--megabytes", "1"],
     "rebalance": ["--members", "3", "--partitions", "6", "--phases", "cold,leave"],
     "session_end": ["--members", "1", "--rounds", "1"],

@@ -67,6 +67,9 @@ def decode_messages(
             if batch is not None:
                 if batch.base + batch.floor >= start_offset:
                     yield from read_run(batch, topic, partition)
+                    if batch.index == batch.count and batch.position == batch.end:
+                        reading.batch = None
+                        continue
                 record = reading.next_record(topic, partition)
                 if record is not None and record.offset >= start_offset:
                     yield message_of(record, topic, partition)

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from simpleconsumer.kafka011.records import NO_TIMESTAMP, OpenBatch
 from simpleconsumer.kafka011.varints import encode_varint, read_varlong
-from simpleconsumer.types import Message
+from simpleconsumer.types import Buffer, Message
 
 __all__ = ["read_run"]
 
@@ -35,6 +35,8 @@ _MAX_STAMPS: Final = 16384
 _MAX_TIME: Final = 2**62
 """With a base timestamp below that no time exceeds 64 bits."""
 _AT_ONCE: Final = 512
+_NO_KEY: Final = 1
+"""The byte of a key's length that stands for null."""
 
 _DELTAS: Final = tuple(encode_varint(delta) for delta in range(_TWO_BYTES))
 """The bytes of each difference of offsets."""
@@ -111,25 +113,29 @@ class _Keyless(_Family):
         base, base_time, append_time = batch.base, batch.base_time, batch.append_time
         index, wanted = batch.index, batch.floor
         new, kind, stamps = object.__new__, Message, _stamps
-        shaped: int | None = None
+        shapes: _Family = self
+        short = long = shapes
+        shaped, peek = None, False
         offset = base + wanted
         try:
             (first_two,) = _FIRST_TWO(data, position)
             while True:
-                for expected_delta in _DELTAS[wanted : wanted + _dense(batch, index, wanted)]:
-                    if first_two != shaped:  # runs of one length are common
-                        unpack, expected, step = self[first_two]
+                most = min(batch.count - index, batch.last_delta + 1 - wanted, _AT_ONCE, _TWO_BYTES - wanted)
+                for expected_delta in _DELTAS[wanted : wanted + most]:
+                    if peek:
+                        shapes = short if data[position + 2 + (first_two >> 7 & 1)] < 0x80 else long
+                        unpack, expected, step = shapes[first_two]
+                    elif first_two != shaped:  # runs of one length are common
+                        unpack, expected, step = shapes[first_two]
                         shaped = first_two
-                    stamp, delta, lengths, value, headers, first_two = unpack(data, position)
+                    stamp, delta, lengths, value, headers, next_two = unpack(data, position)
                     behind = position + step
-                    if lengths != expected or headers or behind > end:
-                        return
-                    if delta != expected_delta:
+                    if delta != expected_delta or lengths != expected or headers or behind > end:
                         break
                     timestamp: int | None = base_time + stamps[stamp] if append_time is None else append_time
                     if timestamp == NO_TIMESTAMP:
                         timestamp = None
-                    position = behind
+                    position, first_two = behind, next_two
                     # As the constructor does, without its call.
                     message = new(kind)
                     message.topic, message.partition = topic, partition
@@ -138,19 +144,25 @@ class _Keyless(_Family):
                     message.next_offset = offset
                     message.key, message.value, message.timestamp_ms = None, value, timestamp
                     yield message
-                else:
-                    delta = None
                 moved = offset - base - wanted
                 index, wanted = index + moved, wanted + moved
-                if delta is None:
-                    if not moved:
+                if moved == max(most, 0):
+                    if most <= 0:
                         return
                     continue
-                found = _behind_hole(batch, wanted, delta)
-                if found is None:
+                if lengths == expected and not headers and behind <= end and delta in _DELTA_OF:
+                    wanted = _behind_hole(batch, wanted, delta)
+                    offset = base + wanted
+                    continue
+                family = _family_at(data, position)
+                if family is shapes or type(family) is not _Keyless:
                     return
-                wanted, offset, first_two = found, base + found, shaped
-        except (error, KeyError):  # too near the end, or not cached
+                # Timestamps of one byte and of two often take turns.
+                peek = family.delta_bytes == shapes.delta_bytes and family.stamp_bytes + shapes.stamp_bytes == 3
+                if peek:
+                    short, long = _keyless[1, family.delta_bytes], _keyless[2, family.delta_bytes]
+                shapes, shaped = family, None
+        except (error, KeyError, IndexError):  # too near the end, or not cached
             return
         finally:
             moved = offset - base - wanted
@@ -176,30 +188,28 @@ class _Keyed(_Family):
         base, base_time, append_time = batch.base, batch.base_time, batch.append_time
         index, wanted = batch.index, batch.floor
         new, kind, stamps = object.__new__, Message, _stamps
+        family: _Family | None = self
         shapes: _Family = self
-        family_of, peek = _families, False
-        stamp_bytes, delta_bytes = self.stamp_bytes, self.delta_bytes
-        key_at = stamp_bytes + delta_bytes + 2
+        others, peek = self._others(), False
+        key_at = self.stamp_bytes + self.delta_bytes + 2
         offset = base + wanted
         try:
             (first_two,) = _FIRST_TWO(data, position)
             while True:
-                for expected_delta in _DELTAS[wanted : wanted + _dense(batch, index, wanted)]:
+                most = min(batch.count - index, batch.last_delta + 1 - wanted, _AT_ONCE, _TWO_BYTES - wanted)
+                for expected_delta in _DELTAS[wanted : wanted + most]:
                     if peek:
-                        of_key = data[position + key_at + (first_two >> 7 & 1)]
-                        shapes = family_of[stamp_bytes, delta_bytes, of_key >> 1]
+                        shapes = others[data[position + key_at + (first_two >> 7 & 1)]]
                     unpack, expected_key, expected_value, step = shapes[first_two]
                     stamp, delta, of_key, key, of_value, value, headers, next_two = unpack(data, position)
-                    if of_key != expected_key and not peek:
-                        peek = True
-                        of_key = data[position + key_at + (first_two >> 7 & 1)]
-                        shapes = family_of[stamp_bytes, delta_bytes, of_key >> 1]
-                        unpack, expected_key, expected_value, step = shapes[first_two]
-                        stamp, delta, of_key, key, of_value, value, headers, next_two = unpack(data, position)
                     behind = position + step
-                    if of_key != expected_key or of_value != expected_value or headers or behind > end:
-                        return
-                    if delta != expected_delta:
+                    if (
+                        delta != expected_delta
+                        or of_key != expected_key
+                        or of_value != expected_value
+                        or headers
+                        or behind > end
+                    ):
                         break
                     timestamp: int | None = base_time + stamps[stamp] if append_time is None else append_time
                     if timestamp == NO_TIMESTAMP:
@@ -212,69 +222,81 @@ class _Keyed(_Family):
                     message.next_offset = offset
                     message.key, message.value, message.timestamp_ms = key, value, timestamp
                     yield message
-                else:
-                    delta = None
                 moved = offset - base - wanted
                 index, wanted = index + moved, wanted + moved
-                if delta is None:
-                    if not moved:
+                if moved == max(most, 0):
+                    if most <= 0:
                         return
                     continue
-                found = _behind_hole(batch, wanted, delta)
-                if found is None:
+                is_hole = of_key == expected_key and of_value == expected_value and not headers and behind <= end
+                if is_hole and delta in _DELTA_OF:
+                    wanted = _behind_hole(batch, wanted, delta)
+                    offset = base + wanted
+                    continue
+                family = _family_at(data, position)
+                if family is shapes or type(family) is not _Keyed:
                     return
-                wanted, offset = found, base + found
+                peek = family.stamp_bytes == shapes.stamp_bytes and family.delta_bytes == shapes.delta_bytes
+                shapes, others = family, family._others()
+                key_at = family.stamp_bytes + family.delta_bytes + 2
         except (error, KeyError, IndexError):
             return
         finally:
             moved = offset - base - wanted
             batch.position, batch.index, batch.floor = position, index + moved, wanted + moved
 
+    def _others(self) -> _KeyFamilies:
+        """Return the families that differ in the length of the key alone."""
+        return _keyed[self.stamp_bytes, self.delta_bytes]
 
-_families: dict[tuple[int, int, int], _Family] = {}
+
+class _KeyFamilies(dict[int, _Family]):
+    """Families of keyed records that differ in the length of their keys, by the byte that says it."""
+
+    def __init__(self, stamp_bytes: int, delta_bytes: int) -> None:
+        super().__init__()
+        self._form = stamp_bytes, delta_bytes
+
+    def __missing__(self, of_key: int) -> _Family:
+        if of_key & 1 or of_key >= 0x80:
+            raise KeyError(of_key)
+        _make_room()
+        family = self[of_key] = _Keyed(*self._form, of_key >> 1)
+        return family
+
+
+_FORMS: Final = [(stamp, delta) for stamp in range(1, _LONGEST_STAMP + 1) for delta in (1, 2)]
+_keyless: Final = {form: _Keyless(*form, -1) for form in _FORMS}
+_keyed: Final = {form: _KeyFamilies(*form) for form in _FORMS}
 
 
 def read_run(batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
     """Return the messages of an open batch, up to the first one that must be read by the slow path."""
-    family = _family_at(batch)
+    family = _family_at(batch.data, batch.position) if -_MAX_TIME < batch.base_time < _MAX_TIME else None
     return iter(()) if family is None else family.run(batch, topic, partition)
 
 
-def _family_at(batch: OpenBatch) -> _Family | None:
-    """Return the family of the record at the batch's position; None if it must be read by the slow path."""
-    data, start = batch.data, batch.position
-    if not -_MAX_TIME < batch.base_time < _MAX_TIME:
-        return None
+def _family_at(data: Buffer, start: int) -> _Family | None:
+    """Return the family of the record at a position; None if it must be read by the slow path."""
     try:
-        at = start + (2 if data[start] < 0x80 else 3)
-        stamp_end = at + 1
-        while data[stamp_end - 1] >= 0x80:
+        at = stamp_end = start + (2 if data[start] < 0x80 else 3)
+        while data[stamp_end] >= 0x80:
             stamp_end += 1
+        stamp_end += 1
         delta_end = stamp_end + (1 if data[stamp_end] < 0x80 else 2)
+        form = stamp_end - at, delta_end - stamp_end
         of_key = data[delta_end]
-    except IndexError:
+        return _keyless[form] if of_key == _NO_KEY else _keyed[form][of_key]
+    except (IndexError, KeyError):
         return None
-    stamp_bytes, delta_bytes = stamp_end - at, delta_end - stamp_end
-    if of_key >= 0x80 or stamp_bytes > _LONGEST_STAMP:
-        return None
-    key_length = -1 if of_key == 1 else of_key >> 1
-    family = _families.get((stamp_bytes, delta_bytes, key_length))
-    if family is None and of_key & 1 == (of_key == 1):
-        _make_room()
-        kind = _Keyless if key_length == -1 else _Keyed
-        family = _families[stamp_bytes, delta_bytes, key_length] = kind(stamp_bytes, delta_bytes, key_length)
-    return family
 
 
-def _dense(batch: OpenBatch, index: int, wanted: int) -> int:
-    """Return how many records may follow without a hole; a part of them, as their bytes are copied together."""
-    return max(0, min(batch.count - index, batch.last_delta + 1 - wanted, _AT_ONCE))
-
-
-def _behind_hole(batch: OpenBatch, wanted: int, delta: bytes) -> int | None:
-    """Return the difference behind a hole, from its bytes; None if it does not fit."""
-    found = _DELTA_OF.get(delta, -1)
-    return found if wanted < found <= batch.last_delta else None
+def _behind_hole(batch: OpenBatch, wanted: int, delta: bytes) -> int:
+    """Return the difference behind a hole, from its bytes; raises KeyError if it does not fit."""
+    found = _DELTA_OF[delta]
+    if not wanted < found <= batch.last_delta:
+        raise KeyError(delta)
+    return found
 
 
 def _make_room() -> None:
@@ -283,9 +305,11 @@ def _make_room() -> None:
     _room -= 1
     if _room < 0:
         _room = _MAX_SHAPES
-        for family in list(_families.values()):
-            family.clear()
-        _families.clear()
+        for form in _FORMS:
+            _keyless[form].clear()
+            for family in list(_keyed[form].values()):
+                family.clear()
+            _keyed[form].clear()
 
 
 _room = _MAX_SHAPES

@@ -13,7 +13,7 @@ from struct import Struct, error
 from typing import Final
 
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_CONTROL, IS_TRANSACTIONAL, BatchHead
+from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_CONTROL, BatchHead
 from simpleconsumer.kafka011.varints import read_varint, read_varlong
 from simpleconsumer.types import AbortedTransaction, Buffer
 
@@ -47,14 +47,14 @@ class AbortedBatches:
         return other
 
     def leaves_out(self, head: BatchHead, buffer: Buffer, position: int) -> bool:
-        """Return whether nothing of a batch is delivered; to be called once for each batch, in their order.
+        """Return whether nothing of a batch is delivered.
+
+        To be called once for each control or transactional batch, in their order.
 
         Args:
             position: Where the batch starts in the buffer.
         """
         attributes = head.attributes
-        if not attributes & (IS_TRANSACTIONAL | IS_CONTROL):
-            return False
         while self._to_come and self._to_come[-1].first_offset <= head.last_offset:
             self._open |= {self._to_come.pop().producer_id}
         if attributes & IS_CONTROL:
