@@ -36,6 +36,7 @@ PACKAGES = (
     "simpleconsumer/kafka07",
     "simpleconsumer/kafka08",
     "simpleconsumer/kafka011",
+    "simpleconsumer/security",
     "rebalance",
     "zkconsumer",
     "zkconsumer/config",

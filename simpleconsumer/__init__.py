@@ -13,6 +13,7 @@ A broker of Kafka 0.7 is read with `SimpleConsumer("broker1", 9092, dialect=KAFK
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, KAFKA07, KAFKA08
 from simpleconsumer.errors import (
+    AuthenticationFailed,
     BrokenFraming,
     BrokerError,
     BufferUnderflow,
@@ -55,6 +56,7 @@ __all__ = [
     "KAFKA011",
     "LATEST",
     "AbortedTransaction",
+    "AuthenticationFailed",
     "BrokenFraming",
     "Broker",
     "BrokerError",

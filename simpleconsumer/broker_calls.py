@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from simpleconsumer.connection import Connection, Exchange
+from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import Dialect
 from simpleconsumer.dialect_types import AnyRequest, Request
 from simpleconsumer.errors import BrokerError, DecodeError
+from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.version_choice import chosen_request
 
 __all__ = ["BrokerCalls"]

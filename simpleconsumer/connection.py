@@ -4,8 +4,8 @@ A call connects if there is no connection, sends the request and reads exactly o
 any fault, a time-out included, the socket is closed: a late answer is lost with its connection and can never be read
 as the answer to a later request. Correlation ids are checked in addition.
 
-Few system calls read the answer into a buffer of exactly its size: the kernel waits for all of it (MSG_WAITALL) until
-the deadline (SO_RCVTIMEO), without the GIL. No other module of this package uses a socket.
+Each answer is read into a buffer of exactly its size. TLS and SASL come before the first request of a connection, and
+SASL again before its session ends, within the deadline of the call that needs it.
 
 Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); KAFKA-738, 1147, 1228, 2241.
 """
@@ -21,11 +21,18 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
-from simpleconsumer.errors import ConnectionFailed, DecodeError
+from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError
 from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, frame_size
+from simpleconsumer.security.authentication import Exchange
+from simpleconsumer.security.sasl import SaslRefused
+from simpleconsumer.security.security import Security
+from simpleconsumer.security.session import Session
+from simpleconsumer.security.tls import Tls, tls_context
+from simpleconsumer.security.wrong_setting import WrongSecuritySetting
+from simpleconsumer.transport import TlsTransport, Transport, seconds_left
 
 _INT32 = Struct(">i")
-_TIMEVAL = Struct("@ll")
+_TLS_ALERT = b"\x15\x03"
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
 """Largest answer whose memory is used again for the next one."""
 _MOST_JOINED_BYTES = 64 * 1024
@@ -34,11 +41,6 @@ _MOST_JOINED_BYTES = 64 * 1024
 
 Frame = bytes | Sequence[bytes]
 """A whole request with its size, or the pieces of one."""
-
-Exchange = Callable[[bytes, int | None], memoryview]
-"""Sends a frame over a connection that is being opened, and returns the body of the answer behind the correlation id,
-which must be the given one (None: answers carry none). It is valid until the next call. Errors are those of the call
-for which the connection is opened, and its deadline holds."""
 
 
 class Connection:
@@ -66,6 +68,8 @@ class Connection:
         reuse_answers: bool = False,
         send_buffer_bytes: int = 0,
         connect_timeout_s: float | None = None,
+        security: Security | None = None,
+        client_id: str = "",
     ) -> None:
         """
         Args:
@@ -77,6 +81,8 @@ class Connection:
                 megabyte costs as much as receiving it.
             send_buffer_bytes: Socket send buffer; 0 leaves it to the system.
             connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
+            security: TLS and SASL; None for neither. Both are done within the deadline of the call that connects.
+            client_id: Name under which the broker logs an authentication.
         """
         if timeout_s <= 0:
             raise ValueError(f"timeout_s is {timeout_s}, it must be positive")
@@ -90,7 +96,11 @@ class Connection:
         self._max_frame_bytes = max_frame_bytes
         self._kept: bytearray | None = bytearray() if reuse_answers else None
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._transport: Transport | None = None
+        self._security = security or Security()
+        self._client_id = client_id
+        self._session: Session | None = None
+        self._has_started = False
         self._busy = False
         self._closed = False
         self.connects = 0
@@ -118,6 +128,7 @@ class Connection:
 
         Raises:
             ConnectionFailed: Refused, lost, timed out, or closed by `close()`.
+            AuthenticationFailed: Broker or client refuse each other; another try would end in the same way.
             DecodeError: The frame size is negative or above the limit, or the correlation id is another one.
         """
         deadline = time.monotonic() + self.timeout_s
@@ -143,11 +154,11 @@ class Connection:
         self._leave_to_parent()
         with self._lock:
             self._closed = True
-            if self._socket is None:
+            if self._transport is None:
                 return
             if self._busy:
                 # Only wake the other thread, which closes the socket. A close here could free a descriptor in use.
-                _shut(self._socket)
+                self._transport.wake()
             else:
                 self._drop()
 
@@ -158,9 +169,9 @@ class Connection:
         self._pid = os.getpid()
         self._lock = threading.Lock()  # if another thread of the parent held it, it is never released here
         self._busy = False
-        if self._socket is not None:
-            self._socket.close()  # without a shutdown, which would end the connection for the parent, too
-            self._socket = None
+        if self._transport is not None:
+            self._transport.close()  # without a shutdown, which would end the connection for the parent, too
+            self._transport = None
 
     def _enter(self) -> None:
         self._leave_to_parent()
@@ -188,58 +199,79 @@ class Connection:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused = self._reusable()
         while True:
-            has_started = is_sent = False
+            is_sent = False
             try:
-                connection = self._socket if reused and self._socket else self._open(deadline)
+                transport = self._transport if reused and self._transport else self._open(deadline)
+                if reused:
+                    self._authenticate_again(transport, deadline)
                 frame = request() if callable(request) else request
-                is_sent = bool(frame)
-                self._send(connection, frame, deadline)
+                is_sent, self._has_started = bool(frame), False
+                transport.send(_packets(frame), deadline)
                 if not has_answer:
                     return memoryview(b"")
                 if meanwhile is not None:
                     meanwhile()
-                header = self._receive(connection, SIZE_BYTES, deadline)
-                has_started = True
-                return self._receive(connection, frame_size(header, self._max_frame_bytes), deadline)
+                return self._receive(transport, deadline)
             except OSError as error:
                 if self._closed:
                     raise self._failed("closed by close()", is_sent) from error
                 if _is_deadline(error):
                     raise self._failed(f"no answer within {self.timeout_s:g} s", is_sent) from error
-                if not (reused and resend) or has_started:
+                if not reused or (is_sent and (not resend or self._has_started)):
                     raise self._failed(error.strerror or str(error), is_sent) from error
                 reused = False
 
     def _reusable(self) -> bool:
         """Return True for a connection without unread bytes that was not closed; any other one is not used again."""
-        connection = self._socket
-        if connection is None:
-            return False
-        try:
-            connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        return self._transport is not None and self._transport.is_idle()
 
-    def _open(self, deadline: float) -> socket.socket:
+    def _open(self, deadline: float) -> Transport:
         """Return a new connection that is ready for requests."""
-        connection = self._connect(deadline)
+        transport = self._connect(deadline)
+        if self._security.tls is not None:
+            transport = self._start_tls(transport, self._security.tls, deadline)
+        exchange = functools.partial(self._exchange_in_opening, transport, deadline)
+        self._session = None
+        if self._security.sasl is not None:
+            session = Session(self._security.sasl, self._client_id)
+            self._authenticate(session.start, exchange)
+            self._session = session
         if self.opening is not None:
-            self.opening(functools.partial(self._exchange_in_opening, connection, deadline))
-        return connection
+            self.opening(exchange)
+        return transport
+
+    def _start_tls(self, plain: Transport, tls: Tls, deadline: float) -> TlsTransport:
+        try:
+            context = tls_context(tls)
+        except WrongSecuritySetting as error:
+            raise AuthenticationFailed(self.host, self.port, str(error)) from None
+        with self._lock:  # close() must find the socket that is in use
+            secured = TlsTransport(plain.socket, context, self.host, self.port)
+            self._transport = secured
+            if self._closed:
+                raise OSError("closed")
+        secured.handshake(deadline)
+        return secured
+
+    def _authenticate(self, step: Callable[[Exchange], None], exchange: Exchange) -> None:
+        try:
+            step(exchange)
+        except SaslRefused as error:
+            raise AuthenticationFailed(self.host, self.port, str(error)) from error
+
+    def _authenticate_again(self, transport: Transport, deadline: float) -> None:
+        """Authenticate once more if the broker would soon close the connection for want of it."""
+        if self._session is not None and self._session.is_due():
+            exchange = functools.partial(self._exchange_in_opening, transport, deadline)
+            self._authenticate(self._session.renew, exchange)
 
     def _exchange_in_opening(
-        self, connection: socket.socket, deadline: float, frame: bytes, correlation_id: int | None
+        self, transport: Transport, deadline: float, frame: bytes, correlation_id: int | None
     ) -> memoryview:
-        self._send(connection, frame, deadline)
-        header = self._receive(connection, SIZE_BYTES, deadline)
-        return self._body(
-            self._receive(connection, frame_size(header, self._max_frame_bytes), deadline), correlation_id
-        )
+        transport.send([frame], deadline)
+        return self._body(self._receive(transport, deadline), correlation_id)
 
-    def _connect(self, deadline: float) -> socket.socket:
+    def _connect(self, deadline: float) -> Transport:
         """Return a new socket, connected to the first address that answers.
 
         Each address gets an equal share of the time that is left: one that drops packets must not use up all of it.
@@ -250,7 +282,8 @@ class Connection:
             deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
         for index, (family, kind, protocol, _, address) in enumerate(addresses):
             connection = socket.socket(family, kind, protocol)
-            self._adopt(connection)
+            transport = Transport(connection)
+            self._adopt(transport)
             try:
                 if self._receive_buffer_bytes:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
@@ -258,9 +291,9 @@ class Connection:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                connection.settimeout(_left(deadline) / (len(addresses) - index))
+                connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
                 connection.connect(address)
-                return connection
+                return transport
             except OSError as error:
                 failure = error
                 if self._closed:
@@ -278,38 +311,30 @@ class Connection:
         except ValueError as error:  # zero bytes, or labels that are not legal in a name
             raise OSError(f"not a host name: {error}") from error
 
-    def _adopt(self, connection: socket.socket) -> None:
+    def _adopt(self, transport: Transport) -> None:
         """Make this the socket that close() shuts down, and close the one before."""
         with self._lock:
             self._drop()
             if self._closed:
-                connection.close()
+                transport.close()
                 raise OSError("closed")
-            self._socket = connection
+            self._transport = transport
             self.connects += 1
 
-    def _send(self, connection: socket.socket, frame: Frame, deadline: float) -> None:
-        for packet in _packets(frame):
-            connection.settimeout(_left(deadline))  # of sendall as a whole
-            connection.sendall(packet)
-        # With a time-out set in Python, MSG_WAITALL would not wait for all bytes, and MSG_DONTWAIT would wait.
-        connection.settimeout(None)
+    def _receive(self, transport: Transport, deadline: float) -> memoryview:
+        """Return the body of the next frame."""
+        header = self._view(SIZE_BYTES)
+        transport.receive(header, deadline)
+        self._has_started = True
+        if bytes(header[:2]) == _TLS_ALERT and not isinstance(transport, TlsTransport):
+            reason = "it answers with an alert of TLS; set security.protocol to SSL or SASL_SSL, or take another port"
+            raise AuthenticationFailed(self.host, self.port, reason)
+        body = self._view(frame_size(header, self._max_frame_bytes))
+        transport.receive(body, deadline)
+        return body
 
-    def _receive(self, connection: socket.socket, size: int, deadline: float) -> memoryview:
-        """Return exactly `size` bytes."""
-        view = memoryview(self._memory(size))[:size]
-        filled = 0
-        while filled < size:
-            left = _left(deadline)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(left))
-            try:
-                count = connection.recv_into(view[filled:], 0, socket.MSG_WAITALL)
-            except BlockingIOError:
-                continue  # SO_RCVTIMEO; _left raises when the deadline is over
-            if count == 0:
-                raise ConnectionResetError(f"closed by the broker after {filled} of {size} bytes")
-            filled += count
-        return view
+    def _view(self, size: int) -> memoryview:
+        return memoryview(self._memory(size))[:size]
 
     def _memory(self, size: int) -> bytearray:
         """Return at least `size` bytes of memory: that of the last answer if it may be used again and is enough."""
@@ -331,10 +356,10 @@ class Connection:
 
     def _drop(self) -> None:
         """Close the socket; the lock is held."""
-        if self._socket is not None:
-            _shut(self._socket)
-            self._socket.close()
-            self._socket = None
+        if self._transport is not None:
+            self._transport.wake()
+            self._transport.close()
+            self._transport = None
 
     def _failed(self, reason: str, is_sent: bool) -> ConnectionFailed:
         return ConnectionFailed(self.host, self.port, reason, is_sent)
@@ -347,28 +372,6 @@ def _packets(frame: Frame) -> Sequence[bytes]:
     return frame if sum(map(len, frame)) > _MOST_JOINED_BYTES else [b"".join(frame)]
 
 
-def _left(deadline: float) -> float:
-    """Return the seconds left, or raise TimeoutError."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
 def _is_deadline(error: OSError) -> bool:
     """Return True if our own deadline is over; a time-out of the kernel (ETIMEDOUT) carries a number."""
     return isinstance(error, TimeoutError) and error.errno is None
-
-
-def _timeval(seconds: float) -> bytes:
-    """Return a C timeval of at least a microsecond, as zero would mean no limit."""
-    microseconds = max(int(seconds * 1_000_000), 1)
-    return _TIMEVAL.pack(microseconds // 1_000_000, microseconds % 1_000_000)
-
-
-def _shut(connection: socket.socket) -> None:
-    """Shut a socket down, which wakes the threads that are blocked in it."""
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # not connected

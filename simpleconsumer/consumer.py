@@ -25,6 +25,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
 )
 from simpleconsumer.framing import MAX_FRAME_BYTES
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import (
     MAX_INT64,
     Broker,
@@ -88,6 +89,7 @@ class SimpleConsumer:
         connect_timeout_s: float | None = None,
         read_committed: bool = False,
         rack: str = "",
+        security: Security | None = None,
     ) -> None:
         """
         Args:
@@ -101,13 +103,15 @@ class SimpleConsumer:
             connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
             read_committed: Fetches stop at the first open transaction and list those that were aborted, and logs end
                 there; needs KAFKA011 and Kafka 0.11 or later.
+            security: TLS and SASL (`Security.of`); None for neither.
             rack: Where the reader is: brokers may name a nearer replica (`FetchedPartition.preferred_replica`).
         """
         self.dialect = dialect
         self.client_id = client_id
         self._connection = Connection(
             host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers,
-            send_buffer_bytes=send_buffer_bytes, connect_timeout_s=connect_timeout_s,
+            send_buffer_bytes=send_buffer_bytes, connect_timeout_s=connect_timeout_s, security=security,
+            client_id=client_id,
         )  # fmt: skip
         self._calls = BrokerCalls(self._connection, dialect, client_id)
         self._read_committed = read_committed

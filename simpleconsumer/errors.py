@@ -7,6 +7,7 @@
     │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it can be found
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
+    ├── AuthenticationFailed   TLS or SASL: broker or client refuse each other, and would do so again
     ├── NoSuchRequest          the generation of Kafka that the broker speaks has no such request
     ├── VersionNotServed       the broker serves no version of a request that this package speaks
     └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
@@ -213,6 +214,28 @@ class ConnectionFailed(SimpleConsumerError):
         self.port = port
         self.reason = reason
         self.is_sent = is_sent
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}: {self.reason}"
+
+
+class AuthenticationFailed(SimpleConsumerError):
+    """Broker and client do not agree by TLS or SASL: a certificate, a password, a mechanism, or a setting is wrong.
+
+    Another try would end in the same way, and many of them may have a user locked out: nothing tries again by itself.
+    The text has no secrets.
+
+    Attributes:
+        host: Of the broker.
+        port: Of the broker.
+        reason: What is refused, and by whom.
+    """
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(host, port, reason)
+        self.host = host
+        self.port = port
+        self.reason = reason
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}: {self.reason}"

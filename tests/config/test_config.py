@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simpleconsumer.security.security import ALIASES
+from simpleconsumer.security.security import SETTINGS as SECURITY_SETTINGS
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.keys import KEYS, find_key
 from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.producer_kinds import BrokerAddress
+from zkconsumer.config.security_keys import SECURITY_KEYS
 from zkconsumer.config.setting_table import Key
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress
 from zkconsumer.errors import ConfigError, UnknownSetting
@@ -87,6 +90,26 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("zookeeper.sasl.mechanism", None, None, None, "DIGEST-MD5", "DIGEST-MD5", ("MD5",)),
     ("zookeeper.sasl.username", None, None, None, "kafka", "kafka", (7,)),
     ("zookeeper.sasl.password", None, None, None, "s3cret", "s3cret", (7,)),
+    ("security.protocol", None, "PLAINTEXT", "PLAINTEXT", "SSL", "SSL", ("TLS", "")),
+    ("ssl.truststore.location", None, None, None, "/ca.pem", "/ca.pem", (7,)),
+    ("ssl.truststore.type", None, None, None, "JKS", "JKS", (7,)),
+    ("ssl.truststore.password", None, None, None, "s3cret", "s3cret", (7,)),
+    ("ssl.truststore.certificates", None, None, None, "-----BEGIN", "-----BEGIN", (7,)),
+    ("ssl.keystore.location", None, None, None, "/c.pem", "/c.pem", (7,)),
+    ("ssl.keystore.type", None, None, None, "PEM", "PEM", (7,)),
+    ("ssl.keystore.certificate.chain", None, None, None, "-----BEGIN", "-----BEGIN", (7,)),
+    ("ssl.keystore.key", None, None, None, "s3cret", "s3cret", (7,)),
+    ("ssl.key.location", None, None, None, "/k.pem", "/k.pem", (7,)),
+    ("ssl.key.password", None, None, None, "s3cret", "s3cret", (7,)),
+    ("ssl.endpoint.identification.algorithm", None, "https", "https", "", "", (7,)),
+    ("ssl.protocol", None, None, None, "TLSv1.2", "TLSv1.2", (7,)),
+    ("ssl.enabled.protocols", None, None, None, "TLSv1.2,TLSv1.3", "TLSv1.2,TLSv1.3", (7,)),
+    ("ssl.cipher.suites", None, None, None, "TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", (7,)),
+    ("sasl.mechanism", None, None, None, "SCRAM-SHA-512", "SCRAM-SHA-512", ("GSSAPI",)),
+    ("sasl.username", None, None, None, "ann", "ann", (7,)),
+    ("sasl.password", None, None, None, "s3cret", "s3cret", (7,)),
+    ("sasl.jaas.config", None, None, None, "x required;", "x required;", (7,)),
+    ("sasl.oauthbearer.token.callback", None, None, None, "a:b", "a:b", (7,)),
 ]  # fmt: skip
 
 # Settings that a valid value of another one demands.
@@ -137,6 +160,11 @@ def test_every_setting_is_an_attribute_of_its_type() -> None:
     }
     assert hints == expected
     assert list(hints) == [known.attribute for known in KEYS]
+
+
+def test_the_settings_of_security_are_those_that_connections_read() -> None:
+    assert [known.name for known in SECURITY_KEYS] == list(SECURITY_SETTINGS)
+    assert {alias: known.name for known in SECURITY_KEYS for alias in known.aliases} == ALIASES
 
 
 @every_row
@@ -270,8 +298,8 @@ UNKNOWN = [
     ("max.poll.records", "a stream delivers one message at a time"),
     ("key.deserializer", "'key_decoder' and 'value_decoder'"),
     ("isolation.level", "no transactions"),
-    ("security.protocol", "neither TLS nor SASL to brokers"),
-    ("ssl.truststore.location", "neither TLS nor SASL to brokers"),
+    ("sasl.kerberos.service.name", "SASL is PLAIN, SCRAM or OAUTHBEARER"),
+    ("ssl.keystore.password", "certificates are read from PEM files"),
     ("zookeeper.ssl.keyStore.location", "openssl pkcs12"),
     ("request.required.acks", "a setting of producers"),
     ("log.dirs", "a setting of brokers"),
@@ -502,10 +530,11 @@ def test_every_setting_has_an_effect_but_those_that_the_documentation_names() ->
     root = Path(__file__).resolve().parents[2] / "zkconsumer"
     tables = (
         "consumer_config.py", "keys.py", "typed_settings.py", "producer_config.py", "producer_keys.py",
-        "typed_producer_settings.py",
+        "typed_producer_settings.py", "security_keys.py",
     )  # fmt: skip
     sources = [path for path in root.rglob("*.py") if path.name not in tables]
     words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in sources)))
+    words |= {name.replace(".", "_") for name in SECURITY_SETTINGS}  # `Security.of` reads these
     assert {key.name for key in KEYS if key.attribute not in words} == WITHOUT_EFFECT | DEFAULTS_OF_OTHERS
     assert {key.name for key in PRODUCER_KEYS if key.attribute not in words} == {
         key.name for key in PRODUCER_KEYS if key.meaning.startswith("No effect")

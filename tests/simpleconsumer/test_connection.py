@@ -23,9 +23,9 @@ from simpleconsumer.errors import BrokenFraming, ConnectionFailed, DecodeError, 
 def test_calls_go_over_one_connection() -> None:
     with ScriptedBroker(echo(3)) as broker:
         connection = connect(broker)
-        before = connection._socket is not None
+        before = connection._transport is not None
         assert [call(connection, number) for number in (1, 2, 3)] == [request(number)[4:] for number in (1, 2, 3)]
-        assert (before, connection._socket is not None) == (False, True)
+        assert (before, connection._transport is not None) == (False, True)
         connection.close()
     assert broker.connections == 1
 
@@ -120,7 +120,7 @@ def test_an_answer_that_makes_no_sense(reply: bytes, error: type[DecodeError], t
         connection = connect(broker)
         with pytest.raises(error, match=text):
             call(connection, 1, resend=True)
-        assert connection._socket is None
+        assert connection._transport is None
         assert call(connection, 2) == request(2)[4:]
         connection.close()
 
@@ -134,7 +134,7 @@ def test_a_connection_that_ends_in_the_middle_of_an_answer(sent: int) -> None:
         connection = connect(broker)
         with pytest.raises(ConnectionFailed, match=r"closed by the broker|reset by peer"):
             call(connection, 1, resend=True)
-        assert connection._socket is None
+        assert connection._transport is None
         assert call(connection, 2) == request(2)[4:]
         connection.close()
 
@@ -162,7 +162,7 @@ def test_the_deadline_ends_a_call_however_far_the_answer_came(sent: int) -> None
         connection = connect(broker, timeout_s=0.2)
         with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{broker.port}: no answer within 0.2 s"):
             call(connection, 1, resend=True)
-        assert connection._socket is None
+        assert connection._transport is None
         connection.timeout_s = DEADLINE_S
         assert call(connection, 2) == request(2)[4:]
         connection.close()
@@ -215,8 +215,8 @@ def test_the_send_buffer_is_that_of_the_setting() -> None:
         for size in (0, 20_000):
             connection = Connection("127.0.0.1", broker.port, DEADLINE_S, send_buffer_bytes=size)
             call(connection, 1)
-            assert connection._socket is not None
-            sizes.append(connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+            assert connection._transport is not None
+            sizes.append(connection._transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
             connection.close()
     asked = (20_000, 40_000)  # Linux counts twice what was asked
     assert [size in asked for size in sizes] == [False, True]
@@ -271,9 +271,9 @@ def test_a_deadline_must_be_positive() -> None:
 
 def wait_for_something_to_read(connection: Connection) -> None:
     """Wait until the end of the connection, or bytes out of turn, have arrived, without taking them."""
-    assert connection._socket is not None
+    assert connection._transport is not None
     poll = select.poll()
-    poll.register(connection._socket, select.POLLIN)
+    poll.register(connection._transport.socket, select.POLLIN)
     assert poll.poll(DEADLINE_S * 1000)
 
 

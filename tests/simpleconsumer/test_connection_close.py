@@ -46,7 +46,7 @@ def test_close_from_another_thread_ends_a_blocked_call_at_once(sent: int) -> Non
         assert not thread.is_alive()
         assert [str(error) for error in raised] == [f"127.0.0.1:{broker.port}: closed by close()"]
         assert isinstance(raised[0], ConnectionFailed)
-        assert connection._socket is None
+        assert connection._transport is None
 
 
 def test_close_ends_a_call_that_is_still_sending() -> None:

@@ -73,7 +73,7 @@ def test_the_parents_connection_works_whatever_the_child_does(echo: Echo, what: 
         if what == "call":
             return bytes(connection.call(frame(b"child"))) == b"child"
         getattr(connection, what)()
-        return connection._socket is None
+        return connection._transport is None
 
     assert status_of_child(child) == 0
     assert bytes(connection.call(frame(b"two"))) == b"two"

@@ -7,6 +7,7 @@ from typing import Any
 
 from zkconsumer.config.kinds import CREATOR_ACL
 from zkconsumer.config.producer_kinds import shown_brokers
+from zkconsumer.config.security_keys import security_of
 from zkconsumer.errors import ConfigError
 
 _JAVA_REBALANCE_BUDGET_MS = 4000
@@ -30,6 +31,7 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     yield from _of_tls(values)
     yield from _of_sasl(values)
     yield from _of_access_list(values)
+    yield from _of_brokers(values)
 
 
 def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
@@ -119,6 +121,13 @@ def _of_sasl(values: Mapping[str, Any]) -> Iterator[ConfigError]:
             yield ConfigError("zookeeper.sasl.mechanism", None, f"given, since {name} is")
         if mechanism in ("DIGEST-MD5", "PLAIN") and not values[name]:
             yield ConfigError(name, values[name], f"given, since zookeeper.sasl.mechanism is {mechanism}")
+
+
+def _of_brokers(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    try:
+        security_of(values)
+    except ConfigError as error:
+        yield error
 
 
 def _of_access_list(values: Mapping[str, Any]) -> Iterator[ConfigError]:

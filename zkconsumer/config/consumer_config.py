@@ -16,6 +16,7 @@ from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.producer_kinds import BrokerAddress, shown_brokers
+from zkconsumer.config.security_keys import warning_about_security
 from zkconsumer.config.setting_table import SettingTable
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
@@ -101,6 +102,27 @@ class ConsumerConfig(FrozenSettings):
     zookeeper_sasl_username: str | None
     zookeeper_sasl_password: str | None
 
+    security_protocol: str
+    ssl_truststore_location: str | None
+    ssl_truststore_type: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_type: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_key_location: str | None
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: str
+    ssl_protocol: str | None
+    ssl_enabled_protocols: str | None
+    ssl_cipher_suites: str | None
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_jaas_config: str | None
+    sasl_oauthbearer_token_callback: str | None
+
     def __init__(
         self, zookeeper_connect: str | None = None, group_id: str | None = None, **settings: Unpack[OptionalSettings]
     ) -> None:
@@ -160,6 +182,7 @@ class ConsumerConfig(FrozenSettings):
         named: Mapping[str, object], given: Mapping[str, object], values: Mapping[str, Any]
     ) -> Iterator[str | None]:
         yield from warnings_about(values)
+        yield warning_about_security(given, values)
         yield warning_about_07(names_of_07(named), given)
         if any(isinstance(value, str) and find_key(name) is _AUTH for name, value in named.items()):
             yield warning_about_empty_auth(given)

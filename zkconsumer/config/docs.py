@@ -18,6 +18,7 @@ _CONSUMER_SECTIONS: Final = {
     "0.7": "Settings that only Kafka 0.7 has",
     "own": "Settings of our own",
     "zookeeper": "Connection to ZooKeeper",
+    "security": "TLS and SASL to brokers",
 }
 _PRODUCER_SECTIONS: Final = {
     "kafka": "Settings of Kafka's producer",
@@ -39,6 +40,7 @@ def _tables(keys: Iterable[Key], sections: Mapping[str, str]) -> str:
 
 def _row(key: Key) -> str:
     name = f"`{key.name}`" + (f"<br>0.7: `{key.name_07}`" if key.name_07 else "")
+    name += "".join(f"<br>also `{alias}`" for alias in key.aliases)
     default = _default(key)
     if key.default_07 is not None:
         default += f"<br>0.7: `{key.kind.format(key.default_07)}`"

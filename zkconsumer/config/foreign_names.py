@@ -20,9 +20,9 @@ __all__ = ["hint_for_name", "hint_for_value", "nearest_name", "newer_name"]
 _NEWER: Final = "newer Kafka consumers have it; "
 _BROKERS_IN_ZOOKEEPER: Final = "the brokers are found in ZooKeeper: set 'zookeeper.connect'"
 _DECODERS: Final = "give 'key_decoder' and 'value_decoder' to create_message_streams"
-_PLAIN_BROKERS: Final = (
-    "the legacy consumer has neither TLS nor SASL to brokers; for ZooKeeper there are 'zookeeper.use.ssl' and "
-    "'zookeeper.sasl.mechanism'"
+_OTHER_SECURITY: Final = (
+    "certificates are read from PEM files, and SASL is PLAIN, SCRAM or OAUTHBEARER: 'ssl.truststore.location', "
+    "'ssl.keystore.location', 'ssl.key.password', 'sasl.mechanism'; docs/SECURITY.md lists all settings"
 )
 _NO_TRANSACTIONS: Final = (
     "there are no transactions in this protocol: messages of transactions that were aborted are delivered, too"
@@ -108,7 +108,7 @@ _BROKER_NAMES: Final = frozenset((
     "socket.request.max.bytes", "socket.send.buffer.bytes", "zookeeper.session.timeout",
 ))  # fmt: skip
 _PREFIXES: Final = (
-    (("ssl.", "sasl.", "security."), _NEWER + _PLAIN_BROKERS),
+    (("ssl.", "sasl.", "security."), _NEWER + _OTHER_SECURITY),
     (("metrics.",), _NEWER + _STATISTICS),
     (("reconnect.backoff.", "connections.max.idle.", "socket.connection.setup."),
      _NEWER + "here connections to brokers are opened anew after 'refresh.leader.backoff.ms'"),

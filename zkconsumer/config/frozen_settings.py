@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from simpleconsumer.security.security import Security
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
+from zkconsumer.config.security_keys import SECURITY_KEYS, security_of
 from zkconsumer.config.setting_table import SettingTable
 from zkconsumer.config.setting_values import GivenValue, convert, generation_of, given_twice
 from zkconsumer.errors import ConfigError, SettingsNotUsable, UnknownSetting
@@ -91,6 +93,11 @@ class FrozenSettings(ABC):
             if all(find(name) != find(error.key) for name in settings):
                 error.place = line_places(cls.settings_table, os.fspath(source), lines).get(error.key, "")
             raise
+
+    @property
+    def security(self) -> Security:
+        """How brokers are spoken to: TLS and SASL."""
+        return security_of({key.name: getattr(self, key.attribute) for key in SECURITY_KEYS})
 
     def to_properties(self) -> dict[str, str]:
         """Return every setting that has a value, by its 0.8 name, as text; secrets are among them.

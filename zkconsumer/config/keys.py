@@ -15,6 +15,7 @@ from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.foreign_names import hint_for_name
 from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Text
 from zkconsumer.config.producer_kinds import BrokerList
+from zkconsumer.config.security_keys import SECURITY_KEYS
 from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
@@ -175,7 +176,7 @@ ZOOKEEPER_KEYS = (
 )
 
 KEYS: tuple[Key, ...] = (
-    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS,
+    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS, *SECURITY_KEYS,
 )
 
 CONSUMER_SETTINGS: Final = SettingTable(KEYS, hint_for_name)

@@ -15,6 +15,7 @@ from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.kinds import OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.producer_keys import PRODUCER_SETTINGS, contradiction
 from zkconsumer.config.producer_kinds import BrokerAddress
+from zkconsumer.config.security_keys import security_of, warning_about_security
 from zkconsumer.config.setting_table import SettingTable
 from zkconsumer.config.typed_producer_settings import ProducerSettings
 from zkconsumer.errors import ConfigError
@@ -89,6 +90,27 @@ class ProducerConfig(FrozenSettings):
     zookeeper_sasl_username: str | None
     zookeeper_sasl_password: str | None
 
+    security_protocol: str
+    ssl_truststore_location: str | None
+    ssl_truststore_type: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_type: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_key_location: str | None
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: str
+    ssl_protocol: str | None
+    ssl_enabled_protocols: str | None
+    ssl_cipher_suites: str | None
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_jaas_config: str | None
+    sasl_oauthbearer_token_callback: str | None
+
     def __init__(self, **settings: Unpack[ProducerSettings]) -> None:
         self._set(settings)
 
@@ -114,6 +136,7 @@ class ProducerConfig(FrozenSettings):
 
     @staticmethod
     def _check(values: Mapping[str, Any]) -> None:
+        security_of(values)
         found = contradiction(values)
         if found is not None:
             raise ConfigError(*found)
@@ -122,5 +145,6 @@ class ProducerConfig(FrozenSettings):
     def _warnings(
         named: Mapping[str, object], given: Mapping[str, object], values: Mapping[str, Any]
     ) -> Iterator[str | None]:
+        yield warning_about_security(given, values)
         if values["request.required.acks"] == 0:
             yield "request.required.acks is 0: messages that a broker does not take are lost without an error"

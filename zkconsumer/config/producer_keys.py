@@ -17,6 +17,7 @@ from zkconsumer.config.foreign_names import nearest_name
 from zkconsumer.config.keys import ZOOKEEPER_KEYS
 from zkconsumer.config.kinds import INT32_MAX, Boolean, Choice, Integer, Text
 from zkconsumer.config.producer_kinds import BrokerList, Codec, NameList
+from zkconsumer.config.security_keys import SECURITY_KEYS
 from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
@@ -125,6 +126,7 @@ _ZOOKEEPER = tuple(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl")
 
 PRODUCER_KEYS: Final = (
     *_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_HANDLERS, *_CONNECTIONS, *_WITHOUT_EFFECT, *_ZOOKEEPER,
+    *SECURITY_KEYS,
 )
 
 _OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {

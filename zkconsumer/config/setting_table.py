@@ -42,8 +42,8 @@ class Key:
         required: True when there is no default and none is possible.
         unless: Name of a setting that may be given instead of a required one.
         secret: True when the value must not be shown.
-        section: Where it comes from: "kafka", "0.7", "own", "zookeeper".
-        aliases: Further names that it may be given under, of newer versions of Kafka.
+        section: Where it comes from: "kafka", "0.7", "own", "zookeeper", "security".
+        aliases: Further names that it may be given under, of newer versions of Kafka, or of librdkafka.
     """
 
     name: str

@@ -79,6 +79,26 @@ class OptionalSettings(TypedDict, total=False):
     zookeeper_sasl_mechanism: Literal["DIGEST-MD5", "PLAIN", "GSSAPI"] | None
     zookeeper_sasl_username: str | None
     zookeeper_sasl_password: str | None
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None
+    ssl_truststore_location: str | None
+    ssl_truststore_type: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_type: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_key_location: str | None
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: str | None
+    ssl_protocol: str | None
+    ssl_enabled_protocols: str | None
+    ssl_cipher_suites: str | None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_jaas_config: str | None
+    sasl_oauthbearer_token_callback: str | None
 
 
 class ConsumerSettings(OptionalSettings, total=False):

@@ -1,0 +1,118 @@
+"""Authenticates a connection to a broker by SASL, before its first request, and again before its session ends.
+
+    ApiVersions -> SaslHandshake -> tokens
+
+Brokers of 1.0 and later are sent tokens in requests of their own, which are answered with the reason of a refusal, and
+from 2.2 on with the time after which the client has to authenticate again (KIP-368). Older ones are sent bare tokens,
+and close the connection without a word.
+
+Source: Kafka 4.3.1, SaslClientAuthenticator; KIP-43, 152, 368.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from simpleconsumer.errors import BrokerError, DecodeError
+from simpleconsumer.kafka011 import apis
+from simpleconsumer.kafka011.api_versions import decode_api_versions
+from simpleconsumer.kafka011.apis import Api
+from simpleconsumer.kafka011.sasl_authenticate import decode_sasl_authenticate, encode_sasl_authenticate
+from simpleconsumer.kafka011.sasl_handshake import decode_sasl_handshake, encode_sasl_handshake
+from simpleconsumer.primitives import encode_bytes
+from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
+
+__all__ = ["Authentication", "Exchange"]
+
+Exchange = Callable[[bytes, int | None], memoryview]
+"""Sends a frame over a connection that is being opened, and returns the body of the answer behind the correlation id,
+which must be the given one (None: answers carry none). It is valid until the next call. Errors are those of the call
+for which the connection is opened, and its deadline holds."""
+
+_UNSUPPORTED_MECHANISM: Final = 33
+_ILLEGAL_STATE: Final = 34
+_FIRST_WITH_TOKENS_IN_REQUESTS: Final = 1
+
+
+class Authentication:
+    """Authenticates one connection.
+
+    Args:
+        sasl: Who the client is.
+        client_id: Name of the client in the broker's logs.
+    """
+
+    def __init__(self, sasl: Sasl, client_id: str) -> None:
+        self._sasl = sasl
+        self._client_id = client_id
+        self._numbers: Iterator[int] = itertools.count(1)
+        self._token_version: int | None = None
+
+    def authenticate(self, exchange: Exchange) -> int:
+        """Authenticate a new connection; return the milliseconds after which it has to be done again, 0 for never.
+
+        Raises:
+            SaslRefused: The broker refuses the client, or the client the broker.
+            DecodeError: An answer makes no sense.
+            Errors of `exchange`.
+        """
+        code, served = decode_api_versions(self._ask(exchange, apis.API_VERSIONS, 0, b""))
+        if code:
+            raise SaslRefused(f"the broker does not say which requests it takes: {BrokerError(code, None, None)}")
+        handshakes, tokens = served.get(apis.SASL_HANDSHAKE.key, range(0)), served.get(apis.SASL_AUTHENTICATE.key)
+        if not handshakes:
+            raise SaslRefused("the broker has no SASL")
+        if tokens and handshakes[-1] >= _FIRST_WITH_TOKENS_IN_REQUESTS:
+            self._token_version = min(tokens[-1], apis.SASL_AUTHENTICATE.versions[-1])
+        return self.again(exchange)
+
+    def again(self, exchange: Exchange) -> int:
+        """Authenticate a connection on which that has been done before, with no request under way; as above."""
+        version = 0 if self._token_version is None else 1
+        body = encode_sasl_handshake(self._sasl.mechanism)
+        code, offered = decode_sasl_handshake(self._ask(exchange, apis.SASL_HANDSHAKE, version, body))
+        if code == _UNSUPPORTED_MECHANISM:
+            raise SaslRefused(f"the broker has no {self._sasl.mechanism}, but {', '.join(offered) or 'no mechanism'}")
+        if code == _ILLEGAL_STATE:
+            raise SaslRefused("the broker takes no SASL on this port (security.protocol)")
+        if code:
+            raise SaslRefused(f"the broker refuses the handshake: {BrokerError(code, None, None)}")
+        return self._converse(exchange)
+
+    def _converse(self, exchange: Exchange) -> int:
+        talk = conversation(self._sasl)
+        lifetime_ms, token = 0, next(talk)
+        while True:
+            answer, lifetime_ms = self._say(exchange, token)
+            try:
+                token = talk.send(answer)
+            except StopIteration:
+                return lifetime_ms
+
+    def _say(self, exchange: Exchange, token: bytes) -> tuple[bytes, int]:
+        """The broker's token, and the lifetime of the session, once it has got that of the client."""
+        if self._token_version is None:
+            try:
+                return bytes(exchange(encode_bytes(token), None)), 0
+            except ConnectionError as error:
+                raise SaslRefused(
+                    "the broker closed the connection during the authentication, as brokers before Kafka 1.0 do when "
+                    "user or password is wrong"
+                ) from error
+        body = encode_sasl_authenticate(token)
+        answer = decode_sasl_authenticate(
+            self._ask(exchange, apis.SASL_AUTHENTICATE, self._token_version, body), self._token_version
+        )
+        if answer.error_code:
+            raise SaslRefused(f"{BrokerError(answer.error_code, None, None)}: {(answer.message or '')[:300]}")
+        return answer.token, answer.lifetime_ms
+
+    def _ask(self, exchange: Exchange, api: Api, version: int, body: bytes) -> memoryview:
+        number = next(self._numbers)
+        try:
+            return exchange(api.frame(version, number, self._client_id, body), number)
+        except DecodeError as error:
+            error.add_note(f"while a connection was authenticated, in an answer to {api.name}")
+            raise

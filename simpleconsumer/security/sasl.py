@@ -1,0 +1,99 @@
+"""How a client authenticates by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, token by token.
+
+Source: RFC 4616, RFC 5802, RFC 7628; Kafka's PlainSaslServer, ScramSaslClient, OAuthBearerSaslClient (4.3.1).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Final
+
+from simpleconsumer.security.scram import HASHES, ScramClient, ScramRefused
+
+__all__ = ["MECHANISMS", "Conversation", "Sasl", "SaslRefused", "conversation"]
+
+MECHANISMS: Final = ("PLAIN", *HASHES, "OAUTHBEARER")
+_NONCE_BYTES: Final = 24
+_SEPARATOR = "\x01"
+
+Conversation = Generator[bytes, bytes, None]
+"""Yields the client's tokens, is sent those of the broker, and ends when the broker has to say nothing more."""
+
+
+class SaslRefused(Exception):  # noqa: N818 - says what happened
+    """The conversation has failed; the text says why, without secrets."""
+
+
+@dataclass(frozen=True)
+class Sasl:
+    """Who the client is.
+
+    Attributes:
+        mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        username: For PLAIN and SCRAM.
+        password: For PLAIN and SCRAM.
+        token: For OAUTHBEARER, returns the token for a new authentication. It is called on the thread of the request,
+            whose deadline it uses up. One that is a function of a module can be sent to other processes.
+    """
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: Callable[[], str] | None = field(default=None, repr=False)
+
+
+def conversation(sasl: Sasl) -> Conversation:
+    """Return a new conversation.
+
+    Raises (from the generator):
+        SaslRefused: The broker refuses the client, or the client the broker.
+    """
+    if sasl.mechanism == "PLAIN":
+        return _plain(sasl)
+    if sasl.mechanism in HASHES:
+        return _scram(ScramClient(sasl.mechanism, sasl.username, sasl.password, secrets.token_urlsafe(_NONCE_BYTES)))
+    return _bearer(sasl)
+
+
+def _plain(sasl: Sasl) -> Conversation:
+    yield f"\0{sasl.username}\0{sasl.password}".encode()
+
+
+def _scram(client: ScramClient) -> Conversation:
+    try:
+        server_first = yield client.first()
+        server_final = yield client.final(server_first)
+        client.check(server_final)
+    except ScramRefused as error:
+        raise SaslRefused(str(error)) from None
+
+
+def _bearer(sasl: Sasl) -> Conversation:
+    token = _token(sasl)
+    answer = yield f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()
+    if answer:
+        # RFC 7628 has the client say one thing more, upon which the broker says less than it has said here.
+        raise SaslRefused(f"the broker refuses the token: {_reason(answer)}")
+
+
+def _token(sasl: Sasl) -> str:
+    if sasl.token is None:
+        raise SaslRefused("there is no callback that returns a token")
+    try:
+        token = sasl.token()
+    except Exception as error:
+        raise SaslRefused(f"the callback that returns a token has failed: {type(error).__name__}") from error
+    if not isinstance(token, str) or not token or _SEPARATOR in token:
+        raise SaslRefused(f"the callback for tokens returned a {type(token).__name__} that is no token")
+    return token
+
+
+def _reason(answer: bytes) -> str:
+    """The broker's words: `status` of its JSON text."""
+    try:
+        return str(json.loads(answer)["status"])[:200]
+    except (ValueError, KeyError, TypeError):
+        return "it does not say why"

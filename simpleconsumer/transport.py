@@ -1,0 +1,181 @@
+"""The socket of a connection to a broker, plain or with TLS: sends packets, and receives exactly what is asked for.
+
+A plain one reads with few system calls: the kernel waits for all bytes (MSG_WAITALL) until the deadline (SO_RCVTIMEO),
+without the GIL.
+
+Threads: One at a time, and `wake` from any thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from struct import Struct
+
+from simpleconsumer.errors import AuthenticationFailed
+
+__all__ = ["TlsTransport", "Transport", "seconds_left"]
+
+_TIMEVAL = Struct("@ll")
+_CLOSED = "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
+
+
+class Transport:
+    """A plain socket that is connected, or is being connected.
+
+    Attributes:
+        socket: The socket.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+
+    def send(self, packets: Iterable[bytes], deadline: float) -> None:
+        """Send all of the packets.
+
+        Raises:
+            OSError: The connection is lost; a TimeoutError without a number if the deadline is over.
+        """
+        for packet in packets:
+            self.socket.settimeout(seconds_left(deadline))  # of sendall as a whole
+            self.socket.sendall(packet)
+        # With a time-out set in Python, MSG_WAITALL would not wait for all bytes, and MSG_DONTWAIT would wait.
+        self.socket.settimeout(None)
+
+    def receive(self, view: memoryview, deadline: float) -> None:
+        """Fill a buffer; errors are those of `send`."""
+        filled = 0
+        while filled < len(view):
+            left = seconds_left(deadline)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(left))
+            try:
+                count = self.socket.recv_into(view[filled:], 0, socket.MSG_WAITALL)
+            except BlockingIOError:
+                continue  # SO_RCVTIMEO; seconds_left raises when the deadline is over
+            filled += _some(count, filled, len(view))
+
+    def is_idle(self) -> bool:
+        """Return True for a connection without unread bytes that was not closed; any other one is not used again."""
+        try:
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def wake(self) -> None:
+        """Shut the socket down, which wakes the threads that are blocked in it."""
+        try:
+            # Not SSLSocket.shutdown: it would have the other thread go on without TLS.
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+        except OSError:
+            pass  # not connected
+
+    def close(self) -> None:
+        """Close the socket, without a word to the broker."""
+        self.socket.close()
+
+
+class TlsTransport(Transport):
+    """A socket with TLS; `handshake` comes first.
+
+    Args:
+        connection: Connected; it belongs to this object from now on.
+        context: Says whom to trust.
+        host: Name that the certificate must have, and that the broker is told.
+        port: For errors.
+    """
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, host: str, port: int) -> None:
+        secured = context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
+        super().__init__(secured)
+        self._secured = secured
+        self._place = host, port
+        self._has_heard = False
+
+    def handshake(self, deadline: float) -> None:
+        """Agree on keys with the broker, and check its certificate.
+
+        Raises:
+            AuthenticationFailed: The certificate is refused, by either side, or nothing can be agreed on.
+            OSError: The connection is lost, perhaps since the port does not speak TLS.
+        """
+        self._secured.settimeout(seconds_left(deadline))
+        try:
+            self._secured.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise self._refused(f"its certificate is refused: {error.verify_message}") from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as error:
+            raise ConnectionResetError(_CLOSED) from error
+        except ssl.SSLError as error:
+            if error.reason == "WRONG_VERSION_NUMBER":
+                raise self._refused("it does not speak TLS on this port (security.protocol)") from error
+            raise self._refused(f"no TLS connection: {_reason(error)}") from error
+
+    def send(self, packets: Iterable[bytes], deadline: float) -> None:
+        """Send all of the packets, as a plain one."""
+        for packet in packets:
+            self._secured.settimeout(seconds_left(deadline))
+            self._secured.sendall(packet)
+
+    def receive(self, view: memoryview, deadline: float) -> None:
+        """Fill a buffer, as a plain one.
+
+        Raises:
+            AuthenticationFailed: The broker refuses the client's certificate, which it says behind the handshake.
+        """
+        filled = 0
+        while filled < len(view):
+            self._secured.settimeout(seconds_left(deadline))
+            try:
+                count = self._secured.recv_into(view[filled:])
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                count = 0
+            except ssl.SSLError as error:
+                if self._has_heard:
+                    raise
+                raise self._refused(f"the broker ends the TLS connection: {_reason(error)}") from error
+            filled += _some(count, filled, len(view))
+            self._has_heard = True
+
+    def is_idle(self) -> bool:
+        """As of a plain one; what TLS itself has to say in between is read."""
+        self._secured.settimeout(0)
+        try:
+            self._secured.recv(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _refused(self, reason: str) -> AuthenticationFailed:
+        return AuthenticationFailed(*self._place, reason)
+
+
+def seconds_left(deadline: float) -> float:
+    """Return the seconds left, or raise TimeoutError."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _some(count: int, filled: int, size: int) -> int:
+    """The number of bytes that have come, of which 0 are the end of the connection."""
+    if count == 0:
+        raise ConnectionResetError(f"closed by the broker after {filled} of {size} bytes")
+    return count
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return str(error.reason or error.strerror or error).replace("_", " ").lower()
+
+
+def _timeval(seconds: float) -> bytes:
+    """Return a C timeval of at least a microsecond, as zero would mean no limit."""
+    microseconds = max(int(seconds * 1_000_000), 1)
+    return _TIMEVAL.pack(microseconds // 1_000_000, microseconds % 1_000_000)
