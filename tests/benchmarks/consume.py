@@ -3,6 +3,7 @@
     python tests/benchmarks/consume.py                     # everything: about 12 minutes
     python tests/benchmarks/consume.py --sizes 100 --codecs none --rounds 5
     python tests/benchmarks/consume.py --clients ours ours-batches --kafka embedded-0.8 embedded-0.7 0.8.2.2 0.7.2
+    python tests/benchmarks/consume.py --clients ours ours-batches ours-topic confluent --kafka 0.8.2.2 3.9.2 4.3.1
 
 One Kafka 0.8.2.2 broker holds one topic for each message size and codec. In each round every client reads each topic
 once, in a process of its own, with a fresh group, the clients taking turns; medians over the rounds are printed. All
@@ -11,9 +12,11 @@ message in stream`; ours-batches is the same with `for batch in stream.batches()
 mode (`consume(10000)`, `assign`), kafka-python iterates, Java is `kafka.tools.ConsumerPerformance` of the broker's own
 version. Every client reads the value of every message, batches their lengths alone.
 
-With `--kafka`, one broker of each version has the same messages, and ours reads from one after the other. A second
-table says how fast Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and
-`embedded-0.7` are brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
+With `--kafka`, one broker of each version has the same messages, and they are read from one after the other: by ours,
+and by confluent-kafka where it still can (0.8.2.2 and later). ours-topic is `for message in read_topic(...)`, which
+joins no group and needs no ZooKeeper: the only one of ours that Kafka 4 can be read with. A second table says how fast
+Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and `embedded-0.7` are
+brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
 
 The rate is taken from the first message to the last; the time to the first message and what the whole process took
 (CPU seconds, peak memory) stand beside it. Needs: confluent-kafka, kafka-python (2.3.3), Java, Maven.
@@ -38,10 +41,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CLIENTS = ("ours", "ours-batches", "confluent", "kafka-python", "java")
-OURS = CLIENTS[:2]
+CLIENTS = ("ours", "ours-batches", "ours-topic", "confluent", "kafka-python", "java")
+OURS = CLIENTS[:3]
+BY_DEFAULT = ("ours", "ours-batches", "confluent", "kafka-python", "java")
 OTHERS_READ = "0.8.2.2"
-"""The brokers that the other clients are measured with."""
+"""The brokers that kafka-python and Java are measured with."""
 FETCH_BYTES = 1024 * 1024
 
 
@@ -109,13 +113,28 @@ def read_batches(tally: Tally, zookeeper: str, broker: str, topic: str, partitio
         tally.count, tally.value_bytes = count, value_bytes
 
 
+def read_whole_topic(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from zkconsumer import read_topic
+
+    count = value_bytes = 0
+    properties = {} if zookeeper else {"bootstrap.servers": broker}
+    for message in read_topic(zookeeper or None, topic, properties=properties):
+        if not count:
+            tally.first_at = time.monotonic()
+        count += 1
+        value_bytes += len(message.value)
+    tally.last_at = time.monotonic()
+    tally.count, tally.value_bytes = count, value_bytes
+
+
 def read_confluent(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
+    old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
     consumer = Consumer({
         "bootstrap.servers": broker, "group.id": f"bench-{uuid.uuid4().hex[:8]}", "enable.auto.commit": False,
-        "api.version.request": False, "broker.version.fallback": "0.8.2.2", "check.crcs": True,
-        "fetch.message.max.bytes": FETCH_BYTES, "queued.min.messages": 1_000_000, "auto.offset.reset": "smallest",
+        "check.crcs": True, "fetch.message.max.bytes": FETCH_BYTES, "queued.min.messages": 1_000_000,
+        "auto.offset.reset": "smallest", **(old if os.environ["BENCH_KAFKA"] == OTHERS_READ else {}),
     })
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     count = value_bytes = 0
@@ -153,7 +172,8 @@ def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, par
 
 
 READERS: dict[str, Callable[[Tally, str, str, str, int], None]] = {
-    "ours": read_ours, "ours-batches": read_batches, "confluent": read_confluent, "kafka-python": read_kafka_python,
+    "ours": read_ours, "ours-batches": read_batches, "ours-topic": read_whole_topic, "confluent": read_confluent,
+    "kafka-python": read_kafka_python,
 }
 
 
@@ -202,11 +222,15 @@ def _values(chance: random.Random, size: int, start: int, count: int) -> Iterato
         yield text[: size - 2].encode() + b'"}'
 
 
-def run_python_client(client: str, zookeeper: str, broker: str, topic: str, partitions: int, count: int) -> Run:
+def run_python_client(
+    client: str, version: str, zookeeper: str, broker: str, topic: str, partitions: int, count: int
+) -> Run:
     command = [sys.executable, __file__, "--client", client, "--zookeeper", zookeeper, "--broker", broker,
                "--topic", topic, "--partitions", str(partitions), "--count", str(count)]
     root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "BENCH_STARTED_AT": str(time.monotonic()), "PYTHONPATH": root}
+    environment = {
+        **os.environ, "BENCH_STARTED_AT": str(time.monotonic()), "BENCH_KAFKA": version, "PYTHONPATH": root,
+    }  # fmt: skip
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise SystemExit(f"{client} failed on {topic}:\n{done.stderr[-2000:]}")
@@ -253,10 +277,12 @@ def bench(arguments: argparse.Namespace) -> None:
                 turn = clients[number % len(clients):] + clients[: number % len(clients)]
                 for client in turn:
                     for version in list(clusters) if number % 2 == 0 else reversed(clusters):
-                        if client not in OURS and version != OTHERS_READ:
+                        if not reads(client, version, clusters[version]):
                             continue
                         topic = f"bench-{size}-{codec}"
-                        run = run_client_of(client, clusters[version], topic, arguments.partitions, counts[size])
+                        run = run_client_of(
+                            client, version, clusters[version], topic, arguments.partitions, counts[size]
+                        )
                         results.setdefault((version, size, codec, client), []).append(run)
                         print(f"round {number + 1} {version} {size} B {codec} {client}: "
                               f"{run.messages / run.seconds:,.0f} messages/s", file=sys.stderr, flush=True)
@@ -267,14 +293,26 @@ def bench(arguments: argparse.Namespace) -> None:
     report_07(cases, clients, results)
 
 
-def run_client_of(client: str, cluster: Any, topic: str, partitions: int, count: int) -> Run:
+def reads(client: str, version: str, cluster: Any) -> bool:
+    """Return whether a client is measured with a broker."""
+    from tests.benchmarks.one_broker import has_record_batches
+
+    if client in ("ours", "ours-batches"):
+        return cluster.has_zookeeper
+    if client == "confluent":
+        return version == OTHERS_READ or has_record_batches(version)
+    return client == "ours-topic" or version == OTHERS_READ
+
+
+def run_client_of(client: str, version: str, cluster: Any, topic: str, partitions: int, count: int) -> Run:
     from zkconsumer.testing.java import find_java
     from zkconsumer.testing.java.maven import jars
 
     if client == "java":
         return run_java(jars(OTHERS_READ), str(find_java().program), cluster.zookeeper_connect, topic, count)
     broker = f"127.0.0.1:{cluster.port(0)}"
-    return run_python_client(client, cluster.zookeeper_connect, broker, topic, partitions, count)
+    zookeeper = cluster.zookeeper_connect if cluster.has_zookeeper else ""
+    return run_python_client(client, version, zookeeper, broker, topic, partitions, count)
 
 
 def report(version: str, cases: list[tuple[int, str]], clients: list[str], results: Results) -> None:
@@ -282,7 +320,7 @@ def report(version: str, cases: list[tuple[int, str]], clients: list[str], resul
     print("| size | codec | client | messages/s | MB/s | ours / it | first message s | CPU s | peak MiB |")
     print("|---|---|---|---|---|---|---|---|---|")
     for size, codec in cases:
-        ours = results.get((version, size, codec, "ours"))
+        ours = results.get((version, size, codec, "ours"), results.get((version, size, codec, "ours-topic")))
         for client in clients:
             runs = results.get((version, size, codec, client))
             if runs is None:
@@ -323,9 +361,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--codecs", nargs="+", default=["none", "gzip", "snappy"])
-    parser.add_argument("--clients", nargs="+", default=list(CLIENTS), choices=CLIENTS)
+    parser.add_argument("--clients", nargs="+", default=list(BY_DEFAULT), choices=CLIENTS)
     parser.add_argument("--kafka", nargs="+", default=[OTHERS_READ], metavar="VERSION",
-                        help="embedded-0.8, embedded-0.7, 0.7.2, 0.8.2.2 (which alone is read by the other clients)")
+                        help="embedded-0.8, embedded-0.7, 0.7.2, 0.8.2.2, or another real broker")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=100, help="bytes of values a topic")
     parser.add_argument("--partitions", type=int, default=4)

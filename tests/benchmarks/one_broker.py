@@ -1,17 +1,18 @@
-"""Clusters of one broker that benchmarks compare: embedded or real, of Kafka 0.8 or 0.7."""
+"""Clusters of one broker that benchmarks compare: embedded or real, of Kafka 0.7 to 4.x."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Final
 
-from simpleconsumer import KAFKA07, KAFKA08
+from simpleconsumer import KAFKA011, KAFKA07, KAFKA08
 from simpleconsumer.dialect import Dialect
 from zkconsumer.testing import EmbeddedCluster, KafkaCluster
 from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
 
-__all__ = ["BESIDE", "OneBroker", "check_versions", "cluster_of", "dialect_of"]
+__all__ = ["BESIDE", "OneBroker", "check_versions", "cluster_of", "dialect_of", "has_record_batches"]
 
 OneBroker = EmbeddedCluster | KafkaCluster
 BESIDE: Final = {"embedded-0.7": "embedded-0.8", "0.7.2": "0.8.2.2"}
@@ -30,7 +31,15 @@ def check_versions(versions: Sequence[str]) -> None:
 
 def dialect_of(version: str) -> Dialect:
     """Return what the brokers speak."""
-    return KAFKA07 if version in BESIDE else KAFKA08
+    if version in BESIDE:
+        return KAFKA07
+    return KAFKA011 if has_record_batches(version) else KAFKA08
+
+
+def has_record_batches(version: str) -> bool:
+    """Return whether a real broker of a version stores record batches: from 0.11 on."""
+    numbers = re.findall(r"\d+", version)
+    return not version.startswith("embedded") and (int(numbers[0]), int(numbers[1])) >= (0, 11)
 
 
 def cluster_of(version: str, partitions: int) -> OneBroker:
