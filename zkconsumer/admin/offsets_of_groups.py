@@ -22,6 +22,7 @@ from typing import Final
 from rebalance.assignment import java_string_hash
 from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -96,7 +97,7 @@ def _ask(
     again: list[str] = []
     reason: str | None = None
     unled: dict[TopicPartition, str] = {}
-    with SimpleConsumer(broker.host, broker.port, timeout_s, client_id) as consumer:
+    with SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker)) as consumer:
         for group, names in wanted.items():
             if reason is None and time.monotonic() >= deadline:
                 reason = f"its offset manager, broker {broker.id}, was not asked in time"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rebalance import znodes, znodes_07
 from rebalance.errors import GroupRefused, Kafka07Node, NoPlaintextListener, RefusedNode, UnreadableNode
@@ -21,6 +21,9 @@ from zkconsumer.cluster.zookeeper_reads import error_of, read_all, read_each
 __all__ = ["ClusterReader"]
 
 log = logging.getLogger(__name__)
+
+_LISTS_ITS_VERSIONS: Final = 3
+"""The version of a broker's registration from which on it is of Kafka 0.10.0 or later."""
 
 
 def _why_left_out(error: UnreadableNode) -> str:
@@ -40,10 +43,10 @@ def _broker(broker_id: int, data: bytes | None) -> Broker:
     except Kafka07Node:
         node = znodes_07.parse_broker_07(broker_id, data)
         return Broker(node.id, node.host, node.port, generation="kafka07")
-    # Only fetch 2 brings timestamps; the registration's version says that a broker is of 0.10 or later.
-    fetch_version = 2 if node.registration_version >= 3 else 0
+    if node.registration_version >= _LISTS_ITS_VERSIONS:
+        return Broker(node.id, node.host, node.port, 2, "kafka011", 2)
     commit_version = 2 if node.registration_version >= 2 else 1  # 2 is the registration of 0.9
-    return Broker(node.id, node.host, node.port, fetch_version, commit_version=commit_version)
+    return Broker(node.id, node.host, node.port, commit_version=commit_version)
 
 
 class ClusterReader:

@@ -27,8 +27,9 @@ _MIB: Final = 1024 * 1024
 
 _CLUSTER = (
     Key("metadata.broker.list", BrokerList(), None,
-        "Some brokers of the cluster, which know the others. Not together with `zookeeper.connect`.",
-        name_07="broker.list", default_text="none"),
+        "Some brokers of the cluster, which know the others; also called `bootstrap.servers`. Not together with "
+        "`zookeeper.connect`.",
+        name_07="broker.list", default_text="none", aliases=("bootstrap.servers",)),
     Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
         "ZooKeeper's servers and the chroot of the cluster, where the brokers are found instead.",
         name_07="zk.connect", default_text="none", section="own"),
@@ -130,7 +131,6 @@ PRODUCER_KEYS: Final = (
 )
 
 _OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {
-    "bootstrap.servers": "metadata.broker.list",
     "acks": "request.required.acks",
     "retries": "message.send.max.retries",
     "linger.ms": "queue.buffering.max.ms",

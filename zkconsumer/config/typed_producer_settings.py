@@ -16,6 +16,7 @@ class ProducerSettings(TypedDict, total=False):
 
     metadata_broker_list: str | Sequence[str] | None
     broker_list: str | Sequence[str] | None
+    bootstrap_servers: str | Sequence[str] | None
     zookeeper_connect: str | None
     zk_connect: str | None
     zookeeper_session_timeout_ms: int | None

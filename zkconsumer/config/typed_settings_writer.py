@@ -74,6 +74,7 @@ def _lines(key: Key, with_own_name: bool) -> Iterable[str]:
     names = [key.attribute] if with_own_name else []
     if key.name_07 is not None:
         names.append(key.name_07.replace(".", "_"))
+    names += [alias.replace(".", "_") for alias in key.aliases]
     assert not any(keyword.iskeyword(name) for name in names)
     return [f"    {name}: {_type(key)}\n" for name in names]
 

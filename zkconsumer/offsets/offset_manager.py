@@ -25,6 +25,7 @@ from typing import Final
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.wakeup import Latch
@@ -311,7 +312,7 @@ class OffsetManager:
         timeout_s = self._settings.timeout_s
         if self._settings.ends_at_deadline:
             timeout_s = min(timeout_s, max(deadline - time.monotonic(), 0.1))
-        self._consumer = SimpleConsumer(manager.host, manager.port, timeout_s, self._settings.client_id)
+        self._consumer = _connected(manager, timeout_s, self._settings.client_id)
         if self._closed.is_set():
             self._drop()
             return None
@@ -331,7 +332,7 @@ class OffsetManager:
             self._counters.add("broker_requests", "consumer_metadata")
             try:
                 timeout_s = min(_LOOKUP_TIMEOUT_S, self._settings.timeout_s, max(left_s, 0.1))
-                with SimpleConsumer(broker.host, broker.port, timeout_s, self._settings.client_id) as consumer:
+                with _connected(broker, timeout_s, self._settings.client_id) as consumer:
                     named = consumer.consumer_metadata(self._group)
             except BrokerError as error:
                 self.reason = f"broker {broker.id} does not name its offset manager: {error}"
@@ -383,3 +384,7 @@ class OffsetManager:
 def codes_of(error: BrokerError) -> dict[TopicPartition, int]:
     """Return the error code of each partition that a request was refused for."""
     return {TopicPartition(str(each.topic), int(each.partition or 0)): each.code for each in (error, *error.also)}
+
+
+def _connected(broker: Broker, timeout_s: float, client_id: str) -> SimpleConsumer:
+    return SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker))

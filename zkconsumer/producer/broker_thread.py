@@ -18,11 +18,14 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import Batch
+from zkconsumer.producer.batch import Batch, Pair
 from zkconsumer.producer.errors import without_frames
 from zkconsumer.producer.outcome import running
 
 __all__ = ["ANY_PARTITION", "BrokerThread", "RequestSettings"]
+
+_RECORD_BATCH: Final = 2
+"""The magic of record batches."""
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,7 @@ class BrokerThread:
         self._connected_to: Broker | None = None
         self._connection: SimpleConsumer | None = None
         self._latest: TopicPartition | None = None
+        self._magic: int | None = None
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
     def start(self) -> None:
@@ -149,11 +153,13 @@ class BrokerThread:
 
     def _exchange(self, batches: Sequence[Batch]) -> None:
         connection = self._connected()
-        sets = self._encoded(batches, connection)
         is_sent = False
         self._latest = name_on_wire(batches[-1].name)
         started = time.monotonic()
         try:
+            # A new connection may be needed for that, and the broker behind it may be another one now.
+            self._magic = connection.dialect.newest_magic(connection.served_versions())
+            sets = self._encoded(batches, connection)
             on_wire = {name_on_wire(name): data for name, data in sets.items()}
             results = connection.produce_sets(
                 on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms,
@@ -171,23 +177,33 @@ class BrokerThread:
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 
     def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
-        pieces: dict[TopicPartition, list[bytes]] = {}
+        of_partition: dict[TopicPartition, list[Batch]] = {}
         for batch in batches:
-            encoded = batch.encoded or self._encode(batch, connection)
-            batch.encoded = None  # a batch that waits for a retry is counted without it
-            pieces.setdefault(batch.name, []).append(encoded)
-        return {name: b"".join(each) for name, each in pieces.items()}
+            of_partition.setdefault(batch.name, []).append(batch)
+        return {name: self._encoded_together(each, connection) for name, each in of_partition.items()}
 
-    def _encode(self, batch: Batch, connection: SimpleConsumer) -> bytes:
-        codec = self._settings.codec_of(batch.name.topic)
-        return connection.dialect.encode_messages(batch.pairs, codec, None, None)
+    def _encoded_together(self, batches: Sequence[Batch], connection: SimpleConsumer) -> bytes:
+        """Return the message set of the batches of one partition."""
+        if self._magic == _RECORD_BATCH and len(batches) > 1:  # brokers take one in a request, of each partition
+            pairs = [pair for batch in batches for pair in batch.pairs]
+            for batch in batches:
+                batch.encoded = None
+            return self._encode(batches[0].name.topic, pairs, connection)
+        pieces: list[bytes] = []
+        for batch in batches:
+            pieces.append(batch.encoded or self._encode(batch.name.topic, batch.pairs, connection))
+            batch.encoded = None  # a batch that waits for a retry is counted without it
+        return b"".join(pieces)
+
+    def _encode(self, topic: str, pairs: Sequence[Pair], connection: SimpleConsumer) -> bytes:
+        return connection.dialect.encode_messages(pairs, self._settings.codec_of(topic), self._magic, None)
 
     def _encode_ahead(self, connection: SimpleConsumer) -> None:
         """Encode what the next request may have, while the broker works on this one."""
         for batch in self._delivery.upcoming(self):
             if batch.encoded is None:
                 try:
-                    batch.encoded = self._encode(batch, connection)
+                    batch.encoded = self._encode(batch.name.topic, batch.pairs, connection)
                 except Exception:  # noqa: BLE001  (its own request reports it)
                     return
 
@@ -197,6 +213,7 @@ class BrokerThread:
             self.end()
             self._connection = self._settings.connection(broker)
             self._connected_to = broker
+            self._magic = None
         return self._connection
 
 

@@ -5,6 +5,7 @@ Rules, and which failure each prevents:
 - Brokers are asked in random order, those that did not answer last: one dead broker of the list delays nothing twice.
 - A metadata request names topics. Brokers create a topic that does not exist if `auto.create.topics.enable` is on, as
   for Java's producers.
+- A broker of which only the address is known is probed first: those of 0.8, 0.9 and later speak differently.
 - An answer that lists no broker of a partition's leader counts as no leader: 0.8.0 lists only some brokers.
 
 Threads: one at a time.
@@ -15,11 +16,13 @@ Source: kafka.producer.BrokerPartitionInfo, kafka.client.ClientUtils (0.8.2.2).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.probe import probed_broker
 from simpleconsumer.types import Broker, TopicMetadata
 
 __all__ = ["FoundTopic", "TopicLookup"]
@@ -66,19 +69,29 @@ class TopicLookup:
         self._rng = rng or random.Random()
         self._known: set[Address] = set()
         self._silent: set[Address] = set()
+        self._spoken: dict[Address, Broker] = {}
+
+    def know(self, brokers: Iterable[Broker]) -> None:
+        """Take over what brokers speak, so that they are not probed."""
+        self._spoken.update({(broker.host, broker.port): broker for broker in brokers})
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         """Return what is known about each of the topics."""
         failures: list[str] = []
         for host, port in self._in_order():
             try:
-                with SimpleConsumer(host, port, self._timeout_s, self._client_id) as broker:
+                found = self._spoken.get((host, port)) or probed_broker(host, port, self._timeout_s, self._client_id)
+                with SimpleConsumer(
+                    host, port, self._timeout_s, self._client_id, dialect=dialect_of(found)
+                ) as broker:
                     metadata = broker.topic_metadata(topics)
             except SimpleConsumerError as error:
+                self._spoken.pop((host, port), None)  # another one may come back there
                 self._silent.add((host, port))
                 failures.append(str(error))
                 continue
             self._silent.discard((host, port))
+            self.know([*metadata.brokers.values(), found])
             self._known |= {(each.host, each.port) for each in metadata.brokers.values()}
             return {topic: _found(metadata.topics[topic], metadata.brokers) for topic in topics}
         reason = f"no broker answers about it ({'; '.join(failures[:3])})"

@@ -50,6 +50,7 @@ class ZooKeeperLookup:
             return dict.fromkeys(topics, FoundTopic({}, f"the brokers are not known: {error}"))
         if not self._registered:
             return dict.fromkeys(topics, FoundTopic({}, "no broker is registered in ZooKeeper"))
+        self._lookup.know(self._registered.values())
         return {topic: self._with_addresses(found) for topic, found in self._lookup.look_up(topics).items()}
 
     def _addresses(self) -> list[tuple[str, int]]:
