@@ -59,8 +59,6 @@ def test_options_travel_to_the_executors() -> None:
         ("statingOffsets", "did you mean startingOffsets?"),
         ("startingoffset", "did you mean startingOffsets?"),
         ("zookeper.connect", "did you mean zookeeper.connect?"),
-        ("kafka.bootstrap.servers", "set zookeeper.connect"),
-        ("bootstrap.servers", "set zookeeper.connect"),
         ("enable.auto.commit", "set commitOffsets"),
         ("kafka.session.timeout.ms", "here it is called 'zookeeper.session.timeout.ms'"),
         ("kafka.security.protocol", "neither TLS nor SASL to brokers"),

@@ -11,7 +11,7 @@ import pytest
 from zkconsumer.spark import range_fetcher
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
-from zkconsumer.spark.leaders import search_in_zookeeper
+from zkconsumer.spark.leaders import search_leader
 from zkconsumer.spark.options import batch_options
 from zkconsumer.spark.range_fetcher import RangeFetcher
 from zkconsumer.spark.record_batches import read_range
@@ -32,7 +32,7 @@ def test_the_time_that_the_query_takes_uses_up_no_patience(
     })  # fmt: skip
     [whole] = plan_batch(options)
     fetcher = RangeFetcher(
-        whole, options.config, search_in_zookeeper(options.config), patience_s=60,
+        whole, options.config, search_leader(options.config), patience_s=60,
         max_bytes=options.max_message_bytes, fail_on_data_loss=True,
     )  # fmt: skip
     passed_s = 0.0

@@ -450,7 +450,7 @@ def test_a_topic_that_is_deleted_behind_the_plan_is_lost_data_and_not_made_anew(
     wanted = options(embedded_cluster, topic)
     [whole] = plan_batch(wanted)
     embedded_cluster.delete_topic(topic)
-    with pytest.raises(DataLoss, match=f"{topic}/0: 1000 offsets .*topic '{topic}' is not in ZooKeeper any more"):
+    with pytest.raises(DataLoss, match=f"{topic}/0: 1000 offsets .*topic '{topic}' is not there any more"):
         range_rows(whole, wanted)
     assert range_rows(whole, options(embedded_cluster, topic, failOnDataLoss="false")) == []
     assert embedded_cluster.client.exists(f"/brokers/topics/{topic}") is None

@@ -17,7 +17,7 @@ from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.partition_names import are_byte_positions
 from zkconsumer.spark.planning import PlannedRange, SplitLimits, plan_ranges
 from zkconsumer.spark.pushdown import NO_FILTERS, PushedFilters
-from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.spark.settings_files import open_source
 from zkconsumer.spark.spans import ALL_OFFSETS, Spans, common
 
 __all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]
@@ -37,8 +37,8 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
         SparkSourceError, ZkConsumerError, RebalanceError: Something is missing; the text says what, and where.
     """
     config = options.config
-    with configured_connection(config) as port:
-        cluster = ClusterOffsets(port, config, options.patience_ms / 1000)
+    with open_source(config) as source:
+        cluster = ClusterOffsets(source, config, options.patience_ms / 1000)
         cluster.refuse_other_generations()
         names = chosen_partitions(cluster, options)
         if not names or options.ending is None:
@@ -100,7 +100,7 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
     known = cluster.topics()
     topics = choice.topics_of(known, options.config.exclude_internal_topics)
     partitions = cluster.partitions(topics)
-    where = f"in ZooKeeper at {options.config.zookeeper_connect}"
+    where = options.config.where
     for topic in topics:
         if topic not in partitions and not choice.is_filter:
             raise TopicMissing(f"there is no topic {topic!r} {where}", remedy=_nearest(topic, known))

@@ -25,6 +25,7 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import AUTO
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
+from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.segment_times import AtTime
 from zkconsumer.cluster.time_search import TimeSearch
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
@@ -52,15 +53,15 @@ class ClusterOffsets:
     """Asks ZooKeeper and the brokers.
 
     Args:
-        port: A connected port; the caller closes it.
+        source: A connected port, which the caller closes, or what asks the brokers alone.
         patience_s: How long leaders may be missing.
     """
 
-    def __init__(self, port: ZooKeeperPort, config: ConsumerConfig, patience_s: float) -> None:
-        self._port = port
+    def __init__(self, source: ZooKeeperPort | MetadataReader, config: ConsumerConfig, patience_s: float) -> None:
+        self._source = source
         self._config = config
         self._patience_s = patience_s
-        self._cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000)
+        self._cluster = Cluster(source, config.client_id, config.socket_timeout_ms / 1000)
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S, 1.5)
 
     def refuse_other_generations(self) -> None:
@@ -75,13 +76,13 @@ class ClusterOffsets:
                 self._cluster.reader.find_generation(group, forced)
             elif any(dialect_of(each).has_byte_positions for each in self._cluster.reader.usable_brokers(group)):
                 raise PlanningFailed(
-                    f"the brokers in ZooKeeper at {self._config.zookeeper_connect} are of Kafka 0.7, where offsets are "
+                    f"the brokers {self._config.where} are of Kafka 0.7, where offsets are "
                     "byte positions",
                     remedy="set option kafka.generation to 0.7: the table then has the columns broker and entry_index, "
                            "which tell messages of one compressed entry apart",
                 )  # fmt: skip
         except GroupRefused as error:  # its text is about joining a group, which a query does not do
-            raise PlanningFailed(f"ZooKeeper at {self._config.zookeeper_connect}: {error.reason}") from error
+            raise PlanningFailed(f"the brokers {self._config.where} cannot be read: {error.reason}") from error
 
     def topics(self) -> list[str]:
         """Return the topics in ZooKeeper, sorted.
@@ -121,17 +122,20 @@ class ClusterOffsets:
             PlanningFailed: An offset node holds something else.
             ZooKeeperSilent: No answer in time.
         """
+        if isinstance(self._source, MetadataReader):
+            raise PlanningFailed(f"the offsets of group {group!r} are in ZooKeeper, and bootstrap.servers is given",
+                                 remedy="give zookeeper.connect instead")  # fmt: skip
         names = sorted(partitions)
         # On Kafka 0.7 the node of a topic is no incarnation of it: offsets of any age are those of its logs.
         topics = [] if are_byte_positions(names) else sorted({name.topic for name in names})
         paths = [znodes.offset_path(group, name.topic, name.partition) for name in names]
         wanted: list[Exists | GetData] = [Exists(znodes.topic_path(topic)) for topic in topics]
         wanted += [GetData(path) for path in paths]
-        values = read_all(self._port, wanted, READ_TIMEOUT_S)
+        values = read_all(self._source, wanted, READ_TIMEOUT_S)
         if names and not may_have_none and not any(values[len(topics) :]):
             raise GroupHasNoOffsets(
                 f"group {group!r} has no offset of {names[0].topic}/{names[0].partition}, nor of any other of the "
-                f"{len(names)} partitions, in ZooKeeper at {self._config.zookeeper_connect} ({paths[0]})",
+                f"{len(names)} partitions, {self._config.where} ({paths[0]})",
                 remedy="is its name right, and does it keep its offsets in ZooKeeper? To start without it: `earliest`, "
                        "`latest`, or JSON",
             )  # fmt: skip
@@ -262,7 +266,7 @@ class ClusterOffsets:
         topics = sorted({name.topic for name in missing})
         gone = set(topics) - set(self._cluster.reader.existing(topics))
         if gone:
-            raise TopicMissing(f"topic {min(gone)!r} is not in ZooKeeper at {self._config.zookeeper_connect} any more")
+            raise TopicMissing(f"topic {min(gone)!r} is not there any more, {self._config.where}")
         return self._cluster.leaders(missing)
 
     def _ask_broker(

@@ -1,6 +1,7 @@
 """Finds the leader of a partition for tasks that lost their broker: in ZooKeeper, and from the brokers.
 
-ZooKeeper is read first, because a broker that is asked about a deleted topic would create it again.
+ZooKeeper is read first, because a broker that is asked about a deleted topic would create it again; where brokers alone
+are known, they are asked so that they create none.
 
 Threads: one at a time.
 """
@@ -13,9 +14,9 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.spark.settings_files import open_source
 
-__all__ = ["FoundLeader", "LeaderSearch", "search_in_zookeeper"]
+__all__ = ["FoundLeader", "LeaderSearch", "search_leader"]
 
 
 class FoundLeader:
@@ -23,7 +24,7 @@ class FoundLeader:
 
     Attributes:
         broker: The leader, None if it was not found.
-        is_gone: The topic is not in ZooKeeper any more.
+        is_gone: There is no such topic any more.
         reason: Why it was not found, a clause.
     """
 
@@ -39,15 +40,15 @@ LeaderSearch = Callable[[TopicPartition, int | None], FoundLeader]
 """Called with a partition and the id of the broker that replied that it does not lead it."""
 
 
-def search_in_zookeeper(config: ConsumerConfig) -> LeaderSearch:
-    """Return a search that connects to ZooKeeper each time: it is needed rarely, and tasks should keep no sessions."""
+def search_leader(config: ConsumerConfig) -> LeaderSearch:
+    """Return a search that connects each time: it is needed rarely, and tasks should keep no sessions."""
 
     def search(name: TopicPartition, denied_by: int | None) -> FoundLeader:
         try:
-            with configured_connection(config) as port:
-                cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000)
+            with open_source(config) as source:
+                cluster = Cluster(source, config.client_id, config.socket_timeout_ms / 1000)
                 if not cluster.reader.topic_exists(name.topic):
-                    return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not in ZooKeeper any more")
+                    return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not there any more")
                 broker = cluster.leaders({name: denied_by}).get(name)
                 return FoundLeader(broker, reason="" if broker else cluster.why_unled([name])[name])
         except ZkConsumerError as error:

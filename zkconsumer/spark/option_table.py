@@ -97,7 +97,8 @@ _OWN = (
            "What the stream logs on the driver, to stderr: with `info` the lag of each micro-batch; or `debug`."),
 )
 _SETTINGS: Final = (
-    ("zookeeper.connect", "group.id", "client.id", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
+    ("zookeeper.connect", "bootstrap.servers", "group.id", "client.id", "zookeeper.session.timeout.ms",
+     "zookeeper.connection.timeout.ms",
      "fetch.message.max.bytes", "fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes",
      "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes", "kafka.generation")
 )  # fmt: skip
@@ -112,10 +113,12 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
+_AS_IN_SPARK: Final = ("bootstrap.servers",)
+"""Settings that Spark's own source has, with a prefix; both forms are taken."""
+_BY_LOWER_NAME |= {f"kafka.{name}": _BY_LOWER_NAME[name] for name in _AS_IN_SPARK}
 _OF_TABLES: Final = "option."
 """The prefix of option names when a table is created, and only then."""
 _INSTEAD: Final = {
-    "bootstrap.servers": "brokers are found in ZooKeeper: set zookeeper.connect",
     "enable.auto.commit": "the source stores the ends of finished batches: set commitOffsets",
     "auto.commit.enable": "the source stores the ends of finished batches: set commitOffsets",
     "key.deserializer": "key and value are bytes: cast the columns",
@@ -141,7 +144,11 @@ def setting_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_option(name: str) -> Option | None:
-    """Return the option of a name in any case; None if there is none."""
+    """Return the option of a name in any case; None if there is none.
+
+    >>> find_option("kafka.bootstrap.servers").name
+    'bootstrap.servers'
+    """
     return _BY_LOWER_NAME.get(name.lower())
 
 

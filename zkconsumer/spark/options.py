@@ -163,7 +163,9 @@ def _given(options: Mapping[str, str], not_where: str) -> dict[str, str]:
         option = find_option(name)
         if option is not None and option.where == not_where:
             raise OptionRefused(option.name, f"it is for a {not_where} only")
-        given[name.lower()] = str(value)
+        own_name = name.lower() if option is None else option.name.lower()
+        if given.setdefault(own_name, str(value)) != str(value):
+            raise OptionRefused(name, f"{own_name} is given, too, with another value")
     return given
 
 
@@ -182,6 +184,9 @@ def _options(
                 raise OptionRefused(spec.option, f"{name.topic}/{name.partition} is not among the assigned partitions")
             if choice.topics and name.topic not in choice.topics:
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
+    if "bootstrap.servers" in given and has_group:
+        raise OptionRefused("group.id", "groups keep their offsets in ZooKeeper: give zookeeper.connect, and not "
+                                        "bootstrap.servers")  # fmt: skip
     if option_value(given, "includeHeaders", boolean, False):
         raise OptionRefused("includeHeaders", "messages of this age have no headers")
     if is_of_07(given):

@@ -20,7 +20,7 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
 from simpleconsumer.types import MAX_INT64, Broker
 from zkconsumer.spark.errors import PartitionUnreadable
-from zkconsumer.spark.leaders import search_in_zookeeper
+from zkconsumer.spark.leaders import search_leader
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.partition_names import broker_of, column_value
 from zkconsumer.spark.planning import PlannedRange
@@ -65,7 +65,7 @@ def read_range(wanted: PlannedRange, columns: tuple[str, ...], options: SourceOp
             `onMessageError=raise`.
     """
     fetcher = RangeFetcher(
-        wanted, options.config, search_in_zookeeper(options.config),
+        wanted, options.config, search_leader(options.config),
         patience_s=options.patience_ms / 1000, max_bytes=options.max_message_bytes,
         fail_on_data_loss=options.fail_on_data_loss,
     )  # fmt: skip

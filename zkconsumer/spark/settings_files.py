@@ -11,9 +11,9 @@ that Spark distributes (`spark.files`, `--files`, `SparkContext.addFile`), on th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rebalance.requests import SessionChange, ZooKeeperPort
 from zkconsumer.config import ConsumerConfig
@@ -21,11 +21,15 @@ from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.spark.option_table import setting_options
 
-__all__ = ["configured_connection", "settings_of_files", "with_files_here", "with_settings_files"]
+if TYPE_CHECKING:
+    from zkconsumer.cluster.metadata_reader import MetadataReader
+
+__all__ = ["configured_connection", "open_source", "settings_of_files", "with_files_here", "with_settings_files"]
 
 Settings = TypeVar("Settings", ConsumerConfig, ProducerConfig)
 
 _FILES: Final = ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile")
+_BROKERS: Final = ("bootstrap.servers", "kafka.bootstrap.servers")
 _CONFIG, _PROFILE, _CONNECT = "config", "profile", "zookeeper.connect"
 
 
@@ -38,6 +42,8 @@ def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
     by_name = {name.lower() for name in options}
     given = {name: value for name, value in options.items() if name.lower() not in (_CONFIG, _PROFILE)}
     of_files = settings_of_files(options, setting_options)
+    if by_name & {_CONNECT, *_BROKERS}:
+        of_files = {name: value for name, value in of_files.items() if name not in (_CONNECT, *_BROKERS)}
     return {**{name: value for name, value in of_files.items() if name not in by_name}, **given}
 
 
@@ -65,9 +71,32 @@ def settings_of_files(
         f"the option {_CONNECT}",
     )  # fmt: skip
     settings = dict(chosen(found.properties))
+    if any(by_name.get(name) for name in _BROKERS):
+        return settings  # they stand for a ZooKeeper that a file names
     if found.zookeeper is not None:
         settings[_CONNECT] = found.zookeeper
+        settings.pop(_BROKERS[0], None)
     return settings
+
+
+@contextmanager
+def open_source(
+    config: ConsumerConfig, on_change: Callable[[SessionChange], None] | None = None
+) -> Iterator[ZooKeeperPort | MetadataReader]:
+    """Yield what tells of brokers and topics: ZooKeeper, or the brokers of `bootstrap.servers`.
+
+    Args:
+        on_change: Called with each change of the session with ZooKeeper, if there is one.
+    """
+    from zkconsumer.cluster.opening import metadata_reader  # as below
+
+    here = with_files_here(config)
+    reader = metadata_reader(here, here.socket_timeout_ms / 1000)
+    if reader is not None:
+        yield reader
+        return
+    with configured_connection(config, on_change) as port:
+        yield port
 
 
 def configured_connection(

@@ -22,7 +22,7 @@ from simpleconsumer.errors import DecodeError, MessageError, SimpleConsumerError
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError
-from zkconsumer.spark.leaders import search_in_zookeeper
+from zkconsumer.spark.leaders import search_leader
 from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import PlannedRange
@@ -88,7 +88,7 @@ class LastMessageCheck:
         """The message at an offset; ANOTHER when the log has none there."""
         wanted = PlannedRange(*name, offset, offset + 1, self._leaders.get(name))
         fetcher = RangeFetcher(
-            wanted, self._config, search_in_zookeeper(self._config), patience_s=self._patience_s,
+            wanted, self._config, search_leader(self._config), patience_s=self._patience_s,
             max_bytes=self._max_bytes, fail_on_data_loss=True,
         )  # fmt: skip
         try:
