@@ -21,7 +21,7 @@ from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PlanningFailed
 from zkconsumer.spark.leader_queries import LeaderQueries
-from zkconsumer.spark.leaders import search_in_zookeeper
+from zkconsumer.spark.leaders import search_leader
 from zkconsumer.spark.options import batch_options
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
@@ -116,7 +116,7 @@ def test_a_spark_query(half_open: str) -> None:
 
 def test_the_driver_of_a_spark_stream_and_its_tasks(half_open: str) -> None:
     config = config_without_group(half_open, {})
-    found = search_in_zookeeper(config)(PARTITION, None)
+    found = search_leader(config)(PARTITION, None)
     assert (found.broker, found.reason) == (None, CANNOT_BE_ASKED)
     with zookeeper_connection(half_open, PATIENCE_S) as port:
         queries = LeaderQueries(Cluster(port, config.client_id, PATIENCE_S), config, lambda: True)

@@ -48,10 +48,10 @@ streamed = spark.read.parquet("out").count()
 
 def look_up(number):
     from simpleconsumer.types import TopicPartition
-    from zkconsumer.spark.leaders import search_in_zookeeper
+    from zkconsumer.spark.leaders import search_leader
     from zkconsumer.spark.options import batch_options
     from zkconsumer.spark.settings_files import with_settings_files
-    found = search_in_zookeeper(config)(TopicPartition(given["topic"], 0), None)
+    found = search_leader(config)(TopicPartition(given["topic"], 0), None)
     return found.broker.port if found.broker else found.reason
 
 from zkconsumer.spark.options import batch_options
