@@ -3,9 +3,11 @@
     python tests/benchmarks/spark.py                              # 4 M messages of 100 B: some ten minutes
     python tests/benchmarks/spark.py --rows 1000000 --size 1000   # larger ones
     python tests/benchmarks/spark.py --keyed --codec snappy
+    python tests/benchmarks/spark.py --kafka 3.9.2                # or 4.3.1, which has no ZooKeeper
 
 One real Kafka 2.8.2 broker holds a topic of four partitions in the message format of 0.10, so that neither side has
-anything converted. One session of Spark (`local[2]`) does everything, the readers taking turns; medians over rounds.
+anything converted. Brokers of another version hold record batches. One session of Spark (`local[2]`) does everything,
+the readers taking turns; medians over rounds.
 
 | reader | |
 |---|---|
@@ -49,6 +51,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 CONNECTOR = "spark-kafka-4.0.0"
 PARTITIONS = 4
+OLD_FORMAT = "2.8.2"
+"""The version of the brokers that hold messages of magic 1."""
 TUNED = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
@@ -69,24 +73,32 @@ class Run(NamedTuple):
 # -- the topic -----------------------------------------------------------------------------------------------------
 
 
-def fill(port: int, topic: str, arguments: argparse.Namespace) -> None:
+def create(cluster: Any, topic: str) -> None:
+    """Create the topic, on brokers of 2.8.2 in the message format of 0.10."""
+    is_old = cluster.version == OLD_FORMAT
+    cluster.create_topic(topic, PARTITIONS, config={"message.format.version": "0.10.0"} if is_old else {})
+
+
+def fill(cluster: Any, topic: str, arguments: argparse.Namespace) -> None:
     """Produce the messages, each value its own, some 16 kB at a time, as producers do.
 
     A broker looks for an offset from the begin of the set that was produced with it: large sets make each fetch slow.
     """
-    from simpleconsumer import SimpleConsumer
+    from simpleconsumer import KAFKA011, KAFKA08, SimpleConsumer
 
+    is_old = cluster.version == OLD_FORMAT
+    form = {"magic": 1, "version": 2} if is_old else {}
     each = arguments.rows // PARTITIONS
     step = max(1, 16_384 // (arguments.size + 34))
     padding = b"".join(b"%d" % (n * 7919) for n in range(arguments.size))[: arguments.size - 10]
-    with SimpleConsumer("127.0.0.1", port) as broker:
+    with SimpleConsumer("127.0.0.1", cluster.port(0), dialect=KAFKA08 if is_old else KAFKA011) as broker:
         for partition in range(PARTITIONS):
             for first in range(0, each, step):
                 messages = [
                     (b"key%013d" % n if arguments.keyed else None, b"%010d" % n + padding)
                     for n in range(first, min(first + step, each))
                 ]
-                broker.produce(topic, partition, messages, codec=arguments.codec, magic=1, version=2)
+                broker.produce(topic, partition, messages, codec=arguments.codec, **form)
 
 
 def message_parser(description: str | None, rounds: int) -> argparse.ArgumentParser:
@@ -108,14 +120,16 @@ def readers(spark: Any, cluster: Any, topic: str, folder: Path, with_connector: 
     from zkconsumer.spark import ZkConsumerSource
 
     spark.dataSource.register(ZkConsumerSource)
-    ours = spark.read.format("zkconsumer").option("zookeeper.connect", cluster.zookeeper_connect)
-    ours = ours.option("subscribe", topic)
+    brokers = f"127.0.0.1:{cluster.port(0)}"
+    place = (("zookeeper.connect", cluster.zookeeper_connect) if cluster.has_zookeeper
+             else ("kafka.bootstrap.servers", brokers))
+    ours = spark.read.format("zkconsumer").option(*place).option("subscribe", topic)
     found: dict[str, Callable[[], Any]] = {"ours": ours.load}
-    pruned = spark.read.format("zkconsumer").option("zookeeper.connect", cluster.zookeeper_connect)
+    pruned = spark.read.format("zkconsumer").option(*place)
     found["ours, pruned"] = pruned.option("subscribe", topic).schema("value binary").load
     if with_connector:
         for name, options in (("connector", {}), ("connector, tuned", TUNED)):
-            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", f"127.0.0.1:{cluster.port(0)}")
+            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", brokers)
             reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
             found[name] = reader.options(**options).load
     rows = str(folder / "rows")
@@ -208,12 +222,13 @@ def session(folder: Path, jars: list[Path]) -> Iterator[Any]:
 def measure(arguments: argparse.Namespace, cluster: Any, spark: Any, folder: Path, with_connector: bool) -> None:
     """Fill a topic, read it in turns, and print."""
     topic = "bench"
-    cluster.create_topic(topic, PARTITIONS, config={"message.format.version": "0.10.0"})
+    create(cluster, topic)
     began_s = time.monotonic()
-    fill(cluster.port(0), topic, arguments)
+    fill(cluster, topic, arguments)
     rows = arguments.rows // PARTITIONS * PARTITIONS
     kind = f"{arguments.size} B{', keyed' if arguments.keyed else ''}, {arguments.codec}"
-    print(f"{rows:,} messages of {kind}, filled in {time.monotonic() - began_s:.0f} s", flush=True)
+    taken_s = time.monotonic() - began_s
+    print(f"Kafka {cluster.version}: {rows:,} messages of {kind}, filled in {taken_s:.0f} s", flush=True)
     sources = readers(spark, cluster, topic, folder, with_connector)
     sums = {name: checksum(load()) for name, load in sources.items() if name != "ours, pruned"}
     if set(sums.values()) != {sums["ours"]} or sums["ours"][0] != rows:
@@ -228,7 +243,7 @@ def measure(arguments: argparse.Namespace, cluster: Any, spark: Any, folder: Pat
                 run = Run(time.monotonic() - began_s, python_seconds() - before)
                 if number:  # the first round warms up
                     runs[work, name].append(run)
-        if number:
+        if number and cluster.has_zookeeper:
             command = [sys.executable, str(Path(__file__)), "--batches", cluster.zookeeper_connect, topic, str(rows)]
             done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
             runs["count", "batches"].append(Run(float(done.stdout.split()[-1]), 0.0))
@@ -267,6 +282,7 @@ def show(runs: dict[tuple[str, str], list[Run]], rows: int, arguments: argparse.
 def main() -> None:
     """Read the command line and run."""
     parser = message_parser(__doc__, rounds=3)
+    parser.add_argument("--kafka", default=OLD_FORMAT, metavar="VERSION", help="of the broker (%(default)s)")
     parser.add_argument("--batches", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.batches:
@@ -283,7 +299,7 @@ def main() -> None:
         arguments.why_not = str(error)
     folder = Path(tempfile.mkdtemp(prefix="bench-spark-"))
     try:
-        with KafkaCluster("2.8.2", heap_mb=512) as cluster, session(folder, connector) as spark:
+        with KafkaCluster(arguments.kafka, heap_mb=512) as cluster, session(folder, connector) as spark:
             measure(arguments, cluster, spark, folder, bool(connector))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

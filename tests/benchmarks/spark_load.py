@@ -59,13 +59,13 @@ def timed(work: Callable[..., int], spark: Any, zookeeper: str, topic: str, fold
 
 def measure(arguments: argparse.Namespace, cluster: Any, spark: Any, folder: Path) -> None:
     """Fill a topic, write it in turns, and print."""
-    from tests.benchmarks.spark import PARTITIONS, fill
+    from tests.benchmarks.spark import PARTITIONS, create, fill
     from zkconsumer.spark import ZkConsumerSource
 
     spark.dataSource.register(ZkConsumerSource)
     topic = "bench"
-    cluster.create_topic(topic, PARTITIONS, config={"message.format.version": "0.10.0"})
-    fill(cluster.port(0), topic, arguments)
+    create(cluster, topic)
+    fill(cluster, topic, arguments)
     rows = arguments.rows // PARTITIONS * PARTITIONS
     mb = rows * (arguments.size + (16 if arguments.keyed else 0)) / 1e6
     print(f"{rows:,} messages of {arguments.size} B, {arguments.codec}: {mb:,.0f} MB", flush=True)
