@@ -4,7 +4,7 @@
     ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and no member stops
     │   ├── Kafka07Node          the text is in the format of Kafka 0.7, where that of 0.8 is expected
     │   ├── Kafka08Node          the text is in the format of Kafka 0.8, where that of 0.7 is expected
-    │   └── NoPlaintextListener  a broker registration without a PLAINTEXT address
+    │   └── NoListener  a broker registration without an address of the protocol that is wanted
     ├── RefusedNode              ZooKeeper does not let us read a znode: its content is unknown, not wrong
     ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
     ├── UnsupportedFilter        a topic filter that Java refuses, or that cannot be translated from Java
@@ -66,8 +66,8 @@ class Kafka08Node(UnreadableNode):
     """A znode in the format of Kafka 0.8 and later, in a cluster or a group of Kafka 0.7."""
 
 
-class NoPlaintextListener(UnreadableNode):
-    """A broker registration that offers no PLAINTEXT address."""
+class NoListener(UnreadableNode):
+    """A broker registration that offers no address of the protocol that is wanted."""
 
 
 class RefusedNode(RebalanceError):

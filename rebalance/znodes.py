@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, TypeGuard
+from typing import Final, NamedTuple, NoReturn, TypeGuard
 
-from rebalance.errors import InvalidName, Kafka07Node, NoPlaintextListener, UnreadableNode
+from rebalance.errors import InvalidName, Kafka07Node, NoListener, UnreadableNode
 from rebalance.lenient_json import escape_as_java, parse_lenient
 
 CONSUMERS = "/consumers"
@@ -234,8 +234,12 @@ def format_offset(offset: int) -> bytes:
 # Brokers and topics
 
 
+PLAINTEXT: Final = "PLAINTEXT"
+"""The protocol of listeners without TLS and SASL."""
+
+
 class BrokerNode(NamedTuple):
-    """A live broker and its PLAINTEXT address. An IPv6 host stands without brackets.
+    """A live broker and its address. An IPv6 host stands without brackets.
 
     `registration_version` depends on the age of the broker: 1 up to 0.8.2, 2 in 0.9, 3 and more from 0.10.0.
     """
@@ -254,28 +258,32 @@ class PartitionState(NamedTuple):
     isr: tuple[int, ...]
 
 
-def parse_broker(broker_id: int, data: bytes | None) -> BrokerNode:
-    """Return the PLAINTEXT address in a broker's registration of any version from 0.8.0.
+def parse_broker(broker_id: int, data: bytes | None, protocol: str = PLAINTEXT) -> BrokerNode:
+    """Return the address in a broker's registration of any version from 0.8.0.
 
-    `host` and `port` where they are usable; from 0.9 they may be null and -1, and the address is
+    The plain one is `host` and `port` where they are usable; from 0.9 they may be null and -1. Any other is
     the first of `endpoints` (`PROTOCOL://host:port`) whose protocol, by way of
-    `listener_security_protocol_map` from 0.10.2, is PLAINTEXT.
+    `listener_security_protocol_map` from 0.10.2, is the wanted one.
+
+    Args:
+        protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 
     Raises:
         Kafka07Node: The text is `creator:host:port`.
-        NoPlaintextListener: The broker has addresses, none of them PLAINTEXT.
+        NoListener: The broker has addresses, none of them of this protocol.
         UnreadableNode: Anything else.
     """
     path = broker_path(broker_id)
     if data and _BROKER_07.fullmatch(data):
         raise Kafka07Node(path, "a broker of Kafka 0.7", data)
     node = _json_object(path, data)
-    address = _usable_address(node.get("host"), node.get("port"))
+    plain = _usable_address(node.get("host"), node.get("port"))
+    address = plain if protocol == PLAINTEXT else None
     endpoints = node.get("endpoints")
     if address is None and isinstance(endpoints, list):
-        address = _plaintext_endpoint(endpoints, node.get("listener_security_protocol_map"))
-        if address is None:
-            raise NoPlaintextListener(path, "the broker has no PLAINTEXT listener", data)
+        address = _endpoint(endpoints, node.get("listener_security_protocol_map"), protocol)
+    if address is None and (isinstance(endpoints, list) or plain is not None):
+        raise NoListener(path, f"the broker has no {protocol} listener", data)
     if address is None:
         raise UnreadableNode(path, "no host and port", data)
     version = node.get("version")
@@ -340,14 +348,14 @@ def parse_partition_state(path: str, data: bytes | None) -> PartitionState:
     return PartitionState(leader, epoch, tuple(isr))
 
 
-def _plaintext_endpoint(endpoints: list[object], protocols: object) -> tuple[str, int] | None:
+def _endpoint(endpoints: list[object], protocols: object, wanted: str) -> tuple[str, int] | None:
     for endpoint in endpoints:
         found = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
         if found:
             listener, host, port = found.groups()
             protocol = protocols.get(listener, listener) if isinstance(protocols, dict) else listener
             address = _usable_address(host, int(port))
-            if protocol == "PLAINTEXT" and address is not None:
+            if protocol == wanted and address is not None:
                 return address
     return None
 

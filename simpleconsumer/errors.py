@@ -7,7 +7,6 @@
     │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it can be found
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
-    ├── AuthenticationFailed   TLS or SASL: broker or client refuse each other, and would do so again
     ├── NoSuchRequest          the generation of Kafka that the broker speaks has no such request
     ├── VersionNotServed       the broker serves no version of a request that this package speaks
     └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
@@ -16,6 +15,8 @@
         ├── UnknownCodec       a codec number that no Kafka of this age defines
         ├── CorruptMessage     bytes that do not decompress, lengths that contradict each other, unknown magic
         └── MessageTooLarge    decompresses to more than the limit, or does not fit into the fetch size
+
+    AuthenticationFailed       TLS or SASL: broker or client refuse each other, and would do so again; stands apart
 
 Wrong arguments of the caller are plain `ValueError`s, raised before anything is sent.
 """
@@ -219,11 +220,11 @@ class ConnectionFailed(SimpleConsumerError):
         return f"{self.host}:{self.port}: {self.reason}"
 
 
-class AuthenticationFailed(SimpleConsumerError):
+class AuthenticationFailed(ZkConsumerError):
     """Broker and client do not agree by TLS or SASL: a certificate, a password, a mechanism, or a setting is wrong.
 
     Another try would end in the same way, and many of them may have a user locked out: nothing tries again by itself.
-    The text has no secrets.
+    So it is no `SimpleConsumerError`: what tries again after one of those does not see it. The text has no secrets.
 
     Attributes:
         host: Of the broker.

@@ -14,6 +14,7 @@ from struct import Struct
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.errors import ConnectionFailed, DecodeError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 
 __all__ = ["probed_broker"]
@@ -23,21 +24,28 @@ _VERSIONS_ID, _METADATA_ID = 1, 2
 _INT32 = Struct(">i")
 
 
-def probed_broker(host: str, port: int, timeout_s: float = 30.0, client_id: str = "zkconsumer") -> Broker:
+def probed_broker(
+    host: str, port: int, timeout_s: float = 30.0, client_id: str = "zkconsumer", *, security: Security | None = None
+) -> Broker:
     """Return the broker at an address, with the generation and the versions that it speaks; its id is -1.
 
     Args:
         host: Name or address.
         timeout_s: Deadline of all that is asked.
         client_id: Name under which the broker logs requests.
+        security: TLS and SASL; None for neither. A broker with SASL that this package speaks is of 0.10 or later, and
+            is not asked.
 
     Raises:
+        AuthenticationFailed: Broker or client refuse each other.
         ConnectionFailed: There is no broker, or none of Kafka 0.8 or later.
         DecodeError: What answers is no broker.
     """
+    if security is not None and security.sasl is not None:
+        return _of_versions(host, port)
     versions = KAFKA08.frame(KAFKA08.api_versions(), _VERSIONS_ID, client_id)
     metadata = KAFKA08.frame(KAFKA08.metadata([]), _METADATA_ID, client_id)
-    connection = Connection(host, port, timeout_s)
+    connection = Connection(host, port, timeout_s, security=security)
     try:
         answer = connection.call(versions + metadata)
     except ConnectionFailed as error:
@@ -45,7 +53,7 @@ def probed_broker(host: str, port: int, timeout_s: float = 30.0, client_id: str 
             raise
         # Closed: Kafka 0.8, if it answers a question that all brokers know.
         connection.close()
-        connection = Connection(host, port, timeout_s)
+        connection = Connection(host, port, timeout_s, security=security)
         connection.call(metadata, correlation_id=_METADATA_ID)
         return Broker(_NO_ID, host, port)
     finally:
@@ -54,7 +62,12 @@ def probed_broker(host: str, port: int, timeout_s: float = 30.0, client_id: str 
         raise DecodeError(f"{host}:{port}: answer of {len(answer)} bytes, too short for a correlation id")
     found = _INT32.unpack_from(answer)[0]
     if found == _VERSIONS_ID:
-        return Broker(_NO_ID, host, port, 2, KAFKA011.name, 2)
+        return _of_versions(host, port)
     if found == _METADATA_ID:
         return Broker(_NO_ID, host, port, commit_version=2)
     raise DecodeError(f"{host}:{port}: answer to request {found}, expected {_VERSIONS_ID} or {_METADATA_ID}")
+
+
+def _of_versions(host: str, port: int) -> Broker:
+    """Return the broker at an address that lists the versions of its requests."""
+    return Broker(_NO_ID, host, port, 2, KAFKA011.name, 2)

@@ -19,7 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zkconsumer.spark.errors",
            "zkconsumer.spark.load.errors", "zkconsumer.testing.errors", "zkconsumer.admin.errors",
            "zkconsumer.cli.failures")  # fmt: skip
-NO_ERRORS = {"Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "NothingYet", "_Fault"}
+NO_ERRORS = {
+    "Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "NothingYet", "_Fault", "RecordFault",
+    "ScramRefused", "SaslRefused",
+}  # fmt: skip
 """Exceptions that one part of the code catches of another and that no caller sees."""
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scala_json import ScalaJsonError, parse_full
 
 from rebalance import znodes
-from rebalance.errors import InvalidName, Kafka07Node, NoPlaintextListener, UnreadableNode
+from rebalance.errors import InvalidName, Kafka07Node, NoListener, UnreadableNode
 from rebalance.lenient_json import escape_as_java, java_refusal, parse_lenient
 from rebalance.znodes import MAX_OFFSET, MAX_STREAMS, BrokerNode, PartitionState, Registration
 
@@ -499,6 +499,34 @@ def test_brokers_of_every_version(data: bytes, host: str, port: int) -> None:
     assert znodes.parse_broker(4, data)[:3] == (4, host, port)
 
 
+LISTENERS = (
+    b'{"host":"h","port":9092,"version":4,"listener_security_protocol_map":{"OUT":"SASL_SSL","IN":"PLAINTEXT",'
+    b'"TLS":"SSL","ALSO":"SSL"},"endpoints":["OUT://o:1","IN://h:9092","TLS://[::1]:2","ALSO://a:3"]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "protocol", "address"),
+    [
+        (LISTENERS, "PLAINTEXT", ("h", 9092)),
+        (LISTENERS, "SASL_SSL", ("o", 1)),
+        (LISTENERS, "SSL", ("::1", 2)),
+        (b'{"host":"h","port":9092,"version":2,"endpoints":["PLAINTEXT://h:9092","SSL://h:9093"]}', "SSL", ("h", 9093)),
+        (b'{"host":null,"port":-1,"version":2,"endpoints":["SSL://h:9093"]}', "SSL", ("h", 9093)),
+    ],
+)
+def test_the_address_is_that_of_the_wanted_protocol(data: bytes, protocol: str, address: tuple[str, int]) -> None:
+    assert znodes.parse_broker(4, data, protocol)[1:3] == address
+
+
+@pytest.mark.parametrize(
+    "data", [LISTENERS, b'{"host":"h","port":9092,"version":1}', b'{"host":null,"port":-1,"endpoints":[]}']
+)
+def test_a_broker_without_the_wanted_protocol_is_refused_in_these_words(data: bytes) -> None:
+    with pytest.raises(NoListener, match="/brokers/ids/4: the broker has no SASL_PLAINTEXT listener"):
+        znodes.parse_broker(4, data, "SASL_PLAINTEXT")
+
+
 @pytest.mark.parametrize(
     ("version", "told"), [(b'"version":1', 1), (b'"version":4', 4), (b'"version":"4"', 1), (b"", 1)]
 )
@@ -546,7 +574,7 @@ def test_addresses_at_the_edges(data: bytes, host: str, port: int) -> None:
     ],
 )
 def test_a_broker_without_plaintext_is_refused_in_these_words(data: bytes) -> None:
-    with pytest.raises(NoPlaintextListener, match="/brokers/ids/1: the broker has no PLAINTEXT listener") as refused:
+    with pytest.raises(NoListener, match="/brokers/ids/1: the broker has no PLAINTEXT listener") as refused:
         znodes.parse_broker(1, data)
     assert_told(refused.value, "/brokers/ids/1", data)
 

@@ -38,7 +38,7 @@ NODES = {
     "/consumers/group/offsets/topic/0": b"1",
 }  # fmt: skip
 PARTITION = TopicPartition("topic", 0)
-NAMED = "it has no PLAINTEXT listener (/brokers/ids/0), and TLS and SASL to brokers are not supported yet"
+NAMED = "it has no PLAINTEXT listener (/brokers/ids/0); security.protocol says which one is used"
 CANNOT_BE_ASKED = f"its leader, broker 0, cannot be asked: {NAMED}"
 ASK_BROKERS = ["consume", "produce", "describe", "verify", "lag", "topics list", "offsets get", "load"]
 """Commands that cannot do their work without a broker."""

@@ -63,7 +63,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
     Args:
         zookeeper: `host:port,host:port/chroot`, as `zookeeper.connect`.
         properties: Settings of the consumer by their names in Kafka. Those of `zookeeper.*` for TLS, SASL, credentials
-            and access lists are used, and `kafka.generation`; the others are only checked.
+            and access lists are used, `kafka.generation`, and those for TLS and SASL to brokers; the others are only
+            checked.
         timeout_s: Longest wait for the connection, in seconds; if left out, `zookeeper.connection.timeout.ms` of the
             properties, and 6 without it.
         client_id: The name under which brokers log and count the requests.
@@ -100,7 +101,9 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         self._port: ZooKeeperPort = self._stack.enter_context(
             zookeeper_connection(zookeeper, timeout_s, self._session_changed, **options)
         )
-        self._cluster = Cluster(self._port, client_id, _BROKER_TIMEOUT_S, forced_generation=forced)
+        self._cluster = Cluster(
+            self._port, client_id, _BROKER_TIMEOUT_S, forced_generation=forced, security=config.security
+        )
         try:
             self._cluster.refuse_other_generation()
         except BaseException:

@@ -135,7 +135,8 @@ class OffsetsInKafka:
             manager.close()
 
     def _manager(self, group: str, timeout_s: float, brokers: Sequence[Broker]) -> OffsetManager:
-        settings = ChannelSettings(self._client_id, _BACKOFF_S, timeout_s, ends_at_deadline=True, retries_unknown=False)
+        settings = ChannelSettings(self._client_id, _BACKOFF_S, timeout_s, ends_at_deadline=True, retries_unknown=False,
+                                   security=self.cluster.security)  # fmt: skip
         return OffsetManager(group, lambda: brokers, settings)
 
 

@@ -23,7 +23,8 @@ from rebalance.assignment import java_string_hash
 from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.daemon_threads import run_together
@@ -80,7 +81,9 @@ def fetch_offsets_of_groups(
         return answers, []
     again: list[str] = []
     calls = [
-        partial(_ask, broker, client_id, {group: wanted[group] for group in groups}, timeout_s, deadline)
+        partial(
+            _ask, broker, client_id, {group: wanted[group] for group in groups}, timeout_s, deadline, cluster.security
+        )
         for broker, groups in of_broker.items()
     ]
     for found, refused in run_together(calls, _MOST_THREADS, "zkconsumer-offset-managers"):
@@ -90,14 +93,15 @@ def fetch_offsets_of_groups(
 
 
 def _ask(
-    broker: Broker, client_id: str, wanted: Wanted, timeout_s: float, deadline: float
+    broker: Broker, client_id: str, wanted: Wanted, timeout_s: float, deadline: float, security: Security
 ) -> tuple[Answers, list[str]]:
     """Return the offsets that one broker keeps, and the groups that it refused."""
     answers: Answers = {}
     again: list[str] = []
     reason: str | None = None
     unled: dict[TopicPartition, str] = {}
-    with SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker)) as consumer:
+    dialect = dialect_of(broker)
+    with SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect, security=security) as consumer:
         for group, names in wanted.items():
             if reason is None and time.monotonic() >= deadline:
                 reason = f"its offset manager, broker {broker.id}, was not asked in time"
@@ -110,7 +114,7 @@ def _ask(
                 answers[group] = OffsetAnswer(found, mine, frozenset(mine))
             except BrokerError:
                 again.append(group)
-            except SimpleConsumerError as error:
+            except (SimpleConsumerError, AuthenticationFailed) as error:
                 reason = f"its offset manager, broker {broker.id}: {error}"
                 answers[group] = _unknown(names, reason)
     return answers, again

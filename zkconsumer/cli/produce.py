@@ -155,12 +155,15 @@ def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[T
         is_07 = brokers[0].id is not None or config.kafka_generation == "0.7"
         if is_07:
             check_settings_07(config, has_keys)
-        target = ListedTopic07(topic, may_create) if is_07 else ListedTopic(brokers, topic, may_create, CLIENT_ID)
+        target = ListedTopic07(topic, may_create) if is_07 else ListedTopic(
+            brokers, topic, may_create, CLIENT_ID, config.security
+        )  # fmt: skip
         yield target, find_cluster(config)
         return
     assert config.zookeeper_connect is not None
     with open_zookeeper(config.zookeeper_connect) as port:
-        cluster = Cluster(port, CLIENT_ID, _ANSWER_S, forced_generation=config.kafka_generation)
+        forced = config.kafka_generation
+        cluster = Cluster(port, CLIENT_ID, _ANSWER_S, forced_generation=forced, security=config.security)
         cluster.refuse_other_generation()
         is_07 = cluster.generation().has_broker_nodes
         if is_07:

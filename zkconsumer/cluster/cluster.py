@@ -15,6 +15,7 @@ from rebalance.counters import Counters
 from rebalance.generation import GENERATION_08, Generation
 from rebalance.requests import ZooKeeperPort
 from rebalance.znodes_07 import broker_and_number
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import AUTO, generation_named, generation_of_cluster, refuse_other_brokers
 from zkconsumer.cluster.leaders import BrokerDirectory, LeaderDirectory
@@ -39,8 +40,10 @@ class Cluster:
         read_timeout_s: Longest wait for five hundred reads of ZooKeeper, in seconds.
         counters: Counts requests and errors.
         forced_generation: The value of `kafka.generation`.
+        security: TLS and SASL of connections to brokers; None for neither.
 
     Attributes:
+        security: The same.
         reader: Reads brokers, topics and leaders: in ZooKeeper, or in metadata of the brokers.
         directory: Looks up leaders; remembers which brokers did not answer.
 
@@ -55,7 +58,9 @@ class Cluster:
         read_timeout_s: float = READ_TIMEOUT_S,
         counters: Counters | None = None,
         forced_generation: str = AUTO,
+        security: Security | None = None,
     ) -> None:
+        self.security = security or Security()
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._read_timeout_s = read_timeout_s
@@ -66,9 +71,10 @@ class Cluster:
         if isinstance(source, MetadataReader):
             self.reader, self.directory = source, MetadataDirectory(source)
         else:
-            reader = self.reader = ClusterReader(source, read_timeout_s)
+            reader = self.reader = ClusterReader(source, read_timeout_s, self.security.protocol)
             self.directory = BrokerDirectory(
-                client_id, timeout_s, reader.brokers, reader.existing, reader.leaders, counters=counters
+                client_id, timeout_s, reader.brokers, reader.existing, reader.leaders, counters=counters,
+                security=self.security,
             )
 
     def generation(self, registrations: Mapping[str, bytes] = MappingProxyType({})) -> Generation:
@@ -96,7 +102,7 @@ class Cluster:
             refuse_other_brokers(self._forced_generation, self.brokers())
 
     def brokers(self) -> list[Broker]:
-        """Return the brokers that are registered and have a PLAINTEXT listener, by id.
+        """Return the brokers that are registered and have a listener of `security.protocol`, by id.
 
         Raises:
             ClusterSilent: Neither ZooKeeper nor a broker answers in time.
@@ -156,7 +162,7 @@ class Cluster:
         if not partitions:
             return {}
         leaders = self.leaders(partitions)
-        found = ask_leaders(leaders, times_ms, self._client_id, self._timeout_s, deadline_s)
+        found = ask_leaders(leaders, times_ms, self._client_id, self._timeout_s, deadline_s, self.security)
         unled = self.why_unled([name for name in partitions if name not in found])
         return {name: found[name] if name in found else unled[name] for name in partitions}
 

@@ -17,6 +17,7 @@ from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import Boundary, PositionIs
 from simpleconsumer.errors import BrokenFraming, BrokerError, SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 
 __all__ = ["MOST_BYTES", "SearchLimits", "connect", "find_entry"]
@@ -52,9 +53,12 @@ class SearchLimits:
         self._left_bytes -= count
 
 
-def connect(broker: Broker, client_id: str = "zkconsumer-admin") -> SimpleConsumer:
+def connect(
+    broker: Broker, client_id: str = "zkconsumer-admin", *, security: Security | None = None
+) -> SimpleConsumer:
     """Return a connection to a broker for searches in its logs."""
-    return SimpleConsumer(broker.host, broker.port, _ANSWER_S, client_id, dialect=dialect_of(broker))
+    dialect = dialect_of(broker)
+    return SimpleConsumer(broker.host, broker.port, _ANSWER_S, client_id, dialect=dialect, security=security)
 
 
 def find_entry(

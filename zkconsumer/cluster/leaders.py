@@ -24,6 +24,7 @@ from rebalance.znodes_07 import broker_and_number
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
 
 __all__ = ["BrokerDirectory", "LeaderDirectory", "usable_leaders"]
@@ -68,6 +69,7 @@ class BrokerDirectory:
         read_leaders: Returns the broker ids in the state nodes of partitions, without partitions that have no leader.
         rng: Chooses the order in which brokers are asked.
         counters: Counts requests and errors.
+        security: TLS and SASL of connections to brokers; None for neither.
 
     The three readers have their own deadlines and raise RebalanceError when ZooKeeper does not answer.
 
@@ -86,7 +88,9 @@ class BrokerDirectory:
         read_leaders: Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]],
         rng: random.Random | None = None,
         counters: Counters | None = None,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         self._read_brokers = read_brokers
         self._existing_topics = existing_topics
         self._read_leaders = read_leaders
@@ -146,7 +150,8 @@ class BrokerDirectory:
             try:
                 dialect = dialect_of(broker)
                 with SimpleConsumer(
-                    broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect
+                    broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect,
+                    security=self._security,
                 ) as consumer:
                     metadata = consumer.topic_metadata(topics, create=not dialect.chooses_versions)
             except SimpleConsumerError as error:

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 
 __all__ = ["PARTITIONS_A_REQUEST", "LogOffsets", "OneTime", "ask_at", "ask_leaders", "in_requests"]
@@ -77,6 +78,7 @@ def ask_leaders(
     client_id: str,
     timeout_s: float,
     deadline_s: float,
+    security: Security | None = None,
 ) -> dict[TopicPartition, LogOffsets]:
     """Return the offsets of partitions at some times, as their leaders report them.
 
@@ -84,12 +86,13 @@ def ask_leaders(
         leaders: Partition -> its leader.
         timeout_s: Longest wait for one answer.
         deadline_s: Longest wait for all answers together, from now on.
+        security: TLS and SASL of the connections; None for neither.
     """
     by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
     for name, broker in leaders.items():
         by_leader[broker].append(name)
     questions = [
-        _Question(broker, names, times_ms, _connection(broker, timeout_s, client_id))
+        _Question(broker, names, times_ms, _connection(broker, timeout_s, client_id, security))
         for broker, names in by_leader.items()
     ]
     waiting: queue.SimpleQueue[_Question] = queue.SimpleQueue()
@@ -111,8 +114,9 @@ def ask_leaders(
     return found
 
 
-def _connection(broker: Broker, timeout_s: float, client_id: str) -> SimpleConsumer:
-    return SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker))
+def _connection(broker: Broker, timeout_s: float, client_id: str, security: Security | None) -> SimpleConsumer:
+    dialect = dialect_of(broker)
+    return SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect, security=security)
 
 
 class _Question:
@@ -138,7 +142,7 @@ class _Question:
                 if time.monotonic() > deadline:
                     return
                 self._answers.update(self._ask(names))
-        except SimpleConsumerError as error:
+        except (SimpleConsumerError, AuthenticationFailed) as error:
             self._failure = f"broker {self._broker.id}: {error}"
         finally:
             self.consumer.close()

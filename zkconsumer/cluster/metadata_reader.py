@@ -29,6 +29,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.probe import probed_broker
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ClusterMetadata, TopicMetadata, TopicPartition
 from zkconsumer.cluster.generation import AUTO
 from zkconsumer.cluster.leaders import usable_leaders
@@ -72,6 +73,7 @@ class MetadataReader:
         counters: Counts requests and errors.
         rng: Chooses the order in which brokers are asked.
         pins_topics: A topic that was created again has no leaders: it is not the one that is read.
+        security: TLS and SASL of connections to brokers; None for neither.
 
     Attributes:
         refused, left_out: Empty: brokers name no broker that cannot be asked.
@@ -92,7 +94,9 @@ class MetadataReader:
         rng: random.Random | None = None,
         *,
         pins_topics: bool = False,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         self._pins_topics = pins_topics
         self._addresses = tuple(addresses)
         self._client_id = client_id
@@ -218,7 +222,7 @@ class MetadataReader:
         try:
             with self._counted(address):
                 if broker is None:
-                    broker = probed_broker(*address, self._timeout_s, self._client_id)
+                    broker = probed_broker(*address, self._timeout_s, self._client_id, security=self._security)
                 found = self._metadata_of(broker, topics)
         except SimpleConsumerError as error:
             self._counters.add("errors", "broker_connection")
@@ -239,7 +243,9 @@ class MetadataReader:
     def _metadata_of(self, broker: Broker, topics: Collection[str] | None) -> ClusterMetadata:
         """Return the answer of one broker about some topics."""
         dialect = dialect_of(broker)
-        with SimpleConsumer(broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect) as consumer:
+        with SimpleConsumer(
+            broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect, security=self._security
+        ) as consumer:
             if dialect is KAFKA011:
                 return consumer.ask(KAFKA011.cluster_metadata(topics))
             # These brokers may create what is named, so nothing is named; and none of them lists versions.

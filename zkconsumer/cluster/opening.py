@@ -34,7 +34,7 @@ def metadata_reader(
     if config.bootstrap_servers is None:
         return None
     addresses = [(each.host, each.port) for each in config.bootstrap_servers]
-    return MetadataReader(addresses, config.client_id, timeout_s, pins_topics=pins_topics)
+    return MetadataReader(addresses, config.client_id, timeout_s, pins_topics=pins_topics, security=config.security)
 
 
 @contextmanager
@@ -58,8 +58,14 @@ def open_cluster(
     """
     reader = metadata_reader(config, timeout_s, pins_topics=pins_topics)
     if reader is not None:
-        yield OpenCluster(Cluster(reader, config.client_id, timeout_s, forced_generation=config.kafka_generation), None)
+        yield OpenCluster(_cluster(reader, config, timeout_s), None)
         return
     with configured_connection(config, on_change) as port:
-        cluster = Cluster(port, config.client_id, timeout_s, forced_generation=config.kafka_generation)
+        cluster = _cluster(port, config, timeout_s)
         yield OpenCluster(cluster, port)
+
+
+def _cluster(source: ZooKeeperPort | MetadataReader, config: ConsumerConfig, timeout_s: float) -> Cluster:
+    return Cluster(
+        source, config.client_id, timeout_s, forced_generation=config.kafka_generation, security=config.security
+    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rebalance import znodes, znodes_07
-from rebalance.errors import GroupRefused, Kafka07Node, NoPlaintextListener, RefusedNode, UnreadableNode
+from rebalance.errors import GroupRefused, Kafka07Node, NoListener, RefusedNode, UnreadableNode
 from rebalance.generation import Generation
 from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
@@ -24,24 +24,25 @@ log = logging.getLogger(__name__)
 
 _LISTS_ITS_VERSIONS: Final = 3
 """The version of a broker's registration from which on it is of Kafka 0.10.0 or later."""
+_REMEDY = "security.protocol says which one is used"
 
 
-def _why_left_out(error: UnreadableNode) -> str:
-    if not isinstance(error, NoPlaintextListener):
-        return str(error)
-    return f"it has no PLAINTEXT listener ({error.path}), and TLS and SASL to brokers are not supported yet"
+def _why_left_out(error: UnreadableNode, protocol: str) -> str:
+    return f"it has no {protocol} listener ({error.path}); {_REMEDY}" if isinstance(error, NoListener) else str(error)
 
 
-def _broker(broker_id: int, data: bytes | None) -> Broker:
-    """Return a registered broker, of whichever generation it is.
+def _broker(broker_id: int, data: bytes | None, protocol: str) -> Broker:
+    """Return a registered broker, of whichever generation it is, with its address for a protocol.
 
     Raises:
         UnreadableNode: Its registration cannot be used.
     """
     try:
-        node = znodes.parse_broker(broker_id, data)
+        node = znodes.parse_broker(broker_id, data, protocol)
     except Kafka07Node:
         node = znodes_07.parse_broker_07(broker_id, data)
+        if protocol != znodes.PLAINTEXT:
+            raise NoListener(znodes.broker_path(broker_id), f"Kafka 0.7 has no {protocol} listener", data) from None
         return Broker(node.id, node.host, node.port, generation="kafka07")
     if node.registration_version >= _LISTS_ITS_VERSIONS:
         return Broker(node.id, node.host, node.port, 2, "kafka011", 2)
@@ -55,6 +56,7 @@ class ClusterReader:
     Args:
         port: A started ZooKeeper port.
         timeout_s: For each five hundred nodes.
+        protocol: The `security.protocol` of the addresses that brokers are asked at.
 
     Attributes:
         refused: Path -> why it cannot be read, a sentence; of the broker and state nodes that were read last.
@@ -63,7 +65,8 @@ class ClusterReader:
     Threads: Any but the coordinator's; each call blocks its caller alone.
     """
 
-    def __init__(self, port: ZooKeeperPort, timeout_s: float) -> None:
+    def __init__(self, port: ZooKeeperPort, timeout_s: float, protocol: str = znodes.PLAINTEXT) -> None:
+        self._protocol = protocol
         self._port = port
         self._timeout_s = timeout_s
         self.refused: Mapping[str, str] = {}
@@ -98,7 +101,7 @@ class ClusterReader:
         return read_partitions(self._port, topics, self._timeout_s)
 
     def brokers(self) -> list[Broker]:
-        """Return the brokers that are registered and have a PLAINTEXT listener, by id.
+        """Return the brokers that are registered and have a listener of the protocol, by id.
 
         Raises:
             ZooKeeperSilent: No answer in time.
@@ -126,10 +129,10 @@ class ClusterReader:
                 refused[broker_id] = str(value)  # `_read_each` has logged it
                 continue
             try:
-                brokers.append(_broker(broker_id, value[0]))
+                brokers.append(_broker(broker_id, value[0], self._protocol))
             except UnreadableNode as error:
                 unreadable.append(error)
-                left_out[broker_id] = _why_left_out(error)
+                left_out[broker_id] = _why_left_out(error, self._protocol)
         for broker_id in sorted(left_out.keys() - self._reported_brokers):
             log.warning("broker %d is left out: %s", broker_id, left_out[broker_id])
         self._reported_brokers = frozenset(left_out)
@@ -140,13 +143,12 @@ class ClusterReader:
         """Return the brokers that are registered, for a start in which there is no other way than to reach them.
 
         Raises:
-            GroupRefused: There are brokers, and none of them has a PLAINTEXT listener.
+            GroupRefused: There are brokers, and none of them has a listener of the protocol.
             ZooKeeperSilent: No answer in time.
         """
         brokers, unreadable = self._brokers()
-        if not brokers and any(isinstance(error, NoPlaintextListener) for error in unreadable):
-            raise GroupRefused(group, "no broker of the cluster has a PLAINTEXT listener, and TLS and SASL "
-                                      "listeners are not spoken yet")
+        if not brokers and any(isinstance(error, NoListener) for error in unreadable):
+            raise GroupRefused(group, f"no broker of the cluster has a listener of {self._protocol}; {_REMEDY}")
         if not brokers and not unreadable:
             log.warning("no broker is registered under %s; waiting for one", znodes.BROKERS)
         return brokers

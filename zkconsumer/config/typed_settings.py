@@ -81,10 +81,12 @@ class OptionalSettings(TypedDict, total=False):
     zookeeper_sasl_password: str | None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None
     ssl_truststore_location: str | None
+    ssl_ca_location: str | None
     ssl_truststore_type: str | None
     ssl_truststore_password: str | None
     ssl_truststore_certificates: str | None
     ssl_keystore_location: str | None
+    ssl_certificate_location: str | None
     ssl_keystore_type: str | None
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None
@@ -95,6 +97,7 @@ class OptionalSettings(TypedDict, total=False):
     ssl_enabled_protocols: str | None
     ssl_cipher_suites: str | None
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
     sasl_username: str | None
     sasl_password: str | None
     sasl_jaas_config: str | None

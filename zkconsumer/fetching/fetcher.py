@@ -25,7 +25,13 @@ from rebalance.counters import Counters
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
-from simpleconsumer.errors import BrokenFraming, DamagedOffset, MessageTooLarge, SimpleConsumerError
+from simpleconsumer.errors import (
+    AuthenticationFailed,
+    BrokenFraming,
+    DamagedOffset,
+    MessageTooLarge,
+    SimpleConsumerError,
+)
 from simpleconsumer.types import MAX_INT64, Broker, Buffer, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
@@ -121,7 +127,7 @@ class Fetcher:
             broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
             config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
             reuse_answers=True,  # chunks are copies
-            dialect=self._dialect,
+            dialect=self._dialect, security=config.security,
         )
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
@@ -188,6 +194,8 @@ class Fetcher:
                     if self._step():
                         return
                     failures = 0
+                except AuthenticationFailed:
+                    raise  # another try would be refused, too
                 except Exception:
                     failures += 1
                     log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)

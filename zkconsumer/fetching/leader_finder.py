@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from rebalance.errors import RebalanceError
+from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.leaders import LeaderDirectory
@@ -140,6 +141,8 @@ class LeaderFinder:
             while not self._is_stopped:
                 try:
                     self._step()
+                except AuthenticationFailed:
+                    raise  # another try would be refused, too
                 except Exception:
                     log.exception("the leader finder failed; going on after a pause")
                     self._wakeup.wait(_LONGEST_BACKOFF_S)

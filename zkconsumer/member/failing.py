@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from rebalance.coordinator import Coordinator
 from rebalance.requests import ZooKeeperPort
+from simpleconsumer.errors import AuthenticationFailed
 from zkconsumer.errors import StreamFailed
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.listening import ListenerThread
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def stream_failure(what: str, error: BaseException) -> StreamFailed:
     """The error that the streams raise after a fault."""
-    failure = StreamFailed(f"{what}: {error!r}")
+    failure = StreamFailed(f"{what}: {error if isinstance(error, AuthenticationFailed) else repr(error)}")
     failure.__cause__ = error
     return failure
 

@@ -27,6 +27,7 @@ from rebalance.ports import MemberParts
 from rebalance.requests import SessionChange
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import KazooPort
+from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
@@ -101,7 +102,7 @@ class Membership:
         self.port = CountedPort(self._kazoo, self.counters)
         self.cluster = Cluster(
             self.port, config.client_id, config.socket_timeout_ms / 1000,
-            config.zookeeper_connection_timeout_ms / 1000, self.counters,
+            config.zookeeper_connection_timeout_ms / 1000, self.counters, security=config.security,
         )  # fmt: skip
 
         pipeline = Pipeline(self.port, self.loop)
@@ -236,10 +237,11 @@ class Membership:
     def _thread_died(self, name: str, error: BaseException) -> None:
         """Leave in order, as the coordinator still can: a delivering thread has ended by a fault. Threads: that one."""
         failure = stream_failure(f"{name} has ended", error)
+        fault = None if isinstance(error, AuthenticationFailed) else error  # a refusal says it all
         if self.leaving.has_started:
-            log.error("%s, which leaves its group: %s", self.consumer_id, failure, exc_info=error)
+            log.error("%s, which leaves its group: %s", self.consumer_id, failure, exc_info=fault)
             return
-        log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=error)
+        log.error("%s leaves its group: %s", self.consumer_id, failure, exc_info=fault)
         for stream in self._streams:
             stream._fail(failure)
         if self.coordinator.error is None:

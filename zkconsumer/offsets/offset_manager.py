@@ -26,7 +26,8 @@ from typing import Final
 from rebalance.counters import Counters
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, broker_error
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.wakeup import Latch
 
@@ -59,6 +60,7 @@ class ChannelSettings:
             call: its time-out is what was left when it was opened.
         retries_unknown: A partition that the brokers do not know is asked about until the deadline: a member reads it,
             so its topic exists, and the brokers learn of it. Else it is asked about once.
+        security: TLS and SASL of its connections; None for neither.
     """
 
     client_id: str
@@ -67,6 +69,7 @@ class ChannelSettings:
     max_retries: int = 5
     ends_at_deadline: bool = False
     retries_unknown: bool = True
+    security: Security | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class OffsetManager:
         self._settings = settings
         self._counters = counters or Counters()
         self._closed = Latch()
+        self._is_refused = False
         self._consumer: SimpleConsumer | None = None
         self._commit_version = 1
         self._fetch_version = 0
@@ -170,7 +174,7 @@ class OffsetManager:
             codes = codes_of(error)
             self._unknown_partitions = {name for name, code in codes.items() if code == UNKNOWN_PARTITION}
             return {}, self._refused(codes)
-        except SimpleConsumerError as error:
+        except (SimpleConsumerError, AuthenticationFailed) as error:
             return {}, dict.fromkeys(names, self._lost(error))
         return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
 
@@ -230,7 +234,7 @@ class OffsetManager:
                     if not error.retriable:
                         return self.reason
                     self._drop()
-                except SimpleConsumerError as error:
+                except (SimpleConsumerError, AuthenticationFailed) as error:
                     self._lost(error)
             if not self._may_try_again(deadline):
                 return self.reason
@@ -291,7 +295,7 @@ class OffsetManager:
                 consumer.commit_offsets(self._group, offsets, version=self._commit_version)
         except BrokerError as error:
             return codes_of(error)
-        except SimpleConsumerError as error:
+        except (SimpleConsumerError, AuthenticationFailed) as error:
             self._lost(error)
             return None
         return {}
@@ -312,11 +316,17 @@ class OffsetManager:
         timeout_s = self._settings.timeout_s
         if self._settings.ends_at_deadline:
             timeout_s = min(timeout_s, max(deadline - time.monotonic(), 0.1))
-        self._consumer = _connected(manager, timeout_s, self._settings.client_id)
+        self._consumer = self._new_connection(manager, timeout_s)
         if self._closed.is_set():
             self._drop()
             return None
         return self._consumer
+
+    def _new_connection(self, broker: Broker, timeout_s: float) -> SimpleConsumer:
+        settings, dialect = self._settings, dialect_of(broker)
+        return SimpleConsumer(
+            broker.host, broker.port, timeout_s, settings.client_id, dialect=dialect, security=settings.security
+        )
 
     def _look_up(self, deadline: float) -> Broker | None:
         """Ask one broker after the other who is the offset manager."""
@@ -332,13 +342,16 @@ class OffsetManager:
             self._counters.add("broker_requests", "consumer_metadata")
             try:
                 timeout_s = min(_LOOKUP_TIMEOUT_S, self._settings.timeout_s, max(left_s, 0.1))
-                with _connected(broker, timeout_s, self._settings.client_id) as consumer:
+                with self._new_connection(broker, timeout_s) as consumer:
                     named = consumer.consumer_metadata(self._group)
             except BrokerError as error:
                 self.reason = f"broker {broker.id} does not name its offset manager: {error}"
-            except SimpleConsumerError as error:
+            except (SimpleConsumerError, AuthenticationFailed) as error:
                 self._counters.add("errors", "broker_connection")
                 self.reason = f"broker {broker.id} does not name its offset manager: {error}"
+                self._is_refused = isinstance(error, AuthenticationFailed)
+                if self._is_refused:
+                    break
             else:
                 return self._registered(named, brokers)
         return None
@@ -363,8 +376,9 @@ class OffsetManager:
             self.reason = next(iter(refused.values()))
         return refused
 
-    def _lost(self, error: SimpleConsumerError) -> str:
+    def _lost(self, error: SimpleConsumerError | AuthenticationFailed) -> str:
         self._drop()
+        self._is_refused = isinstance(error, AuthenticationFailed)
         self._counters.add("errors", "broker_connection")
         self.reason = f"its offset manager: {error}"
         return self.reason
@@ -375,7 +389,9 @@ class OffsetManager:
             consumer.close()
 
     def _may_try_again(self, deadline: float) -> bool:
-        """Wait for the back-off; return False at the deadline, or when closed."""
+        """Wait for the back-off; return False at the deadline, when closed, or if brokers refuse the client."""
+        if self._is_refused:
+            return False
         if time.monotonic() + self._settings.backoff_s >= deadline:
             return False
         return not self._closed.wait(self._settings.backoff_s)
@@ -384,7 +400,3 @@ class OffsetManager:
 def codes_of(error: BrokerError) -> dict[TopicPartition, int]:
     """Return the error code of each partition that a request was refused for."""
     return {TopicPartition(str(each.topic), int(each.partition or 0)): each.code for each in (error, *error.also)}
-
-
-def _connected(broker: Broker, timeout_s: float, client_id: str) -> SimpleConsumer:
-    return SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker))

@@ -39,6 +39,7 @@ def member_offsets(
         Backoff.of_ms(config.offsets_channel_backoff_ms, _LONGEST_BACKOFF_S).first_s,
         config.offsets_channel_socket_timeout_ms / 1000,
         config.offsets_commit_max_retries,
+        security=config.security,
     )
 
     def has_lease() -> bool:

@@ -383,16 +383,25 @@ class Accumulator:
         return effects
 
     def request_failed(
-        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool, now: float
-    ) -> list[Effect]:
-        """Take over that a request was lost; the messages may be stored if it was sent."""
+        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool, now: float,
+        is_final: bool = False,
+    ) -> list[Effect]:  # fmt: skip
+        """Take over that a request was lost; the messages may be stored if it was sent.
+
+        Args:
+            is_final: Another request would be lost, too, and none is sent.
+        """
         effects: list[Effect] = []
         for name, mine in _by_partition(batches).items():
             self._queues[name].in_flight.clear()
             self._forget_leader(name, now)
             for each in mine:
                 each.may_be_stored |= may_be_stored
-            effects += self._again(name, mine, reason, broker, now)
+            if is_final:
+                self._activated(name)
+                effects += [self._failed(each, reason, each.tries + 1) for each in mine]
+            else:
+                effects += self._again(name, mine, reason, broker, now)
         return effects
 
     def in_flight(self) -> list[Batch]:

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, Pair
@@ -47,6 +48,7 @@ class RequestSettings:
         client_id: The name under which brokers log and count the requests.
         codec_of: Topic -> codec.
         refresh_s: Time between two look-ups of all topics; None: only after a failure.
+        security: TLS and SASL; None for neither.
     """
 
     acks: int
@@ -56,6 +58,7 @@ class RequestSettings:
     client_id: str
     codec_of: Callable[[str], str]
     refresh_s: float | None
+    security: Security | None = None
 
     def connection(self, broker: Broker) -> SimpleConsumer:
         """Return a new connection to a broker."""
@@ -63,6 +66,7 @@ class RequestSettings:
         return SimpleConsumer(
             broker.host, broker.port, timeout_s, self.client_id, dialect=dialect_of(broker),
             send_buffer_bytes=self.send_buffer_bytes, connect_timeout_s=self.connect_timeout_s,
+            security=self.security,
         )  # fmt: skip
 
 
@@ -88,9 +92,10 @@ class Batches(Protocol):
         """Take over an answer, and how long it took."""
 
     def request_failed(
-        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool
-    ) -> None:
-        """Take over that a request was lost."""
+        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool,
+        *, is_final: bool = False,
+    ) -> None:  # fmt: skip
+        """Take over that a request was lost, finally if another one would be, too."""
 
 
 class BrokerThread:
@@ -147,7 +152,7 @@ class BrokerThread:
                 connection.topic_metadata([name.topic])
             else:
                 wait_until_read(connection, name)
-        except SimpleConsumerError as error:
+        except (SimpleConsumerError, AuthenticationFailed) as error:
             log.warning("broker %s may not have read the last messages, which it does not acknowledge: %s",
                         self.broker.id, error)  # fmt: skip
 
@@ -168,10 +173,11 @@ class BrokerThread:
             is_sent = True
             if self._settings.acks and not connection.dialect.has_metadata:
                 wait_until_read(connection, name_on_wire(batches[0].name))
-        except SimpleConsumerError as error:
+        except (SimpleConsumerError, AuthenticationFailed) as error:
             without_frames(error)  # the messages' errors keep it
-            never_sent = not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent
-            self._delivery.request_failed(batches, self.broker.id, error, not never_sent)
+            is_final = isinstance(error, AuthenticationFailed)
+            never_sent = is_final or (not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent)
+            self._delivery.request_failed(batches, self.broker.id, error, not never_sent, is_final=is_final)
         else:
             seconds = time.monotonic() - started
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)

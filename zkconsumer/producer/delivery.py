@@ -336,12 +336,14 @@ class Delivery:
         self._report(effects)
 
     def request_failed(
-        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool
-    ) -> None:
-        """Take over that a request was lost."""
+        self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool,
+        *, is_final: bool = False,
+    ) -> None:  # fmt: skip
+        """Take over that a request was lost, finally if another one would be, too."""
         with self._lock:
             self._counters.request_failed(broker)
-            effects = self._accumulator.request_failed(batches, broker, reason, may_be_stored, time.monotonic())
+            effects = self._accumulator.request_failed(batches, broker, reason, may_be_stored, time.monotonic(),
+                                                       is_final)  # fmt: skip
             if self._has_ended:
                 effects += self._accumulator.abandon(_CLOSED)
             self._go_on(effects)

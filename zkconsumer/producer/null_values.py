@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import TopicPartition
 
 __all__ = ["takes_null_values"]
@@ -31,7 +31,7 @@ def takes_null_values(connections: Iterable[SimpleConsumer], topic: str) -> bool
                 broker.topic_metadata([topic])
                 is_answered = _answers_offset_fetch(broker, topic)
                 broker.topic_metadata([topic])  # a broker that has just died closes connections, too
-            except SimpleConsumerError as error:
+            except (SimpleConsumerError, AuthenticationFailed) as error:
                 reason = str(error)
             else:
                 return is_answered

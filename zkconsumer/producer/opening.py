@@ -116,7 +116,8 @@ def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> Fo
             _check_07(config)
             return FoundCluster(_ListOf07(brokers), False, _nothing)
         addresses = [(each.host, each.port) for each in brokers]
-        return FoundCluster(TopicLookup(lambda: addresses, config.client_id, timeout_s, rng), True, _nothing)
+        lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security)
+        return FoundCluster(lookup, True, _nothing)
     assert config.zookeeper_connect is not None
     stack = ExitStack()
     with stack:
@@ -144,7 +145,7 @@ def registered_cluster(port: ZooKeeperPort, config: ProducerConfig, rng: random.
         _check_07(config)
         of_07 = Lookup07(port, config.client_id, timeout_s)
         return FoundCluster(of_07, False, _nothing, of_07.notify)
-    return FoundCluster(ZooKeeperLookup(port, config.client_id, timeout_s, rng), True, _nothing)
+    return FoundCluster(ZooKeeperLookup(port, config.client_id, timeout_s, rng, config.security), True, _nothing)
 
 
 class _ListOf07:
@@ -192,5 +193,5 @@ def _request_settings(config: ProducerConfig) -> RequestSettings:
     return RequestSettings(
         config.request_required_acks, config.request_timeout_ms, config.connect_timeout_ms / 1000,
         config.send_buffer_bytes, config.client_id, partial(_codec_of, config),
-        None if refresh_ms < 0 else refresh_ms / 1000,
+        None if refresh_ms < 0 else refresh_ms / 1000, config.security,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size, undecided_codes
@@ -32,6 +33,7 @@ class SyncProducer:
         message_max_bytes: Most bytes of a message, key and value together.
         compression_codec: `none`, `gzip`, `snappy` or `lz4`.
         client_id: The name under which the broker logs and counts the requests.
+        security: TLS and SASL (`simpleconsumer.security.Security.of`); None for neither.
 
     Threads: One at a time. `close()` from any thread ends a call that waits.
     """
@@ -47,6 +49,7 @@ class SyncProducer:
         message_max_bytes: int = 1_000_000,
         compression_codec: Literal["none", "gzip", "snappy", "lz4"] = "none",
         client_id: str = "zkconsumer-producer",
+        security: Security | None = None,
     ) -> None:
         self._acks = request_required_acks
         self._timeout_ms = request_timeout_ms
@@ -54,7 +57,7 @@ class SyncProducer:
         self._codec = compression_codec
         broker = Broker(0, host, port, generation="kafka07" if kafka_generation == "0.7" else "kafka08")
         self._connection = SimpleConsumer(
-            host, port, request_timeout_ms / 500, client_id, dialect=dialect_of(broker)
+            host, port, request_timeout_ms / 500, client_id, dialect=dialect_of(broker), security=security
         )  # fmt: skip
         self._has_keys = self._connection.dialect.has_metadata
 

@@ -21,8 +21,9 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
 from simpleconsumer.probe import probed_broker
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicMetadata
 
 __all__ = ["FoundTopic", "TopicLookup"]
@@ -57,12 +58,14 @@ class TopicLookup:
         client_id: The name under which brokers log and count the requests.
         timeout_s: Longest wait for one broker, in seconds; three seconds are the most that is used.
         rng: Chooses the order in which brokers are asked.
+        security: TLS and SASL of connections to brokers; None for neither.
     """
 
     def __init__(
         self, addresses: Callable[[], Sequence[Address]], client_id: str, timeout_s: float,
-        rng: random.Random | None = None,
+        rng: random.Random | None = None, security: Security | None = None,
     ) -> None:  # fmt: skip
+        self._security = security
         self._addresses = addresses
         self._client_id = client_id
         self._timeout_s = min(timeout_s, _LONGEST_ANSWER_S)
@@ -80,11 +83,15 @@ class TopicLookup:
         failures: list[str] = []
         for host, port in self._in_order():
             try:
-                found = self._spoken.get((host, port)) or probed_broker(host, port, self._timeout_s, self._client_id)
+                found = self._spoken.get((host, port)) or probed_broker(
+                    host, port, self._timeout_s, self._client_id, security=self._security
+                )
                 with SimpleConsumer(
-                    host, port, self._timeout_s, self._client_id, dialect=dialect_of(found)
+                    host, port, self._timeout_s, self._client_id, dialect=dialect_of(found), security=self._security
                 ) as broker:
                     metadata = broker.topic_metadata(topics)
+            except AuthenticationFailed as error:
+                return dict.fromkeys(topics, FoundTopic({}, str(error), is_final=True))
             except SimpleConsumerError as error:
                 self._spoken.pop((host, port), None)  # another one may come back there
                 self._silent.add((host, port))

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from rebalance.errors import RebalanceError
 from rebalance.requests import ZooKeeperPort
 from rebalance.znodes_07 import broker_and_number
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
@@ -33,14 +34,16 @@ class ZooKeeperLookup:
         client_id: The name under which brokers log and count the requests.
         timeout_s: Longest wait for one broker, in seconds.
         rng: Chooses the order in which brokers are asked.
+        security: TLS and SASL of connections to brokers; None for neither.
     """
 
     def __init__(
-        self, port: ZooKeeperPort, client_id: str, timeout_s: float, rng: random.Random | None = None
-    ) -> None:
-        self._cluster = Cluster(port, client_id, timeout_s)
+        self, port: ZooKeeperPort, client_id: str, timeout_s: float, rng: random.Random | None = None,
+        security: Security | None = None,
+    ) -> None:  # fmt: skip
+        self._cluster = Cluster(port, client_id, timeout_s, security=security)
         self._registered: dict[int, Broker] = {}
-        self._lookup = TopicLookup(self._addresses, client_id, timeout_s, rng)
+        self._lookup = TopicLookup(self._addresses, client_id, timeout_s, rng, security)
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         """Return what is known about each of the topics."""

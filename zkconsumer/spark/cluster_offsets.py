@@ -35,6 +35,7 @@ from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import LogEnds
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing
 from zkconsumer.spark.partition_names import are_byte_positions, column_value
+from zkconsumer.spark.settings_files import security_here
 
 __all__ = ["ClusterOffsets", "refuse_unfit"]
 
@@ -61,7 +62,8 @@ class ClusterOffsets:
         self._source = source
         self._config = config
         self._patience_s = patience_s
-        self._cluster = Cluster(source, config.client_id, config.socket_timeout_ms / 1000)
+        timeout_s, security = config.socket_timeout_ms / 1000, security_here(config)
+        self._cluster = Cluster(source, config.client_id, timeout_s, security=security)
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S, 1.5)
 
     def refuse_other_generations(self) -> None:

@@ -25,6 +25,7 @@ from zkconsumer.cluster.log_ends import ask_at, in_requests
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark.log_reach import ends_before
+from zkconsumer.spark.settings_files import security_here
 
 __all__ = ["LeaderQueries"]
 
@@ -139,7 +140,8 @@ class LeaderQueries:
         if broker not in self._consumers:
             timeout_s = min(self._config.socket_timeout_ms / 1000, _BROKER_S)
             self._consumers[broker] = SimpleConsumer(
-                broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect_of(broker)
+                broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect_of(broker),
+                security=security_here(self._config),
             )  # fmt: skip
         return self._consumers[broker]
 

@@ -14,7 +14,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.spark.settings_files import open_source
+from zkconsumer.spark.settings_files import open_source, security_here
 
 __all__ = ["FoundLeader", "LeaderSearch", "search_leader"]
 
@@ -46,7 +46,8 @@ def search_leader(config: ConsumerConfig) -> LeaderSearch:
     def search(name: TopicPartition, denied_by: int | None) -> FoundLeader:
         try:
             with open_source(config) as source:
-                cluster = Cluster(source, config.client_id, config.socket_timeout_ms / 1000)
+                timeout_s, security = config.socket_timeout_ms / 1000, security_here(config)
+                cluster = Cluster(source, config.client_id, timeout_s, security=security)
                 if not cluster.reader.topic_exists(name.topic):
                     return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not there any more")
                 broker = cluster.leaders({name: denied_by}).get(name)

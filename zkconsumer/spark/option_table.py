@@ -102,7 +102,7 @@ _SETTINGS: Final = (
      "fetch.message.max.bytes", "fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes",
      "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes", "kafka.generation")
 )  # fmt: skip
-SETTING_NAMES: Final = (*_SETTINGS, *(key.name for key in KEYS if key.section == "zookeeper"))
+SETTING_NAMES: Final = (*_SETTINGS, *(key.name for key in KEYS if key.section in ("zookeeper", "security")))
 """The settings of the consumer that are options, too."""
 
 _BY_KEY = {key.name: key for key in KEYS}
@@ -113,7 +113,11 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
-_AS_IN_SPARK: Final = ("bootstrap.servers",)
+_SECURITY_KEYS = tuple(key for key in KEYS if key.section == "security")
+_BY_LOWER_NAME |= {alias: _BY_LOWER_NAME[key.name] for key in _SECURITY_KEYS for alias in key.aliases}
+_AS_IN_SPARK: Final = (
+    "bootstrap.servers", *(name for key in _SECURITY_KEYS for name in (key.name, *key.aliases)),
+)  # fmt: skip
 """Settings that Spark's own source has, with a prefix; both forms are taken."""
 _BY_LOWER_NAME |= {f"kafka.{name}": _BY_LOWER_NAME[name] for name in _AS_IN_SPARK}
 _OF_TABLES: Final = "option."
@@ -146,8 +150,8 @@ def setting_options(properties: Mapping[str, str]) -> dict[str, str]:
 def find_option(name: str) -> Option | None:
     """Return the option of a name in any case; None if there is none.
 
-    >>> find_option("kafka.bootstrap.servers").name
-    'bootstrap.servers'
+    >>> find_option("kafka.bootstrap.servers").name, find_option("kafka.ssl.ca.location").name
+    ('bootstrap.servers', 'ssl.truststore.location')
     """
     return _BY_LOWER_NAME.get(name.lower())
 

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rebalance.requests import SessionChange, ZooKeeperPort
+from simpleconsumer.security.security import Security
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer.config.producer_config import ProducerConfig
@@ -24,11 +25,17 @@ from zkconsumer.spark.option_table import setting_options
 if TYPE_CHECKING:
     from zkconsumer.cluster.metadata_reader import MetadataReader
 
-__all__ = ["configured_connection", "open_source", "settings_of_files", "with_files_here", "with_settings_files"]
+__all__ = [
+    "configured_connection", "open_source", "security_here", "settings_of_files", "with_files_here",
+    "with_settings_files",
+]  # fmt: skip
 
 Settings = TypeVar("Settings", ConsumerConfig, ProducerConfig)
 
-_FILES: Final = ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile")
+_FILES: Final = (
+    "zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile",
+    "ssl.truststore.location", "ssl.keystore.location", "ssl.key.location",
+)  # fmt: skip
 _BROKERS: Final = ("bootstrap.servers", "kafka.bootstrap.servers")
 _CONFIG, _PROFILE, _CONNECT = "config", "profile", "zookeeper.connect"
 
@@ -115,6 +122,11 @@ def with_files_here(config: Settings) -> Settings:
     if any(properties[name] != path for name, path in here.items()):
         return type(config).from_properties(dict(properties) | dict(here))
     return config
+
+
+def security_here(config: Settings) -> Security:
+    """Return how brokers are spoken to, with the TLS files of this process."""
+    return with_files_here(config).security
 
 
 def _located(path: str) -> str:

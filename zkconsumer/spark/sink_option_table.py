@@ -44,7 +44,9 @@ _SETTINGS: Final = (
     "connect.timeout.ms", "send.buffer.bytes", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
     "kafka.generation",
 )  # fmt: skip
-SINK_SETTING_NAMES: Final = (*_SETTINGS, *(key.name for key in PRODUCER_KEYS if key.section == "zookeeper"))
+SINK_SETTING_NAMES: Final = (
+    *_SETTINGS, *(key.name for key in PRODUCER_KEYS if key.section in ("zookeeper", "security")),
+)  # fmt: skip
 """The settings of the producer that are options, too."""
 
 SINK_DEFAULTS: Final[Mapping[str, str]] = {
@@ -79,6 +81,7 @@ _BY_LOWER_NAME: Final = {
        for ours in (_BY_NAME[option.name].name_07 or "").lower().split() if ours not in _AMBIGUOUS},
     **{newer: next(option for option in SINK_OPTIONS if option.name == ours)
        for newer, ours in _OF_NEWER_PRODUCERS.items()},
+    **{alias: option for option in SINK_OPTIONS if option.is_setting for alias in _BY_NAME[option.name].aliases},
     **{option.name.lower(): option for option in SINK_OPTIONS},
 }  # fmt: skip
 

@@ -30,6 +30,7 @@ from zkconsumer.spark.cluster_offsets import refuse_unfit
 from zkconsumer.spark.leader_queries import LeaderQueries
 from zkconsumer.spark.log_changes import Logs, shrunk
 from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.settings_files import security_here
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
 __all__ = ["StreamLogs"]
@@ -72,7 +73,8 @@ class StreamLogs:
     def use(self, port: ZooKeeperPort) -> None:
         """Read from ZooKeeper through this port; to be called before anything is read."""
         self._port = port
-        cluster = Cluster(port, self._config.client_id, self._config.socket_timeout_ms / 1000)
+        config = self._config
+        cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000, security=security_here(config))
         self._queries = LeaderQueries(cluster, self._config, lambda: self.is_connected)
 
     @property

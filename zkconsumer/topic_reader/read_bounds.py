@@ -114,7 +114,7 @@ class BoundsSearch:
         inside = [name for name, each in bounds.items()
                   if isinstance(name.partition, str) and ends[name][0] < each.start < ends[name][1]]  # fmt: skip
         for name, broker in self._cluster.leaders(inside).items() if inside else ():
-            with connect(broker, self._config.client_id) as consumer:
+            with connect(broker, self._config.client_id, security=self._config.security) as consumer:
                 entry = find_entry(consumer, name, bounds[name].start, SearchLimits(self._deadline))
             if not isinstance(entry, str):
                 bounds[name] = bounds[name]._replace(start=entry.start)
@@ -199,7 +199,9 @@ class BoundsSearch:
         """Ask one leader for offsets at a time; return why some partitions have no answer."""
         timeout_s = min(self._config.socket_timeout_ms / 1000, max(1.0, self._deadline - time.monotonic()))
         dialect = dialect_of(broker)
-        with SimpleConsumer(broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect) as consumer:
+        with SimpleConsumer(
+            broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect, security=self._config.security
+        ) as consumer:
             try:
                 refused = search.ask(consumer, broker, names)
             except SimpleConsumerError as error:

@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 from rebalance.assignment import sort_partitions
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
@@ -59,6 +60,7 @@ class TargetTopic(ABC):
         topic: Its name.
         may_create: Have the brokers create it if it does not exist.
         client_id: The name under which brokers log and count the requests.
+        security: TLS and SASL of connections to brokers; None for neither.
 
     Attributes:
         partitions: Its partitions, once it is open.
@@ -66,7 +68,8 @@ class TargetTopic(ABC):
     Threads: One at a time.
     """
 
-    def __init__(self, topic: str, may_create: bool, client_id: str) -> None:
+    def __init__(self, topic: str, may_create: bool, client_id: str, security: Security | None = None) -> None:
+        self._security = security
         self.partitions: tuple[int | str, ...] = ()
         self._topic = topic
         self._may_create = may_create
@@ -155,7 +158,7 @@ class TargetTopic(ABC):
         addresses = self._addresses()
         for host, port in addresses:
             try:
-                with SimpleConsumer(host, port, _ANSWER_S, self._client_id) as broker:
+                with SimpleConsumer(host, port, _ANSWER_S, self._client_id, security=self._security) as broker:
                     return call(broker)
             except SimpleConsumerError as error:
                 failures.append(str(error))
@@ -189,7 +192,7 @@ class RegisteredTopic(TargetTopic):
     """
 
     def __init__(self, cluster: Cluster, zookeeper: str, topic: str, may_create: bool, client_id: str) -> None:
-        super().__init__(topic, may_create, client_id)
+        super().__init__(topic, may_create, client_id, cluster.security)
         self._cluster = cluster
         self._zookeeper = zookeeper
         self._brokers: list[Broker] = []
@@ -227,11 +230,13 @@ class ListedTopic(TargetTopic):
 
     Args:
         brokers: Some brokers of the cluster.
-        topic, may_create, client_id: As for `TargetTopic`.
+        topic, may_create, client_id, security: As for `TargetTopic`.
     """
 
-    def __init__(self, brokers: Sequence[BrokerAddress], topic: str, may_create: bool, client_id: str) -> None:
-        super().__init__(topic, may_create, client_id)
+    def __init__(
+        self, brokers: Sequence[BrokerAddress], topic: str, may_create: bool, client_id: str, security: Security
+    ) -> None:
+        super().__init__(topic, may_create, client_id, security)
         self._listed = [(each.host, each.port) for each in brokers]
         self._known: list[str] = []
         self._is_asked_for = False

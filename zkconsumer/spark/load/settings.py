@@ -117,8 +117,9 @@ def of_found_generation(settings: LoadSettings, port: ZooKeeperPort) -> LoadSett
         ConfigError: The settings name another generation than that of the brokers.
         ZooKeeperSilent: No answer in time.
     """
-    forced = settings.options().config.kafka_generation
-    brokers = ClusterReader(port, READ_TIMEOUT_S).brokers()
+    config = settings.options().config
+    forced = config.kafka_generation
+    brokers = ClusterReader(port, READ_TIMEOUT_S, config.security_protocol).brokers()
     if forced != AUTO:
         refuse_other_brokers(forced, brokers)
         return settings
