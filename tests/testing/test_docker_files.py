@@ -20,7 +20,7 @@ from zkconsumer.testing.errors import DockerMissing
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka import topics as kafka_topics
-from zkconsumer.testing.kafka.settings import broker_properties
+from zkconsumer.testing.kafka.settings import BROKER, CONTROLLER, broker_properties, kraft_properties
 from zkconsumer.testing.processes import ChildProcess, free_ports
 from zkconsumer.testing.waiting import wait_until
 
@@ -54,7 +54,7 @@ def test_the_compose_file_is_valid_and_puts_all_servers_at_one_address() -> None
 
 def test_dockerfile_compose_file_and_fixture_name_the_same_images_and_jars() -> None:
     assert maven.COPY_DEPENDENCIES in DOCKERFILE
-    for target, (name, jars) in containers.IMAGES.items():
+    for target, (name, jars) in {**containers.IMAGES, "kafka-kraft": containers.KRAFT_IMAGE}.items():
         assert f"AS {target}\n" in DOCKERFILE
         assert f"image: {name}\n" in COMPOSE
         assert f"JARS: {jars}\n" in COMPOSE
@@ -144,11 +144,42 @@ def test_the_scripts_start_servers_that_reach_each_other_by_the_address_that_cli
     assert "num.partitions=7" in (tmp_path / "server-1.properties").read_text()
 
 
-def test_the_settings_of_an_image_are_those_of_the_kit() -> None:
+@pytest.mark.real
+def test_the_script_of_kafka_4_starts_a_broker_that_comes_back_with_its_topics(tmp_path: Path) -> None:
+    java = find_java().program.resolve()
+    port, controller_port = free_ports(2)
+    name, jars = containers.KRAFT_IMAGE
+    for turn in ("first", "second"):
+        child = ChildProcess(
+            name, ["sh", str(DOCKER / "start-kafka-kraft.sh")], tmp_path / f"{turn}.log",
+            environment={"PATH": f"{java.parent}:{os.environ['PATH']}", "JARS_FOLDER": str(maven.jars(jars)[0].parent),
+                         "DATA_FOLDER": str(tmp_path), "LISTEN": "127.0.0.1", "ADVERTISED_HOST": "127.0.0.1",
+                         "PORT": str(port), "CONTROLLER_PORT": str(controller_port), "SETTINGS": "num.partitions=7"},
+        )  # fmt: skip
+        try:
+            wait_until(lambda: kafka_probe.answers_versions(port), TIMEOUT_S, "broker", state=child.tail)
+
+            def leaders() -> set[int]:
+                return {each.leader for each in kafka_probe.topic_leaders(port, "clicks").values()}
+
+            wait_until(lambda: leaders() == {0}, TIMEOUT_S, "the topic", state=leaders)
+            assert len(kafka_probe.topic_leaders(port, "clicks")) == 7
+        finally:
+            child.stop()
+
+
+@pytest.mark.parametrize(
+    ("script", "kit"),
+    [
+        ("start-kafka.sh", broker_properties("0.8.2.2", 0, 9092, "127.0.0.1:2181", Path("/log"))),
+        ("start-kafka-kraft.sh", kraft_properties("4.3.1", 0, (BROKER, CONTROLLER), 9092, {0: 9093}, Path("/log"))),
+    ],
+)
+def test_the_settings_of_an_image_are_those_of_the_kit(script: str, kit: dict[str, str]) -> None:
     """All but those that a script's own environment names, and those that only a test wants."""
-    script = (DOCKER / "start-kafka.sh").read_text(encoding="utf-8")
-    fixed = dict(re.findall(r"^([a-z.]+)=([^$\n]*)$", script, re.MULTILINE))
-    kit = broker_properties("0.8.2.2", 0, 9092, "127.0.0.1:2181", Path("/log"))
+    text = (DOCKER / script).read_text(encoding="utf-8")
+    fixed = dict(re.findall(r"^([a-z.]+)=([^$\n]*)$", text, re.MULTILINE))
+    fixed.pop("listener.security.protocol.map", None)  # that of the kit knows more listeners
     assert {key: kit.get(key) for key in fixed} == fixed
     assert len(fixed) > 10
 

@@ -39,6 +39,17 @@ def test_topics_are_made_grow_and_vanish(cluster: KafkaCluster, fresh_topic: Cal
 
 
 @real
+def test_what_the_kit_writes_is_read_by_others(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
+    topic = fresh_topic()
+    sent = cluster.produce(topic, [b"one", ("key", "two"), ("key", None)])
+    assert [(place.partition, place.offset) for place in sent] == [(0, 0), (0, 1), (0, 2)]
+    for codec in ("gzip", "snappy", "lz4"):
+        cluster.produce(topic, [codec] * 2, codec=codec)
+    values = [b"one", b"two", None, *[b"gzip"] * 2, *[b"snappy"] * 2, *[b"lz4"] * 2]
+    assert confluent_consume(cluster.broker_list, topic, 9) == values
+
+
+@real
 def test_a_refusal_has_the_words_of_the_broker(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
     with pytest.raises(KitError, match=r"cannot be created: error 40 \(.*such\.setting"):
         cluster.create_topic(fresh_topic(), config={"no.such.setting": 1})

@@ -22,6 +22,8 @@ CONTEXT = Path(__file__).parent
 DOCKERFILE = "docker/Dockerfile"
 IMAGES = {"zookeeper": ("zkconsumer-zookeeper:3.9", "zk-3.9"), "kafka": ("zkconsumer-kafka:0.8.2.2", "0.8.2.2")}
 """Target in the Dockerfile -> name of the image, and its jars."""
+KRAFT_IMAGE = ("zkconsumer-kafka:4.3.1", "4.3.1")
+"""Name and jars of the image of the target `kafka-kraft`, which docker-compose.yml alone builds."""
 
 ZOOKEEPER_PORT = 2181
 _PING_S = 10

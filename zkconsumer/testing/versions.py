@@ -9,6 +9,8 @@ from zkconsumer.testing.errors import NotSupported
 CODECS: Mapping[str, tuple[int, ...]] = {"none": (0, 7), "gzip": (0, 7), "snappy": (0, 7), "lz4": (0, 8, 2)}
 """Codec -> the first version of Kafka that knows it, of those whose brokers the kit writes to."""
 
+FIRST_WITHOUT_OLD_REQUESTS = (4, 0)
+"""The first version of Kafka whose brokers take no messages in the formats before record batches (KIP-896)."""
 FIRST_WITH_KEYS = (0, 8)
 FIRST_WITH_TOMBSTONES = (0, 8, 1)
 

@@ -24,7 +24,7 @@ from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.topic_lookup import FoundTopic
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.positions_07 import PositionFinder07
-from zkconsumer.testing.versions import check_codec, version_tuple
+from zkconsumer.testing.versions import FIRST_WITHOUT_OLD_REQUESTS, check_codec, version_tuple
 
 __all__ = ["Leaders", "Sent", "Target", "Writer", "check_leaders", "plain_errors", "registered_leaders"]
 
@@ -263,7 +263,7 @@ class _Lookup:
         self._cluster = cluster
         self._places = dict(places)
         self._leaders = leaders
-        self._kind = "kafka07" if version_tuple(cluster.version) < (0, 8) else "kafka08"
+        self._kind = _generation(cluster.version)
 
     def renew(self, topic: str, leaders: Leaders) -> bool:
         """Whether that is what was found at last; true for a topic that was never looked up."""
@@ -293,3 +293,11 @@ class _Lookup:
 
 def _nothing() -> None:
     pass
+
+
+def _generation(version: str) -> str:
+    """The generation of requests that brokers of a version are sent: the oldest that they take."""
+    number = version_tuple(version)
+    if number < (0, 8):
+        return "kafka07"
+    return "kafka08" if number < FIRST_WITHOUT_OLD_REQUESTS else "kafka011"
