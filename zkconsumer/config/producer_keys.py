@@ -72,7 +72,8 @@ _QUEUE = (
         name_07="queue.time"),
     Key("queue.buffering.max.messages", Integer(1), 10_000, "Most messages that wait or have no acknowledgement.",
         name_07="queue.size"),
-    Key("queue.buffering.max.bytes", Integer(1, MAX_INT64), 32 * _MIB, "Most bytes of these.", section="own"),
+    Key("queue.buffering.max.bytes", Integer(1, MAX_INT64), 32 * _MIB,
+        "Most bytes of messages that wait or have no acknowledgement.", section="own"),
     Key("queue.enqueue.timeout.ms", Integer(-INT32_MAX - 1), -1,
         "What `send` does if the queue is full: 0 raises at once, a positive number waits as long, a negative one "
         "waits for ever.", name_07="queue.enqueueTimeout.ms", default_07=0),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from zkconsumer.errors import ConfigError
@@ -33,7 +33,9 @@ class DefaultEncoder:
             return value
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
-        raise TypeError(f"{value!r:.60} is no bytes, which DefaultEncoder needs; StringEncoder takes text")
+        way = ("encode it, or set serializer.class (for keys: key.serializer.class) to StringEncoder"
+               if isinstance(value, str) else "give a value_encoder or key_encoder that makes bytes of it")  # fmt: skip
+        raise TypeError(f"{value!r:.60} is of type {type(value).__name__}, and DefaultEncoder takes bytes: {way}")
 
 
 class _Checked:
@@ -110,7 +112,7 @@ def encoder_named(name: str, setting: str, encoding: str) -> Encoder:
             return StringEncoder(encoding)
         except LookupError:
             raise ConfigError("serializer.encoding", encoding, "a character set that Python knows") from None
-    return as_encoder(load_named(name, setting))
+    return as_encoder(load_named(name, setting, ("DefaultEncoder", "StringEncoder", "NullEncoder")))
 
 
 def as_encoder(given: Any) -> Encoder:
@@ -129,8 +131,13 @@ def as_encoder(given: Any) -> Encoder:
     return _Checked(method, getattr(given, "__name__", None) or f"{given!r:.60}")
 
 
-def load_named(name: str, setting: str) -> Any:
+def load_named(name: str, setting: str, known: Iterable[str] = ()) -> Any:
     """Return what `module:name` names.
+
+    Args:
+        name: The value of the setting.
+        setting: Names it in the error.
+        known: What else the setting takes, for the error.
 
     Raises:
         ConfigError: There is no such module or name.
@@ -142,5 +149,6 @@ def load_named(name: str, setting: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         reason = f" ({error})" if str(error) else ""
-        allowed = f"a class that is known here, or module:name of one in Python{reason}"
+        names = "".join(f"{each}, " for each in known)
+        allowed = f"{names}{'or ' if names else ''}module:name of one in Python{reason}"
         raise ConfigError(setting, name, allowed) from None

@@ -126,7 +126,15 @@ _SPELLINGS = {
 
 
 def hooks_of(handler: object) -> Mapping[str, Callable[..., Any]]:
-    """Return the methods of a callback handler by their names here; those that it does not have do nothing."""
+    """Return the methods of a callback handler by their names here; those that it does not have do nothing.
+
+    Raises:
+        TypeError: It has none of them, or is a class.
+    """
+    if isinstance(handler, type):
+        raise TypeError(f"the callback handler {handler.__name__} is a class: give an instance, {handler.__name__}()")
+    if handler is not None and not any(hasattr(handler, name) for names in _SPELLINGS.items() for name in names):
+        raise TypeError(f"{handler!r:.60} is no callback handler: it has none of the methods {', '.join(_SPELLINGS)}")
     nothing = CallbackHandler()
     found = {}
     for name, java in _SPELLINGS.items():

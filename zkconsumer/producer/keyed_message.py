@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["KeyedMessage", "ProducerData", "as_keyed_messages"]
+__all__ = ["KeyedMessage", "ProducerData", "as_keyed_messages", "check_messages"]
 
 
 class KeyedMessage:
@@ -63,6 +64,22 @@ class ProducerData:
     def messages(self) -> list[KeyedMessage]:
         """Return a message for each value."""
         return [KeyedMessage(self.topic, None, self.key, value) for value in self.data]
+
+
+def check_messages(messages: Any) -> None:
+    """Refuse what can be iterated over, but is no series of messages: its pieces would be sent.
+
+    Raises:
+        TypeError: It is text or bytes, a mapping, or a single message.
+    """
+    if isinstance(messages, str | bytes | bytearray | memoryview):
+        raise TypeError(f"{messages!r:.60} is of type {type(messages).__name__}, and send_all takes a series of "
+                        "messages, and then the topic; send takes one message")  # fmt: skip
+    if isinstance(messages, Mapping):
+        raise TypeError(f"send_all would send the keys of a {type(messages).__name__} alone: give its items(), which "
+                        "are pairs of key and value, or put it into a list if it is one message")  # fmt: skip
+    if isinstance(messages, KeyedMessage | ProducerData):
+        raise TypeError(f"{messages!r:.60} is one message: send takes it, and send_all a list")
 
 
 def as_keyed_messages(message: Any, topic: str | None) -> list[KeyedMessage]:

@@ -24,7 +24,7 @@ from zkconsumer.producer.broker_thread import ANY_PARTITION, RequestSettings
 from zkconsumer.producer.delivery import Delivery, Lookup
 from zkconsumer.producer.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.handled_sending import HandledSending
-from zkconsumer.producer.handlers import EventHandler
+from zkconsumer.producer.handlers import EventHandler, hooks_of
 from zkconsumer.producer.placing import Encoding, Placer
 from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
@@ -69,6 +69,7 @@ def open_sending(
         ConfigError: A codec, or acks, that Kafka 0.7 does not have.
         What opening a connection to ZooKeeper raises.
     """
+    hooks_of(handlers.callbacks)  # what is no handler is refused before a thread starts
     wait_ms = config.queue_enqueue_timeout_ms
     wait_s = None if wait_ms < 0 else wait_ms / 1000
     limits = _limits(config)

@@ -179,6 +179,8 @@ class Placer:
         if key is None:
             return self._delivery.sticky_partition(topic)
         chosen = self._partitioner(key, len(known))
+        if type(chosen) is not int:
+            chosen = _as_number(chosen, key, topic)
         if not 0 <= chosen < len(known):
             raise ValueError(f"the partitioner chose {chosen} for the key {key!r:.60}, of {len(known)} partitions of "
                              f"topic {topic!r}")  # fmt: skip
@@ -195,6 +197,15 @@ def _as_name(partition: Any) -> int | str:
         raise TypeError(f"the partition {partition!r:.60} is neither a number nor a name") from None
 
 
+def _as_number(chosen: Any, key: Any, topic: str) -> int:
+    """Return what a partitioner chose, if it is a number in some type."""
+    try:
+        return index(chosen)
+    except TypeError:
+        raise TypeError(f"the partitioner chose {chosen!r:.60} for the key {key!r:.60} of topic {topic!r}: it must "
+                        "return the number of a partition, counted from 0") from None  # fmt: skip
+
+
 def as_partitioner(given: Any) -> Partitioner:
     """Return what chooses partitions: a function, an instance of a class, the method `partition`, or what a name names.
 
@@ -207,7 +218,7 @@ def as_partitioner(given: Any) -> Partitioner:
     known = PARTITIONERS.get(given.strip()) if isinstance(given, str) else None
     if known is not None:
         return known
-    found = load_named(given, "partitioner.class") if isinstance(given, str) else given
+    found = load_named(given, "partitioner.class", PARTITIONERS) if isinstance(given, str) else given
     made = found() if isinstance(found, type) else found
     method: Partitioner | None = made if callable(made) else getattr(made, "partition", None)
     if method is None:

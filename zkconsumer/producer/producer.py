@@ -15,7 +15,7 @@ from zkconsumer.producer.columns import ColumnSend
 from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
 from zkconsumer.producer.errors import ProducerClosed
 from zkconsumer.producer.handlers import EventHandler, configured_handler
-from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData, as_keyed_messages
+from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData, as_keyed_messages, check_messages
 from zkconsumer.producer.lifetime import Lifetime
 from zkconsumer.producer.opening import FoundCluster, Handlers, open_sending
 from zkconsumer.producer.outcome import BatchFuture, SendFuture
@@ -51,6 +51,7 @@ class Producer:
 
     Raises:
         ConfigError: A class that a setting names is not there.
+        TypeError: `config` is no ProducerConfig, or a handler is none.
 
     Threads: any. A forked process needs a producer of its own.
     """
@@ -67,6 +68,9 @@ class Producer:
         cluster: FoundCluster | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        if not isinstance(config, ProducerConfig):
+            raise TypeError(f"{config!r:.60} is no ProducerConfig: Producer(ProducerConfig(metadata_broker_list=...)), "
+                            "or ProducerConfig.from_properties(...) of a file or a dict")  # fmt: skip
         self.config = config
         self._is_sync = config.producer_type == "sync"
         encoding = Encoding(
@@ -130,14 +134,18 @@ class Producer:
             raise _forked()
         if value is _NOT_GIVEN:
             return self._send_given(topic)
-        future = self._sending.send(topic, value, key, partition, part_key)  # type: ignore[arg-type]
+        if isinstance(topic, KeyedMessage | ProducerData):
+            raise TypeError(f"a value is given beside {topic!r:.60}, which has its own: send_all takes several")
+        future = self._sending.send(topic, value, key, partition, part_key)
         if self._is_sync:
             future.result()
         return future
 
-    def _send_given(self, message: str | KeyedMessage | ProducerData) -> SendFuture | list[SendFuture]:
+    def _send_given(self, message: Any) -> SendFuture | list[SendFuture]:
         if isinstance(message, str):
             raise TypeError(f"no value for a message of topic {message!r}")
+        if isinstance(message, list | tuple):
+            raise TypeError(f"a {type(message).__name__} is no message: send takes one, and send_all takes several")
         send = self._sending.send
         futures = [
             send(each.topic, each.message, each.key, each.partition, each.part_key)
@@ -164,9 +172,14 @@ class Producer:
         Raises:
             MessagesNotSent: Some were not acknowledged, or not taken; names how many, and the first ones by their
                 numbers. All others were sent.
-            What `send` raises for a closed producer, and what reading `messages` raises; what was read before is sent.
+            ProducerClosed: The producer is closed.
+            TypeError: Text, bytes, a mapping, or a single message, whose pieces would be sent.
+            What reading `messages` raises; what was read before is sent.
         """
         self._check_process()
+        check_messages(messages)
+        if self._is_closed:
+            raise ProducerClosed("the producer is closed")
         return self._sending.send_all(messages, topic)
 
     def bulk(self, *, spreads: bool = False) -> BulkSend:
