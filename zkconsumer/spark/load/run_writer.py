@@ -90,7 +90,7 @@ class RunWriter:
         """The messages that were planned, those that cannot be decoded among them."""
         from zkconsumer.spark.source import ZkConsumerSource
 
-        # Spark finds the source by itself only if it was installed by pip: not if it is editable, or in an archive.
+        # Spark finds the source by itself only if it was installed by pip: not if it is in an archive.
         self.spark.dataSource.register(ZkConsumerSource)
         decided = ("subscribe", "subscribepattern", "blacklist", "startingoffsets", *map(str.lower, TIME_OPTIONS))
         options = {name: value for name, value in self.settings.source.items() if name.lower() not in decided}
