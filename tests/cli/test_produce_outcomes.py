@@ -206,6 +206,13 @@ def test_a_file_is_a_producers_or_a_consumers_and_options_count_before_it(
     assert (refused.returncode, b"no.such" in refused.stderr) == (1, True)
 
 
+def test_keys_are_not_left_out_for_a_misspelt_true(cluster: EmbeddedCluster, topic: str) -> None:
+    done = run("produce", "--brokers", f"127.0.0.1:{cluster.port(0)}", "--topic", topic, "--property", "parse.key=yes",
+               stdin=b"ann\t1\n")  # fmt: skip
+    assert (done.returncode, stored(cluster, topic)) == (2, [])
+    assert b"parse.key is 'yes'; it must be true or false" in done.stderr
+
+
 def test_a_value_that_is_not_allowed_is_named_with_its_line(
     cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:

@@ -131,7 +131,11 @@ def _check_options(options: dict[str, Any]) -> None:
 def _take_reader_settings(options: dict[str, Any], properties: dict[str, str]) -> None:
     """Take over the properties of Kafka's own line reader, unless an option says the same."""
     found = {name: properties.pop(name) for name in _READER_KEYS if name in properties}
-    if found.get("parse.key", "").strip().lower() == "true" and options["key_separator"] is None:
+    parses = found.get("parse.key", "false").strip().lower()
+    if parses not in ("true", "false"):
+        reason = f"parse.key is {found['parse.key']!r}; it must be true or false"
+        raise click.BadParameter(reason, param_hint="--property")
+    if parses == "true" and options["key_separator"] is None:
         options["key_separator"] = found.get("key.separator", "\t")
     if "null.marker" in found and options["null_text"] is None:
         options["null_text"] = found["null.marker"]
