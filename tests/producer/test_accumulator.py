@@ -14,6 +14,7 @@ from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits, Split
 from zkconsumer.producer.batch import Batch, message_size, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
+from zkconsumer.producer.message_sets import Ahead
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 LIMITS = Limits(batch_messages=3, batch_bytes=100, request_bytes=200, linger_s=5.0, queue_messages=20, queue_bytes=900,
@@ -110,7 +111,7 @@ def test_a_batch_that_moves_to_another_broker_leaves_behind_what_was_encoded() -
     first = put(accumulator, T0, b"a", b"b", b"c", movable=True)
     accumulator.take(0, 0.0)
     waits = put(accumulator, T0, b"d", b"e", b"f", movable=True)
-    waits.encoded = b"def"
+    waits.encoded = Ahead(b"def", (waits,))
     accumulator.request_failed([first], 0, "lost", True, 1.0)
     assert (waits.name, waits.encoded) == (T1, None)
 

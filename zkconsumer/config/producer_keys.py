@@ -83,7 +83,8 @@ _QUEUE = (
 )
 
 _ENCODING = (
-    Key("compression.codec", Codec(), "none", "Codec of batches; lz4 needs brokers of 0.8.2 or later."),
+    Key("compression.codec", Codec(), "none",
+        "Codec of batches; lz4 needs brokers of 0.8.2 or later, zstd of 2.1 or later."),
     Key("compressed.topics", NameList(), (), "The topics whose batches are compressed.", default_text="all"),
     Key("serializer.class", Text("a class of kafka.serializer, or module:name"), "kafka.serializer.DefaultEncoder",
         "What makes bytes of values: `DefaultEncoder` takes bytes alone, `StringEncoder` text."),

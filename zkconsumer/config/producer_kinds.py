@@ -12,7 +12,7 @@ __all__ = ["BrokerAddress", "BrokerList", "Codec", "NameList", "shown_brokers"]
 _ADDRESS: Final = re.compile(r"(?:(?P<id>[0-9]{1,9}):)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\],]+):(?P<port>[0-9]{1,5})")
 _CODECS: Final[Mapping[str, str]] = {
     "0": "none", "1": "gzip", "2": "snappy", "3": "lz4", "none": "none", "gzip": "gzip", "snappy": "snappy",
-    "lz4": "lz4",
+    "lz4": "lz4", "zstd": "zstd", "4": "zstd",
 }  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def shown_brokers(brokers: Sequence[BrokerAddress]) -> str:
 class Codec:
     """The name of a codec, or its number in Kafka."""
 
-    allowed: str = "none, gzip, snappy or lz4 (or 0 to 3)"
+    allowed: str = "none, gzip, snappy, lz4 or zstd (or 0 to 4)"
     python_type: object = str
 
     @property

@@ -23,11 +23,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokerError, broker_error
 from simpleconsumer.types import ProducedPartition, TopicPartition
-from zkconsumer.producer.batch import Batch, Pair, undecided_codes
+from zkconsumer.producer.batch import Batch, Pair, by_partition, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
 from zkconsumer.producer.layout import Layout
 from zkconsumer.producer.refusals import (
@@ -36,7 +37,7 @@ from zkconsumer.producer.refusals import (
     WRONG_CHECKSUM,
     cut_at,
     is_about_a_message,
-    remedy_for_keys,
+    remedy_for,
 )
 
 __all__ = ["Accumulator", "Effect", "Finished", "Limits", "Split"]
@@ -248,6 +249,7 @@ class Accumulator:
             waiting.append(batch)
             self._want_leader(name, now)
         batch.pairs.append(pair)
+        batch.times.append(now)
         batch.size += size
         batch.is_movable &= is_movable
         if len(batch.pairs) >= self._limits.batch_messages:
@@ -330,8 +332,15 @@ class Accumulator:
         return found
 
     def _take_of(self, queue: _Queue, taken: list[Batch], size: int, now: float) -> int:
-        """Take the batches of one partition that are due and fit; return the size of the request then."""
-        while queue.waiting:
+        """Take the batches of one partition that are due and fit; return the size of the request then.
+
+        Those that were encoded together are taken together, since they are one record batch.
+        """
+        ahead = queue.waiting[0].encoded
+        together = () if ahead is None else ahead.batches
+        is_whole = len(together) > 0 and tuple(islice(queue.waiting, len(together))) == together
+        most = len(together) if is_whole else len(queue.waiting)
+        while queue.waiting and len(queue.in_flight) < most:
             batch = queue.waiting[0]
             is_due = batch.is_closed or queue.has_failed or batch.created_at + self._limits.linger_s <= now
             fits = not taken or size + batch.size <= self._limits.request_bytes
@@ -365,7 +374,7 @@ class Accumulator:
     ) -> list[Effect]:
         """Take over a broker's answer about the batches of a request."""
         effects: list[Effect] = []
-        for name, mine in _by_partition(batches).items():
+        for name, mine in by_partition(batches).items():
             self._queues[name].in_flight.clear()
             code, offset = results[name]
             for each in mine:
@@ -392,7 +401,7 @@ class Accumulator:
             is_final: Another request would be lost, too, and none is sent.
         """
         effects: list[Effect] = []
-        for name, mine in _by_partition(batches).items():
+        for name, mine in by_partition(batches).items():
             self._queues[name].in_flight.clear()
             self._forget_leader(name, now)
             for each in mine:
@@ -479,16 +488,9 @@ class Accumulator:
         self._release(batch)
         error = MessageNotSent(*batch.name, str(reason), tries, batch.may_be_stored)
         error.__cause__ = reason if isinstance(reason, Exception) else None
-        error.remedy = remedy_for_keys(reason, batch.pairs)
+        error.remedy = remedy_for(reason, batch.pairs)
         return Finished(batch, -1, error)
 
     def _release(self, batch: Batch) -> None:
         self.messages -= len(batch.pairs)
         self.size -= batch.size
-
-
-def _by_partition(batches: Sequence[Batch]) -> dict[TopicPartition, list[Batch]]:
-    found: dict[TopicPartition, list[Batch]] = {}
-    for batch in batches:
-        found.setdefault(batch.name, []).append(batch)
-    return found

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.producer_batches import BatchProducer
+from simpleconsumer.types import Headers, TopicPartition
 
-__all__ = ["MESSAGE_OVERHEAD_BYTES", "Batch", "Pair", "message_size", "undecided_codes"]
+if TYPE_CHECKING:
+    from zkconsumer.producer.message_sets import Ahead
 
-Pair = tuple[bytes | None, bytes | None]
+__all__ = [
+    "MESSAGE_OVERHEAD_BYTES", "Batch", "Pair", "PlainPair", "by_partition", "has_headers", "message_size",
+    "undecided_codes",
+]  # fmt: skip
+
+PlainPair = tuple[bytes | None, bytes | None]
 """Key and value of a message, encoded."""
+Pair = PlainPair | tuple[bytes | None, bytes | None, Headers]
+"""Key and value of a message, encoded; and its headers, if it has any."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 26
 """What an entry of a message set has beside key and value."""
+_HEADER_OVERHEAD_BYTES: Final = 10
+"""What a header has beside name and value, at most."""
 
 
 def message_size(pair: Pair) -> int:
     """Return the bytes of a message in a message set."""
-    key, value = pair
-    return len(key or b"") + len(value or b"") + MESSAGE_OVERHEAD_BYTES
+    size = len(pair[0] or b"") + len(pair[1] or b"") + MESSAGE_OVERHEAD_BYTES
+    if len(pair) == 2:
+        return size
+    return size + sum(len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES for name, content in pair[2])
+
+
+def has_headers(pair: Pair) -> bool:
+    """Return whether a message has headers."""
+    return len(pair) > 2
 
 
 def undecided_codes(acks: int) -> tuple[int, ...]:
@@ -45,12 +64,15 @@ class Batch:
         searches: How often in a row no leader was found for it.
         may_be_stored: A try ended without an answer.
         outcome: What the caller reports to; None until it sets it.
-        encoded: Its message set, if that was made before its request; None when it is sent.
+        encoded: Its message set, if that was made before its request, maybe with batches behind it; None when it is
+            sent.
+        times: When each of its messages came, on the same clock; empty: all of them with the first one.
+        numbers: Under which producer and numbers it is sent, with idempotence; None before that, and without it.
     """
 
     __slots__ = (
-        "created_at", "encoded", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "outcome", "pairs",
-        "searches", "size", "tries",
+        "created_at", "encoded", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "numbers", "outcome",
+        "pairs", "searches", "size", "times", "tries",
     )  # fmt: skip
 
     def __init__(self, name: TopicPartition, is_movable: bool, created_at: float) -> None:
@@ -65,16 +87,27 @@ class Batch:
         self.searches = 0
         self.may_be_stored = False
         self.outcome: Any = None
-        self.encoded: bytes | None = None
+        self.encoded: Ahead | None = None
+        self.times: list[float] = []
+        self.numbers: BatchProducer | None = None
 
     def parts(self, first_messages: int) -> tuple[Batch, Batch]:
         """Return two batches with the messages of this one, which has more than one; both are alone and closed."""
-        return self._part(self.pairs[:first_messages]), self._part(self.pairs[first_messages:])
+        return self._part(slice(first_messages)), self._part(slice(first_messages, None))
 
-    def _part(self, pairs: list[Pair]) -> Batch:
+    def _part(self, rows: slice) -> Batch:
         part = Batch(self.name, self.is_movable, self.created_at)
-        part.pairs = pairs
+        part.pairs = pairs = self.pairs[rows]
+        part.times = self.times[rows]
         part.size = sum(map(message_size, pairs))
         part.is_closed = part.is_alone = True
         part.tries, part.may_be_stored = self.tries, self.may_be_stored
         return part
+
+
+def by_partition(batches: Sequence[Batch]) -> dict[TopicPartition, list[Batch]]:
+    """Return the batches of each partition, in their order."""
+    found: dict[TopicPartition, list[Batch]] = {}
+    for batch in batches:
+        found.setdefault(batch.name, []).append(batch)
+    return found

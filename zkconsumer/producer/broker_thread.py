@@ -19,14 +19,12 @@ from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, Simple
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.batch import Batch, by_partition
 from zkconsumer.producer.errors import without_frames
+from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import running
 
 __all__ = ["ANY_PARTITION", "BrokerThread", "RequestSettings"]
-
-_RECORD_BATCH: Final = 2
-"""The magic of record batches."""
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +85,13 @@ class Batches(Protocol):
         """Return batches that the next request to a broker may have, and to which nothing is added."""
 
     def answered(
-        self, batches: Sequence[Batch], broker: int, results: Mapping[TopicPartition, ProducedPartition], seconds: float
+        self,
+        batches: Sequence[Batch],
+        broker: int,
+        results: Mapping[TopicPartition, ProducedPartition],
+        seconds: float | None,
     ) -> None:
-        """Take over an answer, and how long it took."""
+        """Take over an answer, and how long it took; None for batches that were not sent."""
 
     def request_failed(
         self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool,
@@ -114,7 +116,7 @@ class BrokerThread:
         self._connected_to: Broker | None = None
         self._connection: SimpleConsumer | None = None
         self._latest: TopicPartition | None = None
-        self._magic: int | None = None
+        self._sets = MessageSets(settings.codec_of)
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
     def start(self) -> None:
@@ -158,13 +160,32 @@ class BrokerThread:
 
     def _exchange(self, batches: Sequence[Batch]) -> None:
         connection = self._connected()
+        try:
+            self._sets.look(connection)
+        except SimpleConsumerError as error:
+            without_frames(error)
+            self._delivery.request_failed(batches, self.broker.id, error, False)
+            return
+        of_partition = self._without_refused(by_partition(batches))
+        if of_partition:
+            self._request(of_partition, connection)
+
+    def _without_refused(self, of_partition: dict[TopicPartition, list[Batch]]) -> dict[TopicPartition, list[Batch]]:
+        """Return what the broker can store; report the other partitions."""
+        for name, mine in list(of_partition.items()):
+            code = max(self._sets.refusal(batch, False) for batch in mine)
+            if code:
+                del of_partition[name]
+                self._delivery.answered(mine, self.broker.id, {name: ProducedPartition(code, -1)}, None)
+        return of_partition
+
+    def _request(self, of_partition: Mapping[TopicPartition, list[Batch]], connection: SimpleConsumer) -> None:
         is_sent = False
+        batches = [batch for mine in of_partition.values() for batch in mine]
         self._latest = name_on_wire(batches[-1].name)
+        sets = {name: self._sets.encoded(mine, connection) for name, mine in of_partition.items()}
         started = time.monotonic()
         try:
-            # A new connection may be needed for that, and the broker behind it may be another one now.
-            self._magic = connection.dialect.newest_magic(connection.served_versions())
-            sets = self._encoded(batches, connection)
             on_wire = {name_on_wire(name): data for name, data in sets.items()}
             results = connection.produce_sets(
                 on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms,
@@ -182,36 +203,13 @@ class BrokerThread:
             seconds = time.monotonic() - started
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 
-    def _encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> dict[TopicPartition, bytes]:
-        of_partition: dict[TopicPartition, list[Batch]] = {}
-        for batch in batches:
-            of_partition.setdefault(batch.name, []).append(batch)
-        return {name: self._encoded_together(each, connection) for name, each in of_partition.items()}
-
-    def _encoded_together(self, batches: Sequence[Batch], connection: SimpleConsumer) -> bytes:
-        """Return the message set of the batches of one partition."""
-        if self._magic == _RECORD_BATCH and len(batches) > 1:  # brokers take one in a request, of each partition
-            pairs = [pair for batch in batches for pair in batch.pairs]
-            for batch in batches:
-                batch.encoded = None
-            return self._encode(batches[0].name.topic, pairs, connection)
-        pieces: list[bytes] = []
-        for batch in batches:
-            pieces.append(batch.encoded or self._encode(batch.name.topic, batch.pairs, connection))
-            batch.encoded = None  # a batch that waits for a retry is counted without it
-        return b"".join(pieces)
-
-    def _encode(self, topic: str, pairs: Sequence[Pair], connection: SimpleConsumer) -> bytes:
-        return connection.dialect.encode_messages(pairs, self._settings.codec_of(topic), self._magic, None)
-
     def _encode_ahead(self, connection: SimpleConsumer) -> None:
         """Encode what the next request may have, while the broker works on this one."""
-        for batch in self._delivery.upcoming(self):
-            if batch.encoded is None:
-                try:
-                    batch.encoded = self._encode(batch.name.topic, batch.pairs, connection)
-                except Exception:  # noqa: BLE001  (its own request reports it)
-                    return
+        for mine in by_partition(self._delivery.upcoming(self)).values():
+            try:
+                self._sets.encode_ahead(mine, connection)
+            except Exception:  # noqa: BLE001  (its own request reports it)
+                return
 
     def _connected(self) -> SimpleConsumer:
         broker = self.broker
@@ -219,7 +217,6 @@ class BrokerThread:
             self.end()
             self._connection = self._settings.connection(broker)
             self._connected_to = broker
-            self._magic = None
         return self._connection
 
 

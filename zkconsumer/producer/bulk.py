@@ -16,7 +16,7 @@ from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
-from zkconsumer.producer.keyed_message import as_keyed_messages
+from zkconsumer.producer.keyed_message import GivenHeaders, as_keyed_messages
 from zkconsumer.producer.outcome import BatchOutcome
 from zkconsumer.producer.placing import PlacedMessage, Placer
 from zkconsumer.producer.send_summary import Counts, SendSummary
@@ -115,20 +115,26 @@ class BulkSend(Counts):
         return summary.checked()
 
     def add(
-        self, number: int, topic: str, value: Any, key: Any = None, partition: int | str | None = None
+        self,
+        number: int,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        partition: int | str | None = None,
+        headers: GivenHeaders | None = None,
     ) -> None:
         """Take a message, and send its batch when it is full; an error counts as its failure.
 
         Args:
             number: Names the message if it fails.
-            topic, value, key, partition: As for `Producer.send`.
+            topic, value, key, partition, headers: As for `Producer.send`.
         """
         try:
             if self._spreads and key is None and partition is None:
-                placed = self._placer.place(topic, value, None, self._next_partition(topic))
+                placed = self._placer.place(topic, value, None, self._next_partition(topic), headers=headers)
                 self._gather(number, PlacedMessage(placed.name, placed.pair, placed.size, True))
             else:
-                self._gather(number, self._placer.place(topic, value, key, partition))
+                self._gather(number, self._placer.place(topic, value, key, partition, headers=headers))
         except (ProducerError, TypeError, ValueError) as error:
             self.fail(number, error)
 
@@ -200,7 +206,8 @@ class BulkSend(Counts):
             self._gather(number, place(topic, message))
             return
         for each in as_keyed_messages(message, topic):
-            self._gather(number, place(each.topic, each.message, each.key, each.partition, each.part_key))
+            placed = place(each.topic, each.message, each.key, each.partition, each.part_key, each.headers)
+            self._gather(number, placed)
 
     def _gather(self, number: int, placed: PlacedMessage) -> None:
         """Add a message to a batch: here, or in the queue, from where it leaves in time."""

@@ -321,14 +321,19 @@ class Delivery:
             return self._accumulator.upcoming(thread.broker.id)
 
     def answered(
-        self, batches: Sequence[Batch], broker: int, results: Mapping[TopicPartition, ProducedPartition], seconds: float
+        self,
+        batches: Sequence[Batch],
+        broker: int,
+        results: Mapping[TopicPartition, ProducedPartition],
+        seconds: float | None,
     ) -> None:
-        """Take over an answer, and how long it took."""
+        """Take over an answer, and how long it took; None for batches that were not sent."""
         with self._lock:
             if not self._has_sent:
                 self._has_sent = True
                 self._wake_lookup.notify()  # until now no look-up was due
-            self._counters.answered(broker, seconds)
+            if seconds is not None:
+                self._counters.answered(broker, seconds)
             effects = self._accumulator.answered(batches, results, time.monotonic())
             if self._has_ended:
                 effects += self._accumulator.abandon(_CLOSED)

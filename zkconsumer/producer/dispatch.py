@@ -35,7 +35,9 @@ class BrokerDispatch:
         """Take a batch; the brokers' answers are its outcomes."""
         for item in items:
             try:
-                placed = self._placer.place(item.topic, item.data, item.key, item.partition, item.part_key)
+                placed = self._placer.place(
+                    item.topic, item.data, item.key, item.partition, item.part_key, item.headers
+                )
                 outcome, index = self._delivery.add(*placed, wait_s=None)
             except MessageNotSent as error:
                 self._delivery.count_refused(item.topic)

@@ -22,7 +22,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
 from zkconsumer.producer.handlers import QueueItem, hooks_of
-from zkconsumer.producer.keyed_message import as_keyed_messages
+from zkconsumer.producer.keyed_message import GivenHeaders, as_keyed_messages
 from zkconsumer.producer.outcome import SendFuture, SentMessage, call_each, failed_future, running
 from zkconsumer.producer.send_summary import Counts, SendSummary
 from zkconsumer.producer.statistics import ProducerStatistics
@@ -101,10 +101,16 @@ class HandledSending:
     # -- for the producer ----------------------------------------------------------------------------------------------
 
     def send(
-        self, topic: str, value: Any, key: Any, partition: int | str | None, part_key: Any
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | str | None,
+        part_key: Any,
+        headers: GivenHeaders | None = None,
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
-        given = QueueItem(value, topic, partition, key, part_key)
+        given = QueueItem(value, topic, partition, key, part_key, headers)
         try:
             item = self._hooks["before_enqueue"](given)
             if not isinstance(item, QueueItem):
@@ -126,7 +132,9 @@ class HandledSending:
         for number, message in enumerate(messages):
             try:
                 for each in as_keyed_messages(message, topic):
-                    future = self.send(each.topic, each.message, each.key, each.partition, each.part_key)
+                    future = self.send(
+                        each.topic, each.message, each.key, each.partition, each.part_key, each.headers
+                    )
                     waiting.append((number, future))
             except (QueueFull, TypeError) as error:
                 counts.fail(number, error)

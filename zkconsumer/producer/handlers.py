@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.encoders import load_named
-from zkconsumer.producer.keyed_message import KeyedMessage
+from zkconsumer.producer.keyed_message import GivenHeaders, KeyedMessage
 from zkconsumer.producer.outcome import BatchOutcome
 
 __all__ = ["CallbackHandler", "EventHandler", "QueueItem", "configured_handler"]
@@ -25,18 +25,26 @@ class QueueItem:
         key: Its key, before it is encoded; None for none.
         partition: Its partition, if it is given.
         part_key: What the partitioner gets instead of the key.
+        headers: Its headers; None for none.
     """
 
-    __slots__ = ("data", "key", "outcome", "part_key", "partition", "topic")
+    __slots__ = ("data", "headers", "key", "outcome", "part_key", "partition", "topic")
 
     def __init__(
-        self, data: Any, topic: str, partition: int | str | None = None, key: Any = None, part_key: Any = None
+        self,
+        data: Any,
+        topic: str,
+        partition: int | str | None = None,
+        key: Any = None,
+        part_key: Any = None,
+        headers: GivenHeaders | None = None,
     ) -> None:
         self.data = data
         self.topic = topic
         self.partition = partition
         self.key = key
         self.part_key = part_key
+        self.headers = headers
         self.outcome = BatchOutcome(topic, -1 if partition is None else partition)
 
     def get_data(self) -> Any:
@@ -55,7 +63,9 @@ class QueueItem:
 
     def message(self) -> KeyedMessage:
         """Return what an event handler gets."""
-        return KeyedMessage(self.topic, self.key, self.part_key, self.data, partition=self.partition)
+        return KeyedMessage(
+            self.topic, self.key, self.part_key, self.data, partition=self.partition, headers=self.headers
+        )
 
     def __repr__(self) -> str:
         return f"QueueItem({self.data!r}, {self.topic!r}, partition={self.partition!r}, key={self.key!r})"

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["KeyedMessage", "ProducerData", "as_keyed_messages", "check_messages"]
+from simpleconsumer.types import Headers
+
+__all__ = [
+    "GivenHeaders", "KeyedMessage", "ProducerData", "as_headers", "as_keyed_messages", "check_messages",
+]  # fmt: skip
+
+GivenHeaders = Iterable[tuple[str, bytes | None]]
+"""Headers of a message as an application gives them: names may occur several times, and stay in their order."""
+
+
+def as_headers(given: GivenHeaders) -> Headers:
+    """Return headers as they are sent.
+
+    Raises:
+        TypeError: One is no pair of text and bytes or None.
+    """
+    found = []
+    for each in given:
+        if not (isinstance(each, tuple | list) and len(each) == 2):
+            raise TypeError(f"the header {each!r:.60} is no pair of name and value")
+        name, content = each
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise TypeError(f"the header {name!r:.60} has a {type(content).__name__}: a name is text, a value bytes")
+        found.append((name, content))
+    return tuple(found)
 
 
 class KeyedMessage:
@@ -20,11 +44,14 @@ class KeyedMessage:
         part_key: What the partitioner gets instead of the key; it is not stored.
         message: Its value.
         partition: Its partition, if it is given.
+        headers: Its headers, pairs of name and bytes or None; brokers store them from Kafka 0.11 on.
     """
 
-    __slots__ = ("key", "message", "part_key", "partition", "topic")
+    __slots__ = ("headers", "key", "message", "part_key", "partition", "topic")
 
-    def __init__(self, topic: str, *parts: Any, partition: int | str | None = None) -> None:
+    def __init__(
+        self, topic: str, *parts: Any, partition: int | str | None = None, headers: GivenHeaders | None = None
+    ) -> None:
         if not 1 <= len(parts) <= 3:
             raise TypeError(f"KeyedMessage takes a topic and 1 to 3 more (key, part_key, message), not {len(parts)}")
         self.topic = topic
@@ -32,6 +59,7 @@ class KeyedMessage:
         self.key = parts[0] if len(parts) > 1 else None
         self.part_key = parts[1] if len(parts) > 2 else None
         self.partition = partition
+        self.headers = headers
 
     def __repr__(self) -> str:
         return f"KeyedMessage({self.topic!r}, {self.key!r}, {self.part_key!r}, {self.message!r})"

@@ -13,6 +13,7 @@ from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.encoders import DefaultEncoder, Encoder, load_named
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
+from zkconsumer.producer.keyed_message import GivenHeaders, as_headers
 from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 
 __all__ = ["Encoding", "PlacedMessage", "Placer", "as_partitioner"]
@@ -78,7 +79,13 @@ class Placer:
         self._checked: set[str] = set()
 
     def place(
-        self, topic: str, value: Any, key: Any = None, partition: int | str | None = None, part_key: Any = None
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        partition: int | str | None = None,
+        part_key: Any = None,
+        headers: GivenHeaders | None = None,
     ) -> PlacedMessage:
         """Return a message with its partition; the arguments are those of `Producer.send`.
 
@@ -86,7 +93,9 @@ class Placer:
             MessageNotSent: The topic is not known, or the message is too large.
             TypeError, ValueError: What the encoders and the partitioner do not take, or no partition of the topic.
         """
-        pair = self._encode_key(key) if self.has_keys else None, self._encode_value(value)
+        pair: Pair = self._encode_key(key) if self.has_keys else None, self._encode_value(value)
+        if headers and (given := as_headers(headers)):
+            pair = *pair[:2], given
         size = self.check(topic, pair, partition)
         by = key if part_key is None else part_key
         name = TopicPartition(topic, self.partition(topic, by, partition))

@@ -15,7 +15,13 @@ from zkconsumer.producer.columns import ColumnSend
 from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
 from zkconsumer.producer.errors import ProducerClosed
 from zkconsumer.producer.handlers import EventHandler, configured_handler
-from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData, as_keyed_messages, check_messages
+from zkconsumer.producer.keyed_message import (
+    GivenHeaders,
+    KeyedMessage,
+    ProducerData,
+    as_keyed_messages,
+    check_messages,
+)
 from zkconsumer.producer.lifetime import Lifetime
 from zkconsumer.producer.opening import FoundCluster, Handlers, open_sending
 from zkconsumer.producer.outcome import BatchFuture, SendFuture
@@ -94,7 +100,13 @@ class Producer:
 
     @overload
     def send(
-        self, topic: str, value: Any, key: Any = None, partition: int | str | None = None, part_key: Any = None
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        partition: int | str | None = None,
+        part_key: Any = None,
+        headers: GivenHeaders | None = None,
     ) -> SendFuture: ...
 
     @overload
@@ -110,6 +122,7 @@ class Producer:
         key: Any = None,
         partition: int | str | None = None,
         part_key: Any = None,
+        headers: GivenHeaders | None = None,
     ) -> SendFuture | list[SendFuture]:
         """Send a message; return the future of its outcome.
 
@@ -122,6 +135,7 @@ class Producer:
             key: What the key encoder takes.
             partition: Its partition; None lets the partitioner choose by the key, or any partition take it.
             part_key: What the partitioner gets instead of the key.
+            headers: Pairs of name and bytes, or None. Brokers before Kafka 0.11 store none: the message fails there.
 
         Raises:
             MessageNotSent: `sync`, and it was not acknowledged.
@@ -136,7 +150,7 @@ class Producer:
             return self._send_given(topic)
         if isinstance(topic, KeyedMessage | ProducerData):
             raise TypeError(f"a value is given beside {topic!r:.60}, which has its own: send_all takes several")
-        future = self._sending.send(topic, value, key, partition, part_key)
+        future = self._sending.send(topic, value, key, partition, part_key, headers)
         if self._is_sync:
             future.result()
         return future
@@ -148,7 +162,7 @@ class Producer:
             raise TypeError(f"a {type(message).__name__} is no message: send takes one, and send_all takes several")
         send = self._sending.send
         futures = [
-            send(each.topic, each.message, each.key, each.partition, each.part_key)
+            send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers)
             for each in as_keyed_messages(message, None)
         ]
         if self._is_sync:

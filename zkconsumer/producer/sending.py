@@ -10,6 +10,7 @@ from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.columns import ColumnSend
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent
+from zkconsumer.producer.keyed_message import GivenHeaders
 from zkconsumer.producer.outcome import BatchFuture, SendFuture, failed_future
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.send_summary import SendSummary
@@ -22,7 +23,13 @@ class Sending(Protocol):
     """What `Producer` hands its messages to; the arguments are those of its methods."""
 
     def send(
-        self, topic: str, value: Any, key: Any, partition: int | str | None, part_key: Any
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | str | None,
+        part_key: Any,
+        headers: GivenHeaders | None,
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
 
@@ -59,11 +66,17 @@ class DirectSending:
         self.statistics = delivery.statistics
 
     def send(
-        self, topic: str, value: Any, key: Any, partition: int | str | None, part_key: Any
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | str | None,
+        part_key: Any,
+        headers: GivenHeaders | None,
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
         try:
-            name, pair, size, is_movable = self._placer.place(topic, value, key, partition, part_key)
+            name, pair, size, is_movable = self._placer.place(topic, value, key, partition, part_key, headers)
         except MessageNotSent as error:
             self._delivery.count_refused(topic)
             return failed_future(error)

@@ -12,7 +12,7 @@ from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerE
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size, undecided_codes
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, PlainPair, message_size, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.outcome import SentMessage
 
@@ -62,7 +62,7 @@ class SyncProducer:
         self._has_keys = self._connection.dialect.has_metadata
 
     def send(
-        self, topic: str, messages: Iterable[bytes | Pair], partition: int | str | None = None
+        self, topic: str, messages: Iterable[bytes | PlainPair], partition: int | str | None = None
     ) -> SentMessage:
         """Send messages of one partition in one request; return where the first one is.
 
@@ -84,7 +84,7 @@ class SyncProducer:
         return found
 
     def multi_send(
-        self, messages: Mapping[TopicPartition, Iterable[bytes | Pair]]
+        self, messages: Mapping[TopicPartition, Iterable[bytes | PlainPair]]
     ) -> dict[TopicPartition, SentMessage | MessageNotSent]:
         """Send messages of several partitions in one request; return what became of each partition's.
 
@@ -124,7 +124,7 @@ class SyncProducer:
     ) -> None:
         self.close()
 
-    def _pairs(self, topic: str, partition: int | str, messages: Iterable[bytes | Pair]) -> Sequence[Pair]:
+    def _pairs(self, topic: str, partition: int | str, messages: Iterable[bytes | PlainPair]) -> Sequence[PlainPair]:
         if partition == -1 and self._has_keys:
             raise ValueError(f"no partition of {topic}: only a broker of Kafka 0.7 chooses one")
         pairs = [self._checked(topic, partition, each) for each in messages]
@@ -132,7 +132,7 @@ class SyncProducer:
             raise ValueError(f"no messages for {topic}/{partition}")
         return pairs
 
-    def _checked(self, topic: str, partition: int | str, message: Any) -> Pair:
+    def _checked(self, topic: str, partition: int | str, message: Any) -> PlainPair:
         key, value = message if isinstance(message, tuple) and len(message) == 2 else (None, message)
         for part in (key, value):
             if part is not None and not isinstance(part, bytes):

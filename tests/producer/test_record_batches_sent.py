@@ -1,0 +1,114 @@
+"""Producers send record batches to brokers of Kafka 0.11 and later: headers, zstd, times; older ones refuse by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.types import Message
+from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer import KeyedMessage, MessageNotSent, MessagesNotSent, Producer
+from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.kafka import KafkaCluster
+
+SLOW = pytest.mark.slow
+OTHERS = ("1.1.1", "2.8.2", "3.9.2")
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module", params=["4.3.1", *(pytest.param(each, marks=SLOW) for each in OTHERS)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    with KafkaCluster(request.param) as made:
+        yield made
+
+
+def producer(cluster: KafkaCluster, **settings: Any) -> Producer:
+    return Producer(ProducerConfig(metadata_broker_list=f"127.0.0.1:{cluster.port(min(cluster.brokers))}", **settings))
+
+
+def stored(cluster: KafkaCluster, topic: str) -> list[Message]:
+    with SimpleConsumer("127.0.0.1", cluster.port(min(cluster.brokers)), dialect=KAFKA011) as consumer:
+        found: list[Message] = []
+        while messages := consumer.fetch(topic, 0, len(found), 4_000_000):
+            found += messages
+    return found
+
+
+def read_by_confluent(cluster: KafkaCluster, topic: str, count: int) -> list[tuple[Any, ...]]:
+    address = f"127.0.0.1:{cluster.port(min(cluster.brokers))}"
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False,
+                         "auto.offset.reset": "earliest"})  # fmt: skip
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[tuple[Any, ...]] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < count and time.monotonic() < deadline:
+            for each in consumer.consume(count, 1.0):
+                assert each.error() is None, each.error()
+                found.append((each.key(), each.value(), tuple(each.headers() or ()), each.timestamp()[1]))
+        return found
+    finally:
+        consumer.close()
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_sent_in_each_codec_is_read_back_with_headers_and_times(cluster: KafkaCluster, codec: str) -> None:
+    topic = f"sent-{codec}"
+    cluster.create_topic(topic, 1)
+    headers = (("trace", b"\x00\x01"), ("trace", None), ("größe", b""))
+    before_ms = int(time.time() * 1000)
+    with producer(cluster, compression_codec=codec, producer_type="async") as made:
+        if codec == "zstd" and cluster.version == "1.1.1":
+            with pytest.raises(MessageNotSent, match=r"zstd needs brokers of Kafka 2\.1 or later"):
+                made.send(topic, b"x").result(WAIT_S)
+            return
+        futures = [made.send(topic, b"first", key=b"k", headers=headers), made.send(topic, None, key=b"k")]
+        assert [each.result(WAIT_S).offset for each in futures] == [0, 1]
+        made.send_all([KeyedMessage(topic, b"key", b"with", headers=[("n", b"1")]), KeyedMessage(topic, b"without")])
+        assert made.send_all([b"%d" % number * 30 for number in range(2500)], topic).sent == 2500
+    after_ms = int(time.time() * 1000)
+    messages = stored(cluster, topic)
+    expected = [
+        (b"k", b"first", headers), (b"k", None, ()), (b"key", b"with", (("n", b"1"),)), (None, b"without", ()),
+        *((None, b"%d" % number * 30, ()) for number in range(2500)),
+    ]  # fmt: skip
+    assert [(each.key, each.value, each.headers) for each in messages] == expected
+    times = [each.timestamp_ms for each in messages]
+    assert all(each is not None and before_ms - 1 <= each <= after_ms + 1 for each in times)
+    assert read_by_confluent(cluster, topic, len(messages)) == [
+        (*row, stamp) for row, stamp in zip(expected, times, strict=True)
+    ]
+
+
+def test_a_broker_without_headers_refuses_exactly_the_messages_that_have_some(
+    embedded: EmbeddedCluster, topic: str
+) -> None:
+    address = f"127.0.0.1:{embedded.port(min(embedded.brokers))}"
+    messages = [
+        KeyedMessage(topic, b"k", b"%d" % number, partition=0, headers=[("h", b"v")] if number % 3 == 1 else None)
+        for number in range(10)
+    ]
+    with Producer(ProducerConfig(metadata_broker_list=address)) as made:
+        with pytest.raises(MessagesNotSent) as raised:
+            made.send_all(messages)
+        with pytest.raises(MessageNotSent, match=r"it has headers, which brokers store from Kafka 0\.11 on"):
+            made.send(messages[1])
+    assert [number for number, _ in raised.value.failures] == [1, 4, 7]
+    assert raised.value.sent == 7
+
+
+@pytest.mark.parametrize("headers", [[("h", "text")], [(b"h", b"v")], ["h"], [("a", b"b", b"c")]])
+def test_headers_of_other_types_are_refused_at_once(embedded: EmbeddedCluster, topic: str, headers: Any) -> None:
+    address = f"127.0.0.1:{embedded.port(min(embedded.brokers))}"
+    with Producer(ProducerConfig(metadata_broker_list=address)) as made, pytest.raises(TypeError, match="the header"):
+        made.send(topic, b"v", headers=headers)
