@@ -47,7 +47,7 @@ class ProducerSettings(TypedDict, total=False):
     batch_size: int | None
     batch_max_bytes: int | None
     request_max_bytes: int | None
-    compression_codec: Literal["none", "gzip", "snappy", "lz4"] | int | None
+    compression_codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | int | None
     compressed_topics: str | Sequence[str] | None
     serializer_class: str | None
     key_serializer_class: str | None
