@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from simpleconsumer.producer_batches import BatchProducer
 from simpleconsumer.types import Headers, TopicPartition
 
-if TYPE_CHECKING:
-    from zkconsumer.producer.message_sets import Ahead
-
 __all__ = [
-    "MESSAGE_OVERHEAD_BYTES", "Batch", "Pair", "PlainPair", "by_partition", "has_headers", "message_size",
+    "MESSAGE_OVERHEAD_BYTES", "Ahead", "Batch", "Pair", "PlainPair", "by_partition", "has_headers", "message_size",
     "undecided_codes",
 ]  # fmt: skip
 
@@ -47,6 +44,18 @@ def undecided_codes(acks: int) -> tuple[int, ...]:
     the messages already, and the next leader may have them.
     """
     return (-1, 3, 6, 7, 20) if acks == -1 else (-1, 7, 20)
+
+
+class Ahead(NamedTuple):
+    """What was encoded before its request.
+
+    Attributes:
+        data: The message set.
+        batches: The batches that it has, all of one partition.
+    """
+
+    data: bytes
+    batches: tuple[Batch, ...]
 
 
 class Batch:

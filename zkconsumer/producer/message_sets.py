@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import NamedTuple, cast
+from typing import cast
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.producer_batches import (
@@ -23,22 +23,10 @@ from simpleconsumer.producer_batches import (
     takes_producer_ids,
     takes_zstd,
 )
-from zkconsumer.producer.batch import Batch, PlainPair, has_headers
+from zkconsumer.producer.batch import Ahead, Batch, PlainPair, has_headers
 from zkconsumer.producer.refusals import NO_HEADERS, NO_IDEMPOTENCE, NO_ZSTD
 
-__all__ = ["Ahead", "MessageSets"]
-
-
-class Ahead(NamedTuple):
-    """What was encoded before its request.
-
-    Attributes:
-        data: The message set.
-        batches: The batches that it has, all of one partition.
-    """
-
-    data: bytes
-    batches: tuple[Batch, ...]
+__all__ = ["MessageSets"]
 
 
 class MessageSets:
