@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kafka_peers import confluent_produce
 
 from simpleconsumer import AuthenticationFailed
 from simpleconsumer.security import Security
@@ -84,3 +85,24 @@ def test_files_that_spark_has_brought_are_found(tmp_path: Path, monkeypatch: pyt
                              "kafka.ssl.truststore.location": "ca.pem"})  # fmt: skip
     found = security_here(options.config)
     assert found == Security.of({"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "ca.pem")})
+
+
+@pytest.mark.real
+def test_a_batch_of_kafka_4_is_read_by_the_addresses_of_its_brokers(
+    secured_clusters: Callable[[str], KafkaCluster], fresh_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    cluster, topic = secured_clusters("4.3.1"), fresh_topic()
+    cluster.create_topic(topic)
+    values = [b"%d" % n for n in range(30)]
+    codec = {"compression.type": "zstd"}
+    confluent_produce(cluster.addresses(), topic, values, settings=codec)
+    file = tmp_path / "secured.properties"
+    file.touch(0o600)
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    file.write_text(f'sasl.jaas.config={login} required username="alice" password="{PASSWORD}";\n')
+    options = batch_options(with_settings_files({
+        "kafka.bootstrap.servers": cluster.addresses("SASL_SSL"), "subscribe": topic, "config": str(file),
+        "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
+        "kafka.ssl.truststore.location": str(cluster.certificates.truststore), "kafka.ssl.truststore.type": "JKS",
+    }))  # fmt: skip
+    assert read(options) == values

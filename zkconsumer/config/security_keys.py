@@ -79,7 +79,8 @@ def security_of(values: Mapping[str, Any]) -> Security:
     except WrongSecuritySetting as error:
         value = values.get(error.setting)
         shown = "***" if value is not None and error.setting in _SECRET else value
-        raise ConfigError(error.setting, shown, f"given so that it can be used: {error.reason}") from None
+        wanted = "given" if value is None else "one that can be used"
+        raise ConfigError(error.setting, shown, f"{wanted}: {error.reason}") from None
 
 
 def warning_about_security(given: Mapping[str, object], values: Mapping[str, Any]) -> str | None:
