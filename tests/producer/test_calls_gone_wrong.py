@@ -84,6 +84,18 @@ def test_a_partitioner_that_returns_no_number_is_named(embedded: EmbeddedCluster
         assert made.send(topic, b"b", partition=1).result().offset == 0
 
 
+def test_what_a_partitioner_raises_fails_the_message_that_it_was_asked_for(
+    embedded: EmbeddedCluster, topic: str
+) -> None:
+    with producer(embedded, partitioner=lambda key, partitions: {b"known": 0}[key]) as made:
+        bulk = made.bulk()
+        for number, key in enumerate([b"known", b"unknown", b"known"]):
+            bulk.add(number, topic, b"a", key)
+        summary = bulk.finish()
+    assert (summary.sent, summary.failed) == (2, 1)
+    assert stored(embedded, topic, 0) == [(b"known", b"a")] * 2
+
+
 @pytest.mark.parametrize("config", [NOWHERE, {"metadata.broker.list": NOWHERE}, ConsumerConfig("zk:2181", "g")])
 def test_a_producer_needs_the_settings_of_one(config: Any) -> None:
     with pytest.raises(TypeError, match="is no ProducerConfig"):
