@@ -1,5 +1,8 @@
 """Message sets as Arrow record batches: the public names; needs numpy and pyarrow.
 
+From Kafka 0.8 on one more column may be asked for by name: `headers`, a list of structs of `key` (string) and `value`
+(binary), null for a message without headers. Kafka has them from 0.11 on (`KAFKA011.decode_columns`).
+
 `COLUMNS` and `decode_columns` are those of Kafka 0.8 and later. For brokers of Kafka 0.7 there is
 `KAFKA07.decode_columns`, whose batches have these columns by default (`KAFKA07.columns`):
 

@@ -49,6 +49,8 @@ class Dialect(Protocol):
         has_correlation_ids: Whether requests and answers carry one.
         has_metadata: Whether brokers can be asked who leads what.
         has_byte_positions: Whether offsets are bytes of the log, which shows not where an entry starts.
+        has_offsets_without_messages: Whether a set may end with offsets that are no message's: those of markers of
+            transactions and of compacted messages; in 0.7 the bytes of entries without messages.
         has_long_poll: Whether a broker waits for messages before it answers a fetch.
         chooses_versions: Whether brokers say which versions they serve, so that each connection has its own; versions
             that callers pass are then not looked at.
@@ -66,6 +68,9 @@ class Dialect(Protocol):
 
     @property
     def has_metadata(self) -> bool: ...
+
+    @property
+    def has_offsets_without_messages(self) -> bool: ...
 
     @property
     def has_long_poll(self) -> bool: ...

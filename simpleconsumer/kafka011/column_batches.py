@@ -12,16 +12,10 @@ from simpleconsumer.column_arrays import Ints
 from simpleconsumer.kafka011.column_records import HeaderFields, Records
 from simpleconsumer.kafka011.records import OpenBatch, Record
 from simpleconsumer.kafka08 import column_batches as kafka08
+from simpleconsumer.kafka08.column_batches import HEADERS, KNOWN
 from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME
 
-__all__ = ["COLUMNS", "HEADERS", "Rows", "size_of", "to_batch", "with_headers"]
-
-HEADERS: Final = "headers"
-COLUMNS: Final = {
-    **kafka08.COLUMNS,
-    HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}
-"""The columns of a message, with their types; headers as Spark's own source has them, null for none."""
+__all__ = ["Rows", "size_of", "to_batch"]
 
 _RECORD_BYTES: Final = 26
 
@@ -32,23 +26,10 @@ def to_batch(schema: Any, stretch: NDArray[np.uint8], records: Records) -> Any:
     Raises:
         pyarrow.ArrowInvalid: A key of a header is no UTF-8.
     """
-    positions = np.append(0, records.ends)
-    plain = pa.schema([field for field in schema if field.name != HEADERS])
-    if plain == schema:
-        return kafka08.to_batch(schema, stretch, positions, records.entries)
-    headers = pa.nulls(len(positions) - 1, COLUMNS[HEADERS])
-    if records.headers is not None:
-        headers = _header_array(stretch, records.headers)
-    others = kafka08.to_batch(plain, stretch, positions, records.entries) if plain.names else None
-    return _joined(schema, others, headers)
-
-
-def with_headers(batch: Any, schema: Any) -> Any:
-    """Return the columns of a schema: those of a batch of older entries, and headers, which these have not."""
-    return _joined(schema, batch, pa.nulls(batch.num_rows, COLUMNS[HEADERS]))
-
-
-def _joined(schema: Any, batch: Any, headers: Any) -> Any:
+    batch = kafka08.to_batch(schema, stretch, np.append(0, records.ends), records.entries)
+    if records.headers is None or HEADERS not in schema.names:
+        return batch
+    headers = _header_array(stretch, records.headers)
     columns = [headers if name == HEADERS else batch.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -57,11 +38,11 @@ def _header_array(stretch: NDArray[np.uint8], fields: HeaderFields) -> Any:
     """Return the headers of records as lists; null for those without."""
     keys = _slices(stretch, fields.key_start, fields.key_length).cast(pa.string())
     values = _slices(stretch, fields.value_start, fields.value_length)
-    kind = COLUMNS[HEADERS].value_type
+    kind = KNOWN[HEADERS].value_type
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(fields.counts)]).astype(np.int32)
     offsets = pa.array(ends, pa.int32(), mask=np.append(fields.counts == 0, False))
     items = pa.StructArray.from_arrays([keys, values], fields=list(kind))
-    return pa.ListArray.from_arrays(offsets, items, type=COLUMNS[HEADERS])
+    return pa.ListArray.from_arrays(offsets, items, type=KNOWN[HEADERS])
 
 
 def _slices(stretch: NDArray[np.uint8], start: Ints, length: Ints) -> Any:
@@ -76,8 +57,6 @@ def _slices(stretch: NDArray[np.uint8], start: Ints, length: Ints) -> Any:
 
 class Rows(kafka08.Rows):
     """Collects records that were read one by one for a record batch."""
-
-    _known = COLUMNS
 
     def add_record(self, batch: OpenBatch, record: Record) -> None:
         """Add a record of a batch."""

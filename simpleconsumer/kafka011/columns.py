@@ -25,11 +25,12 @@ from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011.batch_reading import BatchReading, Place, copied, open_reading, reading_place
 from simpleconsumer.kafka011.column_areas import Areas, PlainRun, areas_of, plain_areas
-from simpleconsumer.kafka011.column_batches import COLUMNS, HEADERS, Rows, size_of, to_batch, with_headers
+from simpleconsumer.kafka011.column_batches import Rows, size_of, to_batch
 from simpleconsumer.kafka011.column_records import read_records
 from simpleconsumer.kafka011.record_walk import record_positions
 from simpleconsumer.kafka011.records import OpenBatch
 from simpleconsumer.kafka08 import columns as kafka08
+from simpleconsumer.kafka08.column_batches import COLUMNS, KNOWN
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer
 
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
@@ -75,7 +76,7 @@ def decode_columns(
 
     Threads: Any number at once, each with its own generator.
     """
-    schema = column_schema(columns, COLUMNS)
+    schema = column_schema(columns, KNOWN)
     kafka08.check_batch_bytes(max_batch_bytes)
     reading = open_reading(buffer, start_offset, high_watermark, max_decoded_bytes, aborted, resume)
     decoding = _Decoding(reading, topic, partition, schema, end_offset, max_batch_bytes)
@@ -267,7 +268,7 @@ class _Decoding:
 
     def _old_entries(self) -> Iterator[Any]:
         """Yield the open entries of older formats, and close these."""
-        reading, names = self._reading, [name for name in self._schema.names if name != HEADERS]
+        reading, names = self._reading, self._schema.names
         section, resume = reading.old_section()
         try:
             for batch in kafka08.decode_columns(
@@ -277,7 +278,7 @@ class _Decoding:
                 last = batch.column("offset")[-1].as_py()
                 reading.level.floor = max(reading.level.floor, last + 1)
                 self._is_over = self._last_offset is not None and last >= self._last_offset
-                yield with_headers(batch, self._schema)
+                yield batch.select(names)
         except MessageError as error:
             reading.behind_old_error(error)
             raise

@@ -25,6 +25,7 @@ class Kafka011(NumberedOffsets, Requests):
     has_correlation_ids: Final = True
     has_metadata: Final = True
     has_long_poll: Final = True
+    has_offsets_without_messages: Final = True
     chooses_versions: Final = True
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")

@@ -39,6 +39,7 @@ class Kafka07:
     has_correlation_ids: Final = False
     has_metadata: Final = False
     has_long_poll: Final = False
+    has_offsets_without_messages: Final = True
     chooses_versions: Final = False
     has_byte_positions: Final = True
     chooses_partition: Final = True

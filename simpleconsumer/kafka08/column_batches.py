@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_T
 from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, Entry
 from simpleconsumer.kafka08.message_shapes import NO_TIMESTAMP, Level
 
-__all__ = ["COLUMNS", "Rows", "size_of", "to_batch"]
+__all__ = ["COLUMNS", "HEADERS", "KNOWN", "Rows", "size_of", "to_batch"]
 
 COLUMNS: Final = {
     "key": pa.binary(),
@@ -24,6 +23,9 @@ COLUMNS: Final = {
     "timestamp_type": pa.int32(),
 }
 """The columns of a message, with their types."""
+HEADERS: Final = "headers"
+KNOWN: Final = {**COLUMNS, HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))}
+"""The same with headers, as Spark's own source names and types them; always null before Kafka 0.11."""
 
 _ENTRY_BYTES = 26
 
@@ -36,6 +38,7 @@ def to_batch(schema: Any, stretch: NDArray[np.uint8], positions: Ints, entries: 
         "timestamp_type": lambda: number_array(pa.int32(), entries.timestamp_type),
         "key": lambda: binary_array(stretch, positions, entries.key_start, entries.key_length, entries.step),
         "value": lambda: binary_array(stretch, positions, entries.value_start, entries.value_length, entries.step),
+        HEADERS: lambda: pa.nulls(len(entries.offset), KNOWN[HEADERS]),
     }
     return pa.RecordBatch.from_arrays([arrays[name]() for name in schema.names], schema=schema)
 
@@ -47,11 +50,9 @@ class Rows:
         size_bytes: Least size of the collected messages.
     """
 
-    _known: Mapping[str, Any] = COLUMNS
-
     def __init__(self, schema: Any) -> None:
         self._schema = schema
-        self._columns: dict[str, list[Any]] = {name: [] for name in self._known}
+        self._columns: dict[str, list[Any]] = {name: [] for name in KNOWN}
         self.size_bytes = 0
 
     def add(self, level: Level, entry: Entry) -> None:
@@ -61,7 +62,7 @@ class Rows:
             stamp = None
         is_appended = level.timestamp_ms is not None or entry.attributes & LOG_APPEND_TIME
         kind = NO_TIME if stamp is None else APPEND_TIME if is_appended else CREATE_TIME
-        self._append((entry.key, entry.value, entry.offset + level.base, stamp, kind), size_of(entry))
+        self._append((entry.key, entry.value, entry.offset + level.base, stamp, kind, None), size_of(entry))
 
     def _append(self, row: tuple[Any, ...], size_bytes: int) -> None:
         for values, value in zip(self._columns.values(), row, strict=True):
@@ -70,7 +71,7 @@ class Rows:
 
     def take(self) -> Any:
         """Return what was added since the last call as a record batch."""
-        columns = [pa.array(self._columns[name], self._known[name]) for name in self._schema.names]
+        columns = [pa.array(self._columns[name], KNOWN[name]) for name in self._schema.names]
         for values in self._columns.values():
             values.clear()
         self.size_bytes = 0

@@ -28,7 +28,7 @@ from simpleconsumer.column_arrays import Ints, column_schema
 from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka08.column_batches import COLUMNS, Rows, size_of, to_batch
+from simpleconsumer.kafka08.column_batches import COLUMNS, KNOWN, Rows, size_of, to_batch
 from simpleconsumer.kafka08.column_entries import Part, read_entries, wrappers_among
 from simpleconsumer.kafka08.message_set import REACHED, Entry, next_entry, open_levels
 from simpleconsumer.kafka08.message_shapes import Level
@@ -66,7 +66,7 @@ def decode_columns(
     Args:
         start_offset: As for `decode_messages`.
         end_offset: The first message from there on is not yielded, and nothing behind it is looked at.
-        columns: Which columns, in which order.
+        columns: Which columns, in which order; `headers`, too, which are null.
         max_batch_bytes: Bytes of message set, inflated, that a batch is made of; a larger message has one for itself.
         high_watermark: As for `decode_messages`.
         max_decoded_bytes: As for `decode_messages`.
@@ -79,7 +79,7 @@ def decode_columns(
 
     Threads: Any number at once, each with its own generator.
     """
-    schema = column_schema(columns, COLUMNS)
+    schema = column_schema(columns, KNOWN)
     check_batch_bytes(max_batch_bytes)
     levels = open_levels(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
     reading = _Reading(topic, partition, schema, start_offset, end_offset, max_batch_bytes)

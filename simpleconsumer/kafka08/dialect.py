@@ -37,6 +37,7 @@ class Kafka08(NumberedOffsets):
     has_correlation_ids: Final = True
     has_metadata: Final = True
     has_long_poll: Final = True
+    has_offsets_without_messages: Final = False
     chooses_versions: Final = False
     not_leader_codes: Final = NOT_LEADER_CODES
     columns: Final = ("key", "value", "offset", "timestamp_ms", "timestamp_type")

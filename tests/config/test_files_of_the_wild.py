@@ -211,7 +211,6 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "warning 10: here the ZooKeeper session keeps the membership",
             "warning 11: here it is called 'max.processing.interval.ms'",
             "warning 12: a stream delivers one message at a time",
-            "warning 13: there are no transactions in this protocol",
             "warning 14: here it is called 'consumer.id'",
             "note -: the settings were not checked against each other",
         ],

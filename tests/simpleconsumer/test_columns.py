@@ -90,7 +90,8 @@ def test_only_the_columns_asked_for_come_in_that_order(count: int) -> None:
 
 @pytest.mark.parametrize("names", [[], ["values"], ["key", "key"], "value"])
 def test_columns_that_there_are_not_are_refused_at_once(names: Any) -> None:
-    with pytest.raises(ValueError, match="some of key, value, offset, timestamp_ms, timestamp_type, each once"):
+    some = "some of key, value, offset, timestamp_ms, timestamp_type, headers, each once"
+    with pytest.raises(ValueError, match=some):
         decode_columns(b"", "t", 0, columns=names)
 
 

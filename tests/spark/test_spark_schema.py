@@ -33,7 +33,7 @@ def test_a_schema_chooses_columns_and_their_order() -> None:
         ([], "names no column"),
         ([("ofset", "bigint", True)], "no column 'ofset' (did you mean 'offset'?)"),
         ([("Offset", "bigint", True)], "did you mean 'offset'?"),
-        ([("headers", "binary", True)], "have no headers"),
+        ([("headers", "binary", True)], "includeHeaders=true only"),
         ([("error", "string", True)], "onMessageError=row"),
         ([("xxxxxx", "string", True)], "there are key, value"),
         ([("offset", "int", True)], "column 'offset' is bigint, not int"),

@@ -1,8 +1,16 @@
 """The settings of consumers and producers: a table of names, types and defaults, and a frozen value for each."""
 
 from zkconsumer.config.consumer_config import ConsumerConfig
+from zkconsumer.config.keys import READ_COMMITTED
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.typed_producer_settings import ProducerSettings
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 
-__all__ = ["ConsumerConfig", "ConsumerSettings", "OptionalSettings", "ProducerConfig", "ProducerSettings"]
+__all__ = [
+    "READ_COMMITTED",
+    "ConsumerConfig",
+    "ConsumerSettings",
+    "OptionalSettings",
+    "ProducerConfig",
+    "ProducerSettings",
+]

@@ -83,6 +83,7 @@ class ConsumerConfig(FrozenSettings):
     rebalance_quiet_max_ms: int
     queued_max_bytes: int
     decoded_max_bytes: int
+    isolation_level: str
     on_message_error: str
     roundrobin_order: str
     max_processing_interval_ms: int | None

@@ -24,9 +24,6 @@ _OTHER_SECURITY: Final = (
     "certificates are read from PEM files, and SASL is PLAIN, SCRAM or OAUTHBEARER: 'ssl.truststore.location', "
     "'ssl.keystore.location', 'ssl.key.password', 'sasl.mechanism'; docs/SECURITY.md lists all settings"
 )
-_NO_TRANSACTIONS: Final = (
-    "there are no transactions in this protocol: messages of transactions that were aborted are delivered, too"
-)
 _STATISTICS: Final = "see 'statistics.interval.ms' and zkconsumer.prometheus for figures"
 
 
@@ -53,7 +50,6 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "max.poll.records": _NEWER + "a stream delivers one message at a time; 'queued.max.message.chunks' and "
                         "'queued.max.bytes' limit what waits",
     "heartbeat.interval.ms": _NEWER + "here the ZooKeeper session keeps the membership: 'zookeeper.session.timeout.ms'",
-    "isolation.level": _NEWER + _NO_TRANSACTIONS,
     "metadata.max.age.ms": _NEWER + "here topics and partitions are watched in ZooKeeper",
     "check.crcs": _NEWER + "here checksums are always checked",
     "allow.auto.create.topics": _NEWER + "this consumer creates no topics",

@@ -19,6 +19,8 @@ from zkconsumer.config.security_keys import SECURITY_KEYS
 from zkconsumer.config.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 
+READ_COMMITTED: Final = "read_committed"
+"""The value of `isolation.level` that leaves out messages of aborted transactions."""
 _MIB = 1024 * 1024
 
 
@@ -129,6 +131,9 @@ _OWN = (
         section="own"),
     Key("decoded.max.bytes", Integer(1, MAX_INT64), 64 * _MIB,
         "Largest inflated size of one compressed message set.", section="own"),
+    Key("isolation.level", Choice(("read_uncommitted", READ_COMMITTED)), "read_uncommitted",
+        "`read_committed` leaves out messages of aborted transactions, and reads up to the first open one (brokers of "
+        "Kafka 0.11 and later; older ones have no transactions).", section="own"),
     Key("on.message.error", Choice(("raise", "skip", "stop")), "raise",
         "What a stream does with a message that cannot be decoded.", section="own"),
     Key("roundrobin.order", Choice(("auto", "0.8", "1.0")), "auto",

@@ -62,6 +62,7 @@ class OptionalSettings(TypedDict, total=False):
     rebalance_quiet_max_ms: int | None
     queued_max_bytes: int | None
     decoded_max_bytes: int | None
+    isolation_level: Literal["read_uncommitted", "read_committed"] | None
     on_message_error: Literal["raise", "skip", "stop"] | None
     roundrobin_order: Literal["auto", "0.8", "1.0"] | None
     max_processing_interval_ms: int | Literal["off"] | None

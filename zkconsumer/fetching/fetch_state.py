@@ -179,6 +179,7 @@ class FetchState:
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
         error: The last failure; None after a good answer.
         answered_at: Time of the last good answer; None before.
+        fed_at: Time of the last answer with messages; negative before.
         empty: Number of empty answers in a row although the log continues.
         doubted_at: Since when the log has seemed to end before the position; None if it does not.
         is_start_checked: Whether an entry is known to start at the first position; in Kafka 0.7 alone it may not.
@@ -209,6 +210,7 @@ class FetchState:
     full_since: float | None = None
     error: str | None = None
     answered_at: float | None = None
+    fed_at: float = -1.0
     empty: int = 0
     doubted_at: float | None = None
     is_start_checked: bool = False

@@ -34,7 +34,7 @@ from simpleconsumer.errors import (
 )
 from simpleconsumer.types import MAX_INT64, Broker, Buffer, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_state import (
@@ -128,6 +128,7 @@ class Fetcher:
             config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
             reuse_answers=True,  # chunks are copies
             dialect=self._dialect, security=config.security,
+            read_committed=config.isolation_level == READ_COMMITTED,
         )
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
@@ -262,8 +263,9 @@ class Fetcher:
                 ready.append(task)
             else:
                 left_out_s.append(state.waits_for_room(now))
-        # The partition that has waited longest comes first, so that none is left out for ever.
-        ready.sort(key=lambda task: task.state.asked_at)
+        # The partition that has waited longest comes first, so that none is left out for ever: neither of a request,
+        # nor of the answers, of which the first batch alone comes whole if it is larger than was asked for.
+        ready.sort(key=lambda task: (task.state.asked_at, task.state.fed_at))
         candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
         fetchers = self._calls.count_fetchers()
         sizes = self._budget.ask(self, candidates, fetchers, _LARGEST_ANSWER_BYTES, self._wakeup.wake)
@@ -349,13 +351,16 @@ class Fetcher:
             case Outcome.CHUNK:
                 # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
                 message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
-                chunk = Chunk(message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark)
+                chunk = Chunk(
+                    message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark,
+                    aborted=answer.aborted,
+                )  # fmt: skip
                 if self._dialect.has_byte_positions:
                     self._place(chunk, one.offset, result)
                     state.last_entry = chunk.last_entry
                 queue.push(chunk)
                 state.moved_on(result.next_offset, result.valid_bytes)
-                now = self._clock()
+                state.fed_at = now = self._clock()
                 state.answered(now, log_end)
                 if task.meter is not None:
                     task.meter.add(now, result.entries or result.next_offset - one.offset, result.valid_bytes)

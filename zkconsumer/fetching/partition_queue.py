@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simpleconsumer.dialect import Dialect
 from simpleconsumer.dialect_types import PositionIs
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import AbortedTransaction, TopicPartition
 from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 from zkconsumer.fetching.fetch_state import EntryMark
 
@@ -42,6 +42,7 @@ class Chunk:
         data_offset: Position of the first byte of the data in Kafka 0.7; else None.
         dialect: Decodes the data; None for a chunk without data.
         high_watermark: Where the log ended when the chunk was fetched; None when that is not known.
+        aborted: The aborted transactions among the messages, which are left out.
         size_bytes: How many bytes of the budget it needs.
         charge: What it takes of the budget now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
@@ -52,6 +53,7 @@ class Chunk:
     """
 
     __slots__ = (
+        "aborted",
         "charge",
         "data",
         "data_offset",
@@ -74,6 +76,7 @@ class Chunk:
         data_offset: int | None = None,
         last_entry: EntryMark | None = None,
         high_watermark: int | None = None,
+        aborted: Sequence[AbortedTransaction] = (),
         reset_to: int | None = None,
         error: Exception | None = None,
     ) -> None:
@@ -83,6 +86,7 @@ class Chunk:
         self.next_offset = next_offset
         self.dialect = dialect
         self.high_watermark = high_watermark
+        self.aborted = aborted
         self.size_bytes = len(data)
         self.charge = Charge()
         self.reset_to = reset_to

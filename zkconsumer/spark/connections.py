@@ -16,7 +16,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.spark.settings_files import security_here
 
 __all__ = ["MOST_KEPT", "close_all", "give_back", "take"]
@@ -24,7 +24,7 @@ __all__ = ["MOST_KEPT", "close_all", "give_back", "take"]
 MOST_KEPT: Final = 32
 """Most idle connections of one process; the one that was idle longest is closed first."""
 
-_Key = tuple[str, int, str, int, int, Security]
+_Key = tuple[str, int, str, int, int, Security, bool]
 _lock = threading.Lock()
 _idle: OrderedDict[tuple[_Key, int], SimpleConsumer] = OrderedDict()
 _numbers = itertools.count()
@@ -40,6 +40,7 @@ def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:
     return SimpleConsumer(
         broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id, config.socket_receive_buffer_bytes,
         dialect=dialect_of(broker), security=security_here(config),
+        read_committed=config.isolation_level == READ_COMMITTED,
     )
 
 
@@ -66,4 +67,5 @@ def close_all() -> None:
 
 def _key(host: str, port: int, config: ConsumerConfig) -> _Key:
     waits = config.socket_timeout_ms, config.socket_receive_buffer_bytes
-    return host.strip("[]"), port, config.client_id, *waits, config.security
+    is_committed = config.isolation_level == READ_COMMITTED
+    return host.strip("[]"), port, config.client_id, *waits, config.security, is_committed

@@ -22,7 +22,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import ask_at, in_requests
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.settings_files import security_here
@@ -142,6 +142,7 @@ class LeaderQueries:
             self._consumers[broker] = SimpleConsumer(
                 broker.host, broker.port, timeout_s, self._config.client_id, dialect=dialect_of(broker),
                 security=security_here(self._config),
+                read_committed=self._config.isolation_level == READ_COMMITTED,
             )  # fmt: skip
         return self._consumers[broker]
 

@@ -80,7 +80,8 @@ _OWN = (
     Option("filterPushdown", BATCH, "false",
            "Read only what the filters on topic, partition and offset accept; for one query of each `load()`, and "
            "with `spark.sql.python.filterPushdown.enabled`."),
-    Option("includeHeaders", BOTH, "false", "Only `false`, for programs that were written for Spark's own source."),
+    Option("includeHeaders", BOTH, "false",
+           "A column `headers`, which messages of Kafka 0.11 and later may have; not on Kafka 0.7."),
     Option("maxMessageBytes", BOTH, "128m", "Largest fetch; a larger message counts as one that cannot be read."),
     Option("kafkaConsumer.pollTimeoutMs", BOTH, "120000",
            "How long leaders and brokers may be down before the query fails."),
@@ -100,7 +101,8 @@ _SETTINGS: Final = (
     ("zookeeper.connect", "bootstrap.servers", "group.id", "client.id", "zookeeper.session.timeout.ms",
      "zookeeper.connection.timeout.ms",
      "fetch.message.max.bytes", "fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes",
-     "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes", "kafka.generation")
+     "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes", "isolation.level",
+     "kafka.generation")
 )  # fmt: skip
 SETTING_NAMES: Final = (*_SETTINGS, *(key.name for key in KEYS if key.section in ("zookeeper", "security")))
 """The settings of the consumer that are options, too."""

@@ -58,6 +58,7 @@ class SourceOptions:
         max_message_bytes: Largest fetch.
         patience_ms: How long a query may make no progress before it fails.
         filter_pushdown: Of a batch only: plan by the filters of the query.
+        include_headers: There is a column `headers`.
         max_offsets_per_trigger, min_offsets_per_trigger, max_trigger_delay_ms, commit_offsets, commit_to_live_group,
             log_level: Of a stream only.
     """
@@ -81,6 +82,7 @@ class SourceOptions:
     max_trigger_delay_ms: int = 900_000
     log_level: str = "warning"
     filter_pushdown: bool = False
+    include_headers: bool = False
 
     @property
     def counts_bytes(self) -> bool:
@@ -187,8 +189,6 @@ def _options(
     if "bootstrap.servers" in given and has_group:
         raise OptionRefused("group.id", "groups keep their offsets in ZooKeeper: give zookeeper.connect, and not "
                                         "bootstrap.servers")  # fmt: skip
-    if option_value(given, "includeHeaders", boolean, False):
-        raise OptionRefused("includeHeaders", "messages of this age have no headers")
     if is_of_07(given):
         _refuse_for_07(given, choice)
     patience_ms = option_value(given, "kafkaConsumer.pollTimeoutMs", count(_INT32_MAX), 120_000)
@@ -222,6 +222,7 @@ def _options(
         max_trigger_delay_ms=option_value(given, "maxTriggerDelay", milliseconds, 900_000),
         log_level=option_value(given, "logLevel", one_of("warning", "info", "debug"), "warning"),
         filter_pushdown=option_value(given, "filterPushdown", boolean, False),
+        include_headers=option_value(given, "includeHeaders", boolean, False),
     )
 
 
@@ -233,6 +234,8 @@ def _refuse_for_07(given: Mapping[str, str], choice: TopicChoice) -> None:
             "offsets of Kafka 0.7 count bytes, so how many messages a task "
             "reads is not known: set maxBytesPerPartition",
         )
+    if option_value(given, "includeHeaders", boolean, False):
+        raise OptionRefused("includeHeaders", "messages of Kafka 0.7 have no headers")
     if option_value(given, "filterPushdown", boolean, False):
         raise OptionRefused(
             "filterPushdown",

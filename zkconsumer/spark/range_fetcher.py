@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +26,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
-from simpleconsumer.types import Broker, Buffer, FetchedPartition, FetchRequest
+from simpleconsumer.types import AbortedTransaction, Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import shown_broker
@@ -55,12 +55,14 @@ class FetchedSet:
     Attributes:
         start: First offset that was asked for; a wrapper may start before it.
         high_watermark: The end of the log at that time; negative if the broker did not report it.
+        aborted: The aborted transactions among the messages, which are left out.
     """
 
     message_set: Buffer
     start: int
     high_watermark: int
     broker: Broker
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class RangeFetcher:
         match result.outcome:
             case Outcome.CHUNK:
                 message_set = answer.message_set[result.first_byte : result.valid_bytes]
-                fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker)
+                fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker, answer.aborted)
                 # The message after a large one is likely to be large, too.
                 self._moved_on(result.next_offset, result.valid_bytes)
                 yield fetched

@@ -39,6 +39,7 @@ ARROW_TYPES: Final = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     "broker": pa.int32(),
     "entry_index": pa.int32(),
     "next_offset": pa.int64(),
@@ -47,7 +48,7 @@ ARROW_TYPES: Final = {
 """The types that Spark's own `to_arrow_schema` gives the columns."""
 _DECODED: Final = {
     "key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp_ms", "timestampType": "timestamp_type",
-    "entry_index": "entry_index", "next_offset": "next_offset",
+    "headers": "headers", "entry_index": "entry_index", "next_offset": "next_offset",
 }  # fmt: skip
 _HEAD: Final = Struct(">qi5xB")
 _ENTRY_OVERHEAD: Final = 12
@@ -135,7 +136,7 @@ class Rows:
                 for batch in dialect.decode_columns(
                     fetched.message_set, self._wanted.topic, self._wanted.partition, fetched.start,
                     end_offset=self._wanted.end, columns=self._decoded, high_watermark=fetched.high_watermark,
-                    max_decoded_bytes=self._options.config.decoded_max_bytes, resume=resume,
+                    max_decoded_bytes=self._options.config.decoded_max_bytes, aborted=fetched.aborted, resume=resume,
                 ):  # fmt: skip
                     yield self._spark_batch(batch)
             except MessageError as error:
@@ -168,6 +169,8 @@ class Rows:
     def _column(self, name: str, batch: pa.RecordBatch) -> Any:
         if name == "timestamp":
             return _timestamps(batch.column("timestamp_ms"))
+        if name == "headers":  # Spark names the elements of a list
+            return batch.column(name).cast(ARROW_TYPES[name])
         if name in _DECODED:
             return batch.column(_DECODED[name])
         return self._constant(name, batch.num_rows)

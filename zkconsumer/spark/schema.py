@@ -1,9 +1,10 @@
 """The columns of the source, and the check of the columns that a query names.
 
 Pure. Names and types are those of Spark's own Kafka source, so that a job can switch between the two by its `format`.
-All columns may be null, as in that source. Columns that exist only here are `error`, with `onMessageError=row`, and
-`broker` and `entry_index`, with `kafka.generation=0.7`. Spark asks for the schema before anything is planned, and a
-stream has to have the same one after each restart. So the options alone decide, and no cluster is asked.
+All columns may be null, as in that source. `headers` exists with `includeHeaders`, as there. Columns that exist only
+here are `error`, with `onMessageError=row`, and `broker` and `entry_index`, with `kafka.generation=0.7`. Spark asks for
+the schema before anything is planned, and a stream has to have the same one after each restart. So the options alone
+decide, and no cluster is asked.
 
 Source: docs of Spark 4, "Structured Streaming + Kafka Integration Guide".
 """
@@ -16,7 +17,16 @@ from typing import Final, NamedTuple
 
 from zkconsumer.spark.errors import ColumnsRefused
 
-__all__ = ["COLUMNS", "ERROR_COLUMN", "NEXT_OFFSET", "PLACE_COLUMNS", "Column", "chosen_columns", "schema_text"]
+__all__ = [
+    "COLUMNS",
+    "ERROR_COLUMN",
+    "HEADERS_COLUMN",
+    "NEXT_OFFSET",
+    "PLACE_COLUMNS",
+    "Column",
+    "chosen_columns",
+    "schema_text",
+]
 
 
 class Column(NamedTuple):
@@ -35,6 +45,8 @@ COLUMNS: Final = (
     Column("timestamp", "timestamp"),
     Column("timestampType", "int"),
 )
+HEADERS_COLUMN: Final = Column("headers", "array<struct<key:string,value:binary>>")
+"""The headers of a message, null without any; Kafka has them from 0.11 on."""
 PLACE_COLUMNS: Final = (Column("broker", "int"), Column("entry_index", "int"))
 """Of Kafka 0.7 only: the broker of the partition, and the number of the message in its compressed entry, from 0. All
 messages of one entry have its position as offset."""
@@ -45,17 +57,20 @@ ERROR_COLUMN: Final = Column("error", "string")
 """Why the message at that offset cannot be delivered; null for a good one."""
 
 
-def schema_text(with_errors: bool = False, with_places: bool = False) -> str:
+def schema_text(with_errors: bool = False, with_places: bool = False, with_headers: bool = False) -> str:
     """Return all columns as DDL.
 
     >>> schema_text()
     'key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int'
     """
-    return ", ".join(f"{column.name} {column.type}" for column in _columns(with_errors, with_places))
+    return ", ".join(f"{column.name} {column.type}" for column in _columns(with_errors, with_places, with_headers))
 
 
 def chosen_columns(
-    fields: Sequence[tuple[str, str, bool]], with_errors: bool = False, with_places: bool = False
+    fields: Sequence[tuple[str, str, bool]],
+    with_errors: bool = False,
+    with_places: bool = False,
+    with_headers: bool = False,
 ) -> tuple[str, ...]:
     """Return the names of the columns that a schema asks for, in its order.
 
@@ -63,14 +78,16 @@ def chosen_columns(
         fields: Name, type as `DataType.simpleString()` gives it, and whether it may be null.
         with_errors: The column `error` exists.
         with_places: The columns `broker` and `entry_index` exist.
+        with_headers: The column `headers` exists.
 
     Raises:
         ColumnsRefused: It names no column, an unknown one, one of another type, the same twice, or one with NOT NULL.
     """
     hidden = (NEXT_OFFSET,) if with_places else ()
-    known = {column.name: column.type for column in (*_columns(with_errors, with_places), *hidden)}
+    known = {column.name: column.type for column in (*_columns(with_errors, with_places, with_headers), *hidden)}
     if not fields:
-        raise ColumnsRefused(f"the schema names no column; there are {schema_text(with_errors, with_places)}")
+        there = schema_text(with_errors, with_places, with_headers)
+        raise ColumnsRefused(f"the schema names no column; there are {there}")
     for number, (name, kind, can_be_null) in enumerate(fields):
         if name not in known:
             raise ColumnsRefused(f"there is no column {name!r} ({_hint(name, known)})")
@@ -83,8 +100,13 @@ def chosen_columns(
     return tuple(name for name, _, _ in fields)
 
 
-def _columns(with_errors: bool, with_places: bool) -> tuple[Column, ...]:
-    return (*COLUMNS, *(PLACE_COLUMNS if with_places else ()), *((ERROR_COLUMN,) if with_errors else ()))
+def _columns(with_errors: bool, with_places: bool, with_headers: bool) -> tuple[Column, ...]:
+    return (
+        *COLUMNS,
+        *((HEADERS_COLUMN,) if with_headers else ()),
+        *(PLACE_COLUMNS if with_places else ()),
+        *((ERROR_COLUMN,) if with_errors else ()),
+    )
 
 
 def _hint(name: str, known: dict[str, str]) -> str:
@@ -92,8 +114,8 @@ def _hint(name: str, known: dict[str, str]) -> str:
         return "it exists with onMessageError=row only"
     if name in (column.name for column in (*PLACE_COLUMNS, NEXT_OFFSET)):
         return "it exists on Kafka 0.7 only, with kafka.generation=0.7"
-    if name == "headers":
-        return "messages of this age have no headers"
+    if name == HEADERS_COLUMN.name:
+        return "it exists with includeHeaders=true only"
     same = [each for each in known if each.lower() == name.lower()]
     near = same or difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"

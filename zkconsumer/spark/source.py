@@ -57,7 +57,7 @@ class ZkConsumerSource(DataSource):
         """Return all columns of what is read; for a sink, Spark does not ask."""
         check_names(self.options)
         check_packages()
-        return schema_text(self._with_errors(), self._with_places())
+        return schema_text(self._with_errors(), self._with_places(), self._with_headers())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
@@ -102,11 +102,14 @@ class ZkConsumerSource(DataSource):
 
     def _columns(self, schema: StructType) -> tuple[str, ...]:
         fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
-        return chosen_columns(fields, self._with_errors(), self._with_places())
+        return chosen_columns(fields, self._with_errors(), self._with_places(), self._with_headers())
 
     def _with_places(self) -> bool:
         given = {name.lower(): value for name, value in with_settings_files(self.options).items()}
         return is_of_07(given)
+
+    def _with_headers(self) -> bool:
+        return str(self.options.get("includeHeaders", "")).strip().lower() == "true"
 
     def _with_errors(self) -> bool:
         return str(self.options.get("onMessageError", "")).strip().lower() == "row"

@@ -124,7 +124,8 @@ class Cursor:
         return decode(
             chunk.data, topic, partition, 0 if is_behind else queue.position,
             start_index=0 if is_behind else queue.index, data_offset=chunk.data_offset,
-            high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, resume=resume,
+            high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, aborted=chunk.aborted,
+            resume=resume,
         )  # fmt: skip
 
     def _decode_uninterrupted(self, queue: PartitionQueue, chunk: Chunk) -> UninterruptedDecoding | None:

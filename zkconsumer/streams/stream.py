@@ -448,8 +448,8 @@ class KafkaStream(Generic[K, V]):
                 return None
             trouble = trouble or chunk.error
             if trouble is None:
-                if chunk.data_offset is not None:
-                    queue.finish_hand(chunk.next_offset)  # entries of Kafka 0.7 without messages are done, too
+                if chunk.dialect is not None and chunk.dialect.has_offsets_without_messages:
+                    queue.finish_hand(chunk.next_offset)  # what holds no messages is done, too
                 cursor.take_out(queue, chunk)
                 return None
             rest = self._report(queue, chunk, trouble, found)
