@@ -169,8 +169,9 @@ class KafkaStream(Generic[K, V]):
             max_messages: Most messages of a batch; None for no limit.
             max_bytes: Most bytes of message set, inflated, that a batch is made of (1 MiB by default); a message that
                 is larger is a batch of its own.
-            columns: Some of key, value, offset, timestamp_ms and timestamp_type, in Kafka 0.7 also of entry_index (the
-                number of the message in its compressed entry) and next_offset; None for all of them.
+            columns: Some of key, value, offset, timestamp_ms, timestamp_type and headers (null before Kafka 0.11); in
+                Kafka 0.7 not of headers, but of entry_index (the number of the message in its compressed entry) and
+                next_offset. None for all of them but headers.
 
         Raises:
             ValueError: A limit or a column that cannot be, or a stream with decoders, which work on single messages.
