@@ -197,6 +197,8 @@ def test_an_open_transaction_is_an_end_for_who_reads_what_is_committed(
     producer.flush(PATIENCE_S)
     plain.produce(topic, b"behind")
     plain.flush(PATIENCE_S)
+    with read_topic(cluster.zookeeper_connect, topic, properties={"isolation.level": "read_committed"}) as reader:
+        assert [message.value for message in reader] == [b"before"]
     with ConsumerConnector(group_config(cluster, fresh_group, isolation_level="read_committed")) as connector:
         [stream] = connector.create_message_streams({topic: 1})[topic]
         assert next(stream).value == b"before"

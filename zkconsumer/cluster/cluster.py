@@ -143,7 +143,12 @@ class Cluster:
         return self.directory.leaders(wanted)
 
     def log_ends(
-        self, partitions: Sequence[TopicPartition], times_ms: Sequence[int], deadline_s: float = _DEADLINE_S
+        self,
+        partitions: Sequence[TopicPartition],
+        times_ms: Sequence[int],
+        deadline_s: float = _DEADLINE_S,
+        *,
+        read_committed: bool = False,
     ) -> dict[TopicPartition, LogOffsets]:
         """Return the offsets of each partition at each of the times: of each leader by one request a time.
 
@@ -152,6 +157,7 @@ class Cluster:
             times_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970, which stand for the first offset of the newest
                 segment that was last written before then.
             deadline_s: Longest wait for all brokers together, in seconds.
+            read_committed: Logs end at the first open transaction (Kafka 0.11 and later).
 
         Returns:
             Partition -> one offset for each time; or, as text, why its offsets are not known.
@@ -162,7 +168,10 @@ class Cluster:
         if not partitions:
             return {}
         leaders = self.leaders(partitions)
-        found = ask_leaders(leaders, times_ms, self._client_id, self._timeout_s, deadline_s, self.security)
+        found = ask_leaders(
+            leaders, times_ms, self._client_id, self._timeout_s, deadline_s, self.security,
+            read_committed=read_committed,
+        )  # fmt: skip
         unled = self.why_unled([name for name in partitions if name not in found])
         return {name: found[name] if name in found else unled[name] for name in partitions}
 

@@ -79,6 +79,8 @@ def ask_leaders(
     timeout_s: float,
     deadline_s: float,
     security: Security | None = None,
+    *,
+    read_committed: bool = False,
 ) -> dict[TopicPartition, LogOffsets]:
     """Return the offsets of partitions at some times, as their leaders report them.
 
@@ -87,12 +89,13 @@ def ask_leaders(
         timeout_s: Longest wait for one answer.
         deadline_s: Longest wait for all answers together, from now on.
         security: TLS and SASL of the connections; None for neither.
+        read_committed: Logs end at the first open transaction.
     """
     by_leader: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
     for name, broker in leaders.items():
         by_leader[broker].append(name)
     questions = [
-        _Question(broker, names, times_ms, _connection(broker, timeout_s, client_id, security))
+        _Question(broker, names, times_ms, _connection(broker, timeout_s, client_id, security, read_committed))
         for broker, names in by_leader.items()
     ]
     waiting: queue.SimpleQueue[_Question] = queue.SimpleQueue()
@@ -114,9 +117,13 @@ def ask_leaders(
     return found
 
 
-def _connection(broker: Broker, timeout_s: float, client_id: str, security: Security | None) -> SimpleConsumer:
-    dialect = dialect_of(broker)
-    return SimpleConsumer(broker.host, broker.port, timeout_s, client_id, dialect=dialect, security=security)
+def _connection(
+    broker: Broker, timeout_s: float, client_id: str, security: Security | None, read_committed: bool
+) -> SimpleConsumer:
+    return SimpleConsumer(
+        broker.host, broker.port, timeout_s, client_id, dialect=dialect_of(broker), security=security,
+        read_committed=read_committed,
+    )  # fmt: skip
 
 
 class _Question:

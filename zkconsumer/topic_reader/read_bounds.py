@@ -29,7 +29,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.entry_search import SearchLimits, connect, find_entry
 from zkconsumer.cluster.time_search import TimeSearch
 from zkconsumer.cluster.topic_of_07 import no_partition
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import ReadFailed, shown_broker
 from zkconsumer.topic_reader.start_at import StartAt, is_exact, start_offset, time_of
 
@@ -165,7 +165,10 @@ class BoundsSearch:
         failures = 0
         while missing := [name for name in names if name not in found]:
             left_s = max(1.0, self._deadline - time.monotonic())
-            for name, answer in self._cluster.log_ends(missing, (EARLIEST, LATEST), left_s).items():
+            answers = self._cluster.log_ends(
+                missing, (EARLIEST, LATEST), left_s, read_committed=self._config.isolation_level == READ_COMMITTED
+            )
+            for name, answer in answers.items():
                 if isinstance(answer, str):
                     reasons[name] = answer
                     continue
