@@ -54,7 +54,7 @@ def test_the_files_are_up_to_date() -> None:
 
 
 def names_of(keys: tuple[Key, ...]) -> set[str]:
-    return {name.replace(".", "_") for key in keys for name in (key.name, key.name_07) if name}
+    return {name.replace(".", "_") for key in keys for name in (key.name, key.name_07, *key.aliases) if name}
 
 
 def test_every_name_of_the_table_is_a_keyword() -> None:

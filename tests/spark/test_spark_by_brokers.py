@@ -95,7 +95,7 @@ def test_the_option_has_the_name_of_spark_and_that_of_kafka() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"zookeeper.connect": "zk:2181"}, "must be left out, since zookeeper.connect is given"),
+        ({"zookeeper.connect": "zk:2181"}, "zookeeper.connect is given, too"),
         ({"group.id": "g"}, "groups keep their offsets in ZooKeeper"),
         ({"kafka.generation": "0.7"}, "brokers of Kafka 0.7 are found in ZooKeeper alone"),
         ({"startingOffsets": "group"}, "`group` needs option group.id"),

@@ -24,10 +24,14 @@ from zkconsumer.config.connection_settings import (
     find_connection_settings,
     profile_names,
 )
+from zkconsumer.config.producer_kinds import BrokerList
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.errors import ConfigError
 
-__all__ = ["connection_settings", "named_places", "no_zookeeper", "open_admin", "open_zookeeper", "zookeeper_option"]
+__all__ = [
+    "bootstrap_option", "brokers_instead", "connection_settings", "named_places", "no_zookeeper", "open_admin",
+    "open_zookeeper", "zookeeper_option",
+]  # fmt: skip
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _GIVEN: Final = "zkconsumer.connection"
@@ -86,11 +90,55 @@ def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
     return lambda command: hosts(_config_option(_profile_option(command)))
 
 
-def no_zookeeper(found: ConnectionSettings) -> click.UsageError:
-    """Return the error for a call in which nothing names a ZooKeeper."""
+def bootstrap_option(*names: str, meaning: str = "Some brokers, host:port,host:port, instead of a ZooKeeper.") -> (
+    Callable[[Command], Command]
+):
+    """Return a decorator that gives a command the option `--bootstrap-server` as the parameter `brokers`.
+
+    Args:
+        names: Further names of the option.
+        meaning: Its help.
+    """
+    return click.option(*names, "--bootstrap-server", "--bootstrap-servers", "brokers", metavar="LIST",
+                        callback=_check_brokers, help=meaning)  # fmt: skip
+
+
+def _check_brokers(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            BrokerList().convert(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
+def brokers_instead(given: str | None) -> str | None:
+    """Return the brokers that stand for a ZooKeeper; None if there is one, or nothing names brokers.
+
+    Args:
+        given: Of `--bootstrap-server`; without it those of a file count, unless a ZooKeeper is named.
+
+    Raises:
+        click.UsageError: The option is given, and `--zookeeper`, too.
+    """
+    found = connection_settings()
+    if given is not None and found.zookeeper_from == "--zookeeper":
+        raise click.UsageError("--bootstrap-server and --zookeeper both say where the cluster is: give one of them.")
+    if given is not None:
+        return given
+    return None if found.zookeeper is not None else found.properties.get("bootstrap.servers")
+
+
+def no_zookeeper(found: ConnectionSettings, *, or_brokers: bool = False) -> click.UsageError:
+    """Return the error for a call in which nothing names a ZooKeeper.
+
+    Args:
+        or_brokers: The command takes `--bootstrap-server` instead.
+    """
     read = "".join(f" {path} was read and has no zookeeper.connect." for path in found.files)
+    instead = " Or give --bootstrap-server HOST:PORT." if or_brokers else ""
     return click.UsageError(f"Missing option '--zookeeper': nothing names a ZooKeeper.{read} The first of these that "
-                            f"names one counts: {'; '.join(SEARCH_ORDER)}.")
+                            f"names one counts: {'; '.join(SEARCH_ORDER)}.{instead}")
 
 
 def connection_settings() -> ConnectionSettings:

@@ -19,7 +19,14 @@ from rebalance.subscription import Subscription, check_topic
 from simpleconsumer.types import Message
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import connection_settings, named_places, no_zookeeper, zookeeper_option
+from zkconsumer.cli.connection_options import (
+    bootstrap_option,
+    brokers_instead,
+    connection_settings,
+    named_places,
+    no_zookeeper,
+    zookeeper_option,
+)
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.bare_options import ConsumeCommand
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
@@ -116,6 +123,7 @@ class Wanted:
 
 @click.command(cls=ConsumeCommand, epilog=_EPILOG)
 @zookeeper_option(required=False)
+@bootstrap_option(meaning="Without a group: some brokers, host:port,host:port, instead of a ZooKeeper.")
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to read; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
@@ -152,6 +160,7 @@ def consume(**options: Any) -> None:
     Fields come in the order partition, offset, timestamp, key, value. Bytes are printed as they are, and null as
     'null'. With --json key and value are text, or base64 and so marked (key_encoding, value_encoding).
     """
+    options["brokers"] = brokers_instead(options["brokers"])
     if reads_without_group(options):
         _consume_without_group(options)
         return
@@ -242,6 +251,9 @@ def _given_properties(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[
             raise unknown_setting(name)
         if key.name == "zookeeper.connect":
             raise refuse_zookeeper(name)
+        if key.name == "bootstrap.servers":
+            raise click.BadParameter(f"{name} names brokers: give --bootstrap-server LIST instead",
+                                     param_hint="--property")  # fmt: skip
     return properties, formatting
 
 
@@ -292,6 +304,7 @@ def _config(
               "group.id": options["group"], "consumer.timeout.ms": options["timeout_ms"],
               "auto.offset.reset": "smallest" if options["from_beginning"] else None}
     settings: dict[str, Any] = {"zookeeper.connect": options["zookeeper"], **found.properties, **canonical(properties)}
+    settings.pop("bootstrap.servers", None)
     settings.update({name: value for name, value in chosen.items() if value is not None})
     if settings["zookeeper.connect"] is None:
         raise no_zookeeper(found)

@@ -14,7 +14,7 @@ import click
 
 from rebalance.subscription import check_topic
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import named_places, open_zookeeper, zookeeper_option
+from zkconsumer.cli.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.input_lines import json_parser, line_parser
 from zkconsumer.cli.messages.produce_settings import CLIENT_ID, producer_config
@@ -26,7 +26,6 @@ from zkconsumer.cli.property_option import named_values
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.config.producer_kinds import BrokerList
 from zkconsumer.producer.encoders import DefaultEncoder
 from zkconsumer.producer.opening import FoundCluster, find_cluster, registered_cluster
 from zkconsumer.producer.producer import Producer
@@ -70,19 +69,9 @@ Examples: three messages, two of them with the same key; what `consume --json` h
 """
 
 
-def _check_brokers(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        try:
-            BrokerList().convert(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return value
-
-
 @click.command(epilog=_EPILOG)
 @zookeeper_option(required=False)
-@click.option("--brokers", metavar="LIST", callback=_check_brokers,
-              help="Some brokers, host:port,host:port, instead of a ZooKeeper.")
+@bootstrap_option("--brokers")
 @click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.")
 @click.option("--partition", metavar="P", type=PartitionType(), help="Write all to this partition.")
 @click.option("--key-separator", metavar="TEXT", help="Lines are key, this text, value.")

@@ -11,7 +11,16 @@ import click
 
 from zkconsumer.admin import NotFound, TopicPartitionRow, TopicReport
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.admin.topics_of_brokers import topics_of_brokers
+from zkconsumer.cli.connection_options import (
+    bootstrap_option,
+    brokers_instead,
+    connection_settings,
+    named_places,
+    no_zookeeper,
+    open_admin,
+    zookeeper_option,
+)
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.terminal.tables import print_problem, print_table
@@ -29,6 +38,7 @@ offsets are byte positions.
 \b
 Examples:
   zkconsumer topics --zookeeper localhost:2181 clicks
+  zkconsumer topics --bootstrap-server b1:9092,b2:9092
   zkconsumer topics create clicks --zookeeper localhost:2181 --partitions 8
 """
 _LIST_EPILOG = _EPILOG[: _EPILOG.index("\b\nExample")] + """\
@@ -36,6 +46,9 @@ _LIST_EPILOG = _EPILOG[: _EPILOG.index("\b\nExample")] + """\
 Example:
   zkconsumer topics list clicks --zookeeper localhost:2181
 """
+
+_CLIENT_ID = "zkconsumer-topics"
+
 
 class _TopicsGroup(ListingGroup):
     takes_names = True
@@ -52,14 +65,16 @@ def topics() -> None:
 
 @topics.command("list", epilog=_LIST_EPILOG)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--check", is_flag=True, help="End with status 1 when something is wrong with a partition.")
-def list_topics(names: Sequence[str], zookeeper: str, as_json: bool, check: bool) -> None:
+def list_topics(
+    names: Sequence[str], zookeeper: str | None, brokers: str | None, as_json: bool, check: bool
+) -> None:
     """Show topics, all of them when none is named; leaderless and under-replicated partitions are marked."""
     try:
-        with open_admin(zookeeper, "zkconsumer-topics") as admin:
-            found = admin.topics(*names)
+        found = _report(names, zookeeper, brokers_instead(brokers))
     except NotFound as error:
         if set(names) & _CHANGES.keys():
             [word, *_] = [name for name in names if name in _CHANGES]
@@ -76,6 +91,16 @@ def list_topics(names: Sequence[str], zookeeper: str, as_json: bool, check: bool
 _CHANGES = {"create": create_topic, "grow": grow_topic, "delete": delete_topic}
 for _command in _CHANGES.values():
     topics.add_command(_command)
+
+
+def _report(names: Sequence[str], zookeeper: str | None, brokers: str | None) -> TopicReport:
+    if brokers is not None:
+        with named_places():
+            return topics_of_brokers(brokers, names, connection_settings().properties, _CLIENT_ID)
+    if zookeeper is None:
+        raise no_zookeeper(connection_settings(), or_brokers=True)
+    with open_admin(zookeeper, _CLIENT_ID) as admin:
+        return admin.topics(*names)
 
 
 def _print(found: TopicReport) -> None:

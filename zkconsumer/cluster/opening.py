@@ -31,7 +31,7 @@ def metadata_reader(
     config: ConsumerConfig, timeout_s: float, *, pins_topics: bool = False
 ) -> MetadataReader | None:
     """Return what asks the brokers of `bootstrap.servers`; None where `zookeeper.connect` is given."""
-    if config.bootstrap_servers is None:
+    if config.zookeeper_connect is not None or config.bootstrap_servers is None:
         return None
     addresses = [(each.host, each.port) for each in config.bootstrap_servers]
     return MetadataReader(addresses, config.client_id, timeout_s, pins_topics=pins_topics, security=config.security)

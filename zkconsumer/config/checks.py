@@ -6,7 +6,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from zkconsumer.config.kinds import CREATOR_ACL
-from zkconsumer.config.producer_kinds import shown_brokers
 from zkconsumer.config.security_keys import security_of
 from zkconsumer.errors import ConfigError
 
@@ -36,6 +35,8 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
 
 def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for every combination that is allowed and harmful."""
+    if values["zookeeper.connect"] is not None and values["bootstrap.servers"] is not None:
+        yield "bootstrap.servers has no effect: zookeeper.connect is given, and the brokers are found there"
     patience_ms = values["rebalance.max.retries"] * values["rebalance.backoff.ms"]
     if patience_ms < values["zookeeper.session.timeout.ms"]:
         yield (
@@ -87,10 +88,7 @@ def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
 
 
 def _of_the_cluster(values: Mapping[str, Any]) -> Iterator[ConfigError]:
-    zookeeper, brokers = values["zookeeper.connect"], values["bootstrap.servers"]
-    if zookeeper is not None and brokers is not None:
-        yield ConfigError("bootstrap.servers", shown_brokers(brokers), "left out, since zookeeper.connect is given")
-    if brokers is not None and values["kafka.generation"] == "0.7":
+    if values["zookeeper.connect"] is None and values["kafka.generation"] == "0.7":
         yield ConfigError("kafka.generation", "0.7", "left out: brokers of Kafka 0.7 are found in ZooKeeper alone")
 
 

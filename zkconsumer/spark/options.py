@@ -186,6 +186,8 @@ def _options(
                 raise OptionRefused(spec.option, f"{name.topic}/{name.partition} is not among the assigned partitions")
             if choice.topics and name.topic not in choice.topics:
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
+    if "bootstrap.servers" in given and "zookeeper.connect" in given:
+        raise OptionRefused("bootstrap.servers", "zookeeper.connect is given, too: leave one of them out")
     if "bootstrap.servers" in given and has_group:
         raise OptionRefused("group.id", "groups keep their offsets in ZooKeeper: give zookeeper.connect, and not "
                                         "bootstrap.servers")  # fmt: skip

@@ -1,7 +1,7 @@
 """What `zkconsumer consume` reads without a group, from its options; contradicting options are refused.
 
-Rule: `--partition`, `--offset` and `--until-end` choose this mode. Nothing is stored then, and options about a group or
-about stored offsets would have no effect, so they are refused.
+Rule: `--partition`, `--offset`, `--until-end` and `--bootstrap-server` choose this mode. Nothing is stored then, and
+options about a group or about stored offsets would have no effect, so they are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ STALL_TIMEOUT_S: Final = 60.0
 
 def reads_without_group(options: Mapping[str, Any]) -> bool:
     """Return whether the options choose to read without a group."""
-    return bool(options["partitions"] or options["start"] is not None or options["until_end"])
+    return bool(
+        options["partitions"] or options["start"] is not None or options["until_end"] or options["brokers"] is not None
+    )
 
 
 def check_mode(options: Mapping[str, Any], properties: Mapping[str, str]) -> None:
@@ -38,7 +40,9 @@ def check_mode(options: Mapping[str, Any], properties: Mapping[str, str]) -> Non
                 "--stall-timeout is for reading without a group: give --partition, --offset or --until-end too."
             )
         return
-    mode = "--partition" if options["partitions"] else "--until-end" if options["start"] is None else "--offset"
+    mode = "--partition" if options["partitions"] else "--offset" if options["start"] is not None else "--until-end"
+    if options["brokers"] is not None:
+        mode = "--bootstrap-server"
     for name, is_given in (
         ("--group", options["group"] is not None),
         ("--property group.id", "group.id" in canonical(properties)),
@@ -81,9 +85,12 @@ def open_reader(options: Mapping[str, Any], properties: Mapping[str, str]) -> To
     """
     found = connection_settings()
     settings: dict[str, Any] = {**found.properties, **canonical(properties)}
-    zookeeper = options["zookeeper"]
-    if zookeeper is None:
-        raise no_zookeeper(found)
+    zookeeper, brokers = options["zookeeper"], options["brokers"]
+    settings.pop("bootstrap.servers", None)
+    if brokers is not None:
+        zookeeper, settings["bootstrap.servers"] = None, brokers
+    elif zookeeper is None:
+        raise no_zookeeper(found, or_brokers=True)
     if options["timeout_ms"] is not None:
         settings["consumer.timeout.ms"] = options["timeout_ms"]
     with named_places():

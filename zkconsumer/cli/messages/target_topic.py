@@ -27,6 +27,8 @@ __all__ = ["ListedTopic", "RegisteredTopic", "Target", "TargetTopic"]
 _POLL_S: Final = 0.1
 _ANSWER_S: Final = 10.0
 _TOPIC_APPEARS_S: Final = 10.0
+_UNKNOWN_S: Final = 1.5
+"""How long brokers may answer that they do not know a topic that they were asked to create."""
 _LEADER_NOT_AVAILABLE: Final = 5
 _UNKNOWN_TOPIC: Final = 3
 
@@ -138,12 +140,14 @@ class TargetTopic(ABC):
 
     def _ask_for_topic(self) -> None:
         """Ask a broker about the topic, which creates it if `auto.create.topics.enable` is on."""
-        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        started = time.monotonic()
+        deadline = started + _TOPIC_APPEARS_S
         code = self._metadata_code()
         while not self._exists():
-            if code == _UNKNOWN_TOPIC:
+            # Brokers without a ZooKeeper answer so, too, while the controller creates the topic.
+            if code == _UNKNOWN_TOPIC and time.monotonic() - started > _UNKNOWN_S:
                 raise self._no_topic("and the brokers do not create it (auto.create.topics.enable is off)")
-            if code != _LEADER_NOT_AVAILABLE:
+            if code not in (_LEADER_NOT_AVAILABLE, _UNKNOWN_TOPIC):
                 raise self._no_topic(f"and the brokers do not create it: {BrokerError(code, self._topic, None)}")
             if time.monotonic() > deadline:
                 raise self._no_topic(f"and the brokers did not create it within {_TOPIC_APPEARS_S:g} s")

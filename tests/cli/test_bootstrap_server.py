@@ -1,0 +1,94 @@
+"""`consume`, `produce` and `topics` with some brokers in place of a ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.command_line import run
+from zkconsumer.cli.program import program
+from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.kafka import KafkaCluster
+
+Clusters = Callable[[str, int], KafkaCluster]
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def old_brokers() -> Iterator[str]:
+    with EmbeddedCluster(2, zookeeper=False) as cluster:
+        cluster.create_topic("clicks", partitions=2)
+        cluster.produce("clicks", [b"a", b"b"], partition=0)
+        yield f"{NOBODY},{cluster.broker_list}"
+
+
+def invoke(*arguments: str) -> Result:
+    without = dict.fromkeys(("ZKCONSUMER_ZOOKEEPER", "ZKCONSUMER_CONFIG", "ZKCONSUMER_PROFILE"), "")
+    return CliRunner().invoke(program, arguments, prog_name="zkconsumer", env=without)
+
+
+def test_a_topic_of_kafka_0_8_is_listed_and_read(old_brokers: str) -> None:
+    shown = run("topics", "--bootstrap-server", old_brokers, "--json")
+    rows = json.loads(shown.stdout)["partitions"]
+    assert [(row["topic"], row["partition"], row["earliest"], row["latest"]) for row in rows] == [
+        ("clicks", 0, 0, 2), ("clicks", 1, 0, 0),
+    ]  # fmt: skip
+    read = run("consume", "--bootstrap-server", old_brokers, "--topic", "clicks", "--until-end", "--print-offset")
+    assert (read.stdout, read.returncode) == (b"0\ta\n1\tb\n", 0)
+
+
+def test_what_is_not_there_is_named(old_brokers: str) -> None:
+    found = run("topics", "list", "click", "--bootstrap-server", old_brokers)
+    assert f"there is no topic 'click' at the brokers {old_brokers}; did you mean 'clicks'?".encode() in found.stderr
+    silent = run("topics", "--bootstrap-server", NOBODY)
+    assert (silent.returncode, f"{NOBODY}: Connection refused".encode() in silent.stderr) == (1, True)
+
+
+@pytest.mark.real
+def test_a_topic_is_created_written_listed_and_read_without_any_zookeeper(kafka_clusters: Clusters) -> None:
+    cluster, topic = kafka_clusters("4.3.1", 1), f"cli-{uuid.uuid4().hex[:8]}"
+    brokers = f"{NOBODY},127.0.0.1:{cluster.port(0)}"
+    sent = run("produce", "--bootstrap-server", brokers, "--topic", topic, "--key-separator", ":", stdin=b"k:1\nk:2\n")
+    assert b"did not exist; the brokers created it" in sent.stderr
+    assert b"Produced 2 messages" in sent.stderr
+    shown = json.loads(run("topics", "list", topic, "--bootstrap-server", brokers, "--json").stdout)
+    assert shown["problems"] == []
+    assert sum(row["latest"] for row in shown["partitions"]) == 2
+    read = run("consume", "--bootstrap-server", brokers, "--topic", topic, "--from-beginning", "--max-messages", "2")
+    assert read.stdout == b"1\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--group", "g"), "--bootstrap-server reads without joining a group, and --group is for reading in a group"),
+        (("--zookeeper", "zk:2181"), "--bootstrap-server and --zookeeper both say where the cluster is"),
+        (("--property", "bootstrap.servers=c:9092"), "give --bootstrap-server LIST instead"),
+    ],
+)
+def test_options_that_contradict_it_are_refused(arguments: tuple[str, ...], words: str) -> None:
+    refused = invoke("consume", "--topic", "t", "--bootstrap-server", "b:9092", *arguments)
+    assert (refused.exit_code, words in refused.stderr) == (2, True), refused.stderr
+
+
+def test_a_list_that_is_none_is_refused() -> None:
+    refused = invoke("topics", "list", "--bootstrap-server", "b")
+    assert (refused.exit_code, "'b' is not host:port" in refused.stderr) == (2, True)
+
+
+def test_nothing_that_names_a_cluster_is_an_error_with_both_ways() -> None:
+    for arguments in (("topics",), ("consume", "--topic", "t", "--until-end")):
+        refused = invoke(*arguments)
+        assert (refused.exit_code, "Or give --bootstrap-server HOST:PORT." in refused.stderr) == (2, True)
+
+
+def test_a_file_may_name_the_brokers(tmp_path: Path, old_brokers: str) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text(f"bootstrap.servers={old_brokers}\n")
+    shown = run("topics", "--config", str(file), "--json")
+    assert len(json.loads(shown.stdout)["partitions"]) == 2
