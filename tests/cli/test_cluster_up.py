@@ -215,6 +215,9 @@ def test_a_cluster_without_zookeeper_names_its_brokers_alone() -> None:
         assert "topic      clicks: 2 partitions" in up.text
         (address,) = up.said("brokers").split(",")
         assert is_open(address)
+        shown = re.search(r"seq 1000 \| zkconsumer (produce .*)", up.text)
+        assert shown is not None
+        assert run(*shown[1].split(), stdin=b"1\n2\n").stderr == b"Produced 2 messages\n"
         started.process.send_signal(signal.SIGINT)
         assert started.process.wait(TIMEOUT_S) == 0
     assert not is_open(address)

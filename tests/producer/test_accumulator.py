@@ -179,6 +179,23 @@ def test_a_batch_fails_after_its_retries_and_those_behind_it_go_on() -> None:
     assert values_of(accumulator.take(0, 3.0)) == [b"0", b"1", b"2"]
 
 
+def test_what_another_request_would_lose_too_fails_at_once_and_others_are_tried() -> None:
+    accumulator = made({0: 0, 1: 1})
+    put(accumulator, T0, b"refused", movable=True)
+    accumulator.close_batches()
+    taken = accumulator.take(0, 0.0)
+    put(accumulator, T1, b"elsewhere")
+    accumulator.close_batches()
+    effects = accumulator.request_failed(taken, 0, "no such user", False, 0.0, is_final=True)
+    assert finished(effects) == [([b"refused"], -1, "a message for t/0 was not acknowledged: no such user")]
+    assert accumulator.messages == 1
+    assert values_of(accumulator.take(1, 0.0)) == [b"elsewhere"]
+    accumulator.set_partitions("t", {0: 0, 1: 1}, 0.2)
+    put(accumulator, T0, b"later", at=0.2)
+    accumulator.close_batches()
+    assert values_of(accumulator.take(0, 10.0)) == [b"later"]
+
+
 def test_messages_without_a_place_move_to_another_broker_and_others_stay() -> None:
     accumulator = made({0: 0, 1: 1})
     put(accumulator, T0, b"free", movable=True)

@@ -264,8 +264,12 @@ def _print_addresses(wanted: ClusterWanted, running: Cluster, topics: Sequence[T
         click.echo(f"data       {wanted.data.absolute()}")
     for name in dict.fromkeys(each.name for each in topics):
         click.echo(f"topic      {name}: {count_of(len(running.partitions(name)), 'partition')}")
+    topic = topics[0].name if topics else "clicks"
     if running.has_zookeeper:
-        _print_trials(running.zookeeper_connect, topics[0].name if topics else "clicks")
+        _print_trials(running.zookeeper_connect, topic)
+    else:
+        click.echo("\nTry, in another terminal:\n"
+                   f"  seq 1000 | zkconsumer produce --brokers {running.broker_list} --topic {topic}")  # fmt: skip
     click.echo("\nCtrl-C stops everything.")
 
 

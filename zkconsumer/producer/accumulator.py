@@ -407,7 +407,6 @@ class Accumulator:
             for each in mine:
                 each.may_be_stored |= may_be_stored
             if is_final:
-                self._activated(name)
                 effects += [self._failed(each, reason, each.tries + 1) for each in mine]
             else:
                 effects += self._again(name, mine, reason, broker, now)
