@@ -257,6 +257,8 @@ class Connection:
         try:
             step(exchange)
         except SaslRefused as error:
+            if self._closed:  # then nobody has refused anything
+                raise OSError("closed") from error
             raise AuthenticationFailed(self.host, self.port, str(error)) from error
 
     def _authenticate_again(self, transport: Transport, deadline: float) -> None:
