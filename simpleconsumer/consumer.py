@@ -28,6 +28,7 @@ from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import (
     MAX_INT64,
+    AbortedTransaction,
     Broker,
     Buffer,
     ClusterMetadata,
@@ -50,6 +51,7 @@ _GROUP_ID_NOT_FOUND = 69
 _MAX_PARTITION = 0x7FFFFFFF
 _MAX_BYTES = 0x7FFFFFFF
 T = TypeVar("T")
+_Decode = Callable[[int, Buffer, Sequence[AbortedTransaction]], Iterator[T]]
 
 
 class SimpleConsumer:
@@ -155,12 +157,13 @@ class SimpleConsumer:
             MessageError: The message at that offset cannot be delivered; `next_offset` is behind it.
             BrokenFraming: The message set has an entry of impossible size.
         """
+        def decode(at: int, data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[Message[bytes, bytes]]:
+            return self.dialect.decode_messages(
+                data, topic, partition, at, max_decoded_bytes=max_decoded_bytes, aborted=aborted
+            )
+
         request = FetchRequest(topic, partition, offset, max_bytes)
-        message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
-        decoding = self.dialect.decode_messages(
-            message_set, topic, partition, offset, max_decoded_bytes=max_decoded_bytes
-        )
-        return _before_error(decoding) or self._nothing(request, message_set)
+        return self._fetched(request, decode, max_wait_ms, min_bytes, version)
 
     def fetch_columns(
         self,
@@ -183,18 +186,21 @@ class SimpleConsumer:
         Raises:
             ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
         """
-        request = FetchRequest(topic, partition, offset, max_bytes)
         wanted = self.dialect.columns if columns is None else columns
         try:  # a wrong column is reported before anything is sent
             self.dialect.decode_columns(b"", topic, partition, 0, columns=wanted)
         except ImportError as error:
             error.add_note("record batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
             raise
-        message_set = self._fetched_set(request, max_wait_ms, min_bytes, version)
-        decoding = self.dialect.decode_columns(
-            message_set, topic, partition, offset, columns=wanted, max_decoded_bytes=max_decoded_bytes
-        )
-        return _before_error(decoding) or self._nothing(request, message_set)
+
+
+        def decode(at: int, data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[Any]:
+            return self.dialect.decode_columns(
+                data, topic, partition, at, columns=wanted, max_decoded_bytes=max_decoded_bytes, aborted=aborted
+            )
+
+        request = FetchRequest(topic, partition, offset, max_bytes)
+        return self._fetched(request, decode, max_wait_ms, min_bytes, version)
 
     def multifetch(
         self, requests: Sequence[FetchRequest], max_wait_ms: int = 100, min_bytes: int = 1, *, version: int = 0
@@ -540,11 +546,27 @@ class SimpleConsumer:
     commitOffsets = commit_offsets  # noqa: N815
     fetchOffsets = fetch_offsets  # noqa: N815
 
-    def _fetched_set(self, request: FetchRequest, max_wait_ms: int, min_bytes: int, version: int) -> Buffer:
-        fetched = self.multifetch([request], max_wait_ms, min_bytes, version=version)[0]
-        if fetched.error_code:
-            raise BrokerError(fetched.error_code, request.topic, request.partition, request.offset)
-        return fetched.message_set
+    def _fetched(
+        self, request: FetchRequest, decode: _Decode[T], max_wait_ms: int, min_bytes: int, version: int
+    ) -> list[T]:
+        """Return what is decoded of one fetch, and of those behind it for as long as there is nothing to deliver.
+
+        Callers go on behind the last message. Of markers, aborted transactions and emptied batches none comes, and
+        they would be fetched again for ever.
+        """
+        while True:
+            fetched = self.multifetch([request], max_wait_ms, min_bytes, version=version)[0]
+            if fetched.error_code:
+                raise BrokerError(fetched.error_code, request.topic, request.partition, request.offset)
+            found = _before_error(decode(request.offset, fetched.message_set, fetched.aborted))
+            if found:
+                return found
+            if not self.dialect.chooses_versions:
+                return self._nothing(request, fetched.message_set)
+            result = self.dialect.classify(fetched, request.offset, request.max_bytes, request.max_bytes)
+            if result.outcome is not Outcome.CHUNK:
+                return self._nothing(request, fetched.message_set)
+            request = request._replace(offset=result.next_offset)
 
     def _metadata(self, topics: Sequence[str], create: bool = True) -> ClusterMetadata:
         metadata = self.ask(self.dialect.metadata(topics, create=create))

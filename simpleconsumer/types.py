@@ -119,6 +119,16 @@ class FetchedPartition(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] = ()
     preferred_replica: int = -1
 
+    def log_end(self, *, read_committed: bool) -> int:
+        """Return the offset behind the last message that the reader may see; -1 when it is not known.
+
+        Brokers name the end of the committed part (`last_stable_offset`) to readers who did not ask for it, too.
+
+        Args:
+            read_committed: Whether the fetch was one of `isolation.level=read_committed`.
+        """
+        return self.last_stable_offset if read_committed and self.last_stable_offset >= 0 else self.high_watermark
+
 
 class ProducedPartition(NamedTuple):
     """What a broker answers about one produced message set.

@@ -119,7 +119,7 @@ def _usable(answer: FetchedPartition, data: Buffer, walk: Walk, position: int) -
         while at < walk.end:
             end = at + OVERHEAD + _ENTRY.unpack_from(data, at)[1]
             last = _last_offset(level, at, end)
-            if last is not None and (end < walk.end or _is_trusted(level, at, last)):
+            if last is not None and (end < walk.end or _is_trusted(answer, level, at, last)):
                 level.floor = last + 1
                 sound_end = end
             at = end
@@ -152,11 +152,14 @@ def _last_offset(level: Level, at: int, end: int) -> int | None:
     return None if last < offset or why_batch_is_damaged(level, offset, last, end) else last
 
 
-def _is_trusted(level: Level, at: int, last: int) -> bool:
-    """Return whether a last entry follows on the one before or ends the log, or the head behind it confirms it."""
+def _is_trusted(answer: FetchedPartition, level: Level, at: int, last: int) -> bool:
+    """Return whether a last entry follows on the one before or ends the log, or the head behind it confirms it.
+
+    With `isolation.level=read_committed` the log ends at the first open transaction.
+    """
     data = level.buffer
     offset, size = _ENTRY.unpack_from(data, at)
-    if offset <= max(level.floor, level.asked) or last + 1 == level.limit:
+    if offset <= max(level.floor, level.asked) or last + 1 in (level.limit, answer.last_stable_offset):
         return True
     behind = _offset_at(data, at + OVERHEAD + size)
     return behind is not None and behind > last

@@ -198,7 +198,7 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required password="hunter2";
         ssl.truststore.password=hunter2
         """,
-        {"group.id": "billing"},
+        {"group.id": "billing", "isolation.level": "read_committed"},
         [
             "error 7: auto.offset.reset is 'earliest'; it must be smallest or largest ('earliest' of other consumers "
             "is 'smallest' here)",

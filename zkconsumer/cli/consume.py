@@ -143,6 +143,8 @@ class Wanted:
 @click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for N ms.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
               help="One setting, or print.key, key.separator, line.separator; may be repeated.")
+@click.option("--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
+              help="Whether to print messages of transactions that were aborted or are open. [read_uncommitted]")
 @click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1,
               help="Streams to read with, of each topic. [1]")
 @click.option("--print-partition", "with_partition", is_flag=True, help="Print the partition.")
@@ -302,7 +304,8 @@ def _config(
     """Return the settings, whether to commit, and whether the group was generated."""
     chosen = {"zookeeper.connect": options["zookeeper"] if found.zookeeper_from == "--zookeeper" else None,
               "group.id": options["group"], "consumer.timeout.ms": options["timeout_ms"],
-              "auto.offset.reset": "smallest" if options["from_beginning"] else None}
+              "auto.offset.reset": "smallest" if options["from_beginning"] else None,
+              "isolation.level": options.get("isolation_level")}
     settings: dict[str, Any] = {"zookeeper.connect": options["zookeeper"], **found.properties, **canonical(properties)}
     settings.pop("bootstrap.servers", None)
     settings.update({name: value for name, value in chosen.items() if value is not None})

@@ -41,7 +41,6 @@ _HINTS: Final[Mapping[str, str]] = {
     "--bootstrap-servers": _BROKERS,
     "--broker-list": _BROKERS,
     "--new-consumer": "groups in ZooKeeper have the older consumer; leave it out",
-    "--isolation-level": "give --property isolation.level=read_committed",
     "--skip-message-on-error": "messages that cannot be read are reported and skipped; leave it out",
     "--retry-backoff-ms": "give --property retry.backoff.ms=N",
     "--request-timeout-ms": "give --property request.timeout.ms=N",

@@ -32,7 +32,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     SimpleConsumerError,
 )
-from simpleconsumer.types import MAX_INT64, Broker, Buffer, FetchedPartition, FetchRequest, TopicPartition
+from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
@@ -115,6 +115,7 @@ class Fetcher:
         self.broker = broker
         self._dialect = dialect_of(broker)
         self._config = config
+        self._is_read_committed = config.isolation_level == READ_COMMITTED
         self._budget = budget
         self._clock = clock
         self._calls = calls
@@ -128,7 +129,7 @@ class Fetcher:
             config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
             reuse_answers=True,  # chunks are copies
             dialect=self._dialect, security=config.security,
-            read_committed=config.isolation_level == READ_COMMITTED,
+            read_committed=self._is_read_committed,
         )
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
@@ -319,7 +320,7 @@ class Fetcher:
                 self._give_up_message(one, queue, result)
             else:
                 place = f"it would end at {result.next_offset}, behind the end of the log, {end}"
-                self._broken(one.task, queue, b"", f"{result.reason}; {place}: its size is damaged")
+                self._broken(one.task, queue, f"{result.reason}; {place}: its size is damaged")
 
     def _compare_logs(self) -> None:
         """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.
@@ -344,7 +345,7 @@ class Fetcher:
         unchecked = self._dialect.has_byte_positions and not state.is_start_checked
         if unchecked and self._checks.doubts(task, answer, result):
             return
-        log_end = answer.high_watermark
+        log_end = answer.log_end(read_committed=self._is_read_committed)
         if self._dialect.has_byte_positions and len(answer.message_set) < one.size_bytes:
             log_end = one.offset + len(answer.message_set)  # of its segment; the next answer says whether that is all
         match result.outcome:
@@ -377,7 +378,7 @@ class Fetcher:
             case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
                 self._give_up_message(one, queue, result)
             case Outcome.BROKEN:
-                self._broken(task, queue, answer.message_set, result.reason, answer.high_watermark)
+                self._broken(task, queue, result.reason, answer)
             case Outcome.CHECK_RANGE:
                 state.need = Need.RANGE_CHECK
                 state.error = result.reason
@@ -402,7 +403,7 @@ class Fetcher:
         one.task.state.answered(self._clock())
 
     def _broken(
-        self, task: FetchTask, queue: PartitionQueue, message_set: Buffer, reason: str, high_watermark: int = -1
+        self, task: FetchTask, queue: PartitionQueue, reason: str, answer: FetchedPartition | None = None
     ) -> None:
         """Fetch again, as the fault may be temporary; if it lasts, queue what can be read of the set, and the error."""
         task.state.broken += 1
@@ -414,8 +415,9 @@ class Fetcher:
             task.state.need = Need.NOTHING
             queue.push(
                 Chunk(
-                    bytes(message_set), MAX_INT64, self._dialect, data_offset=task.state.offset,
-                    high_watermark=high_watermark, error=BrokenFraming(reason),
+                    b"" if answer is None else bytes(answer.message_set), MAX_INT64, self._dialect,
+                    data_offset=task.state.offset, high_watermark=-1 if answer is None else answer.high_watermark,
+                    aborted=() if answer is None else answer.aborted, error=BrokenFraming(reason),
                 )
             )  # fmt: skip
 

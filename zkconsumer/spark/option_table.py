@@ -118,7 +118,7 @@ _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _SECURITY_KEYS = tuple(key for key in KEYS if key.section == "security")
 _BY_LOWER_NAME |= {alias: _BY_LOWER_NAME[key.name] for key in _SECURITY_KEYS for alias in key.aliases}
 _AS_IN_SPARK: Final = (
-    "bootstrap.servers", *(name for key in _SECURITY_KEYS for name in (key.name, *key.aliases)),
+    "bootstrap.servers", "isolation.level", *(name for key in _SECURITY_KEYS for name in (key.name, *key.aliases)),
 )  # fmt: skip
 """Settings that Spark's own source has, with a prefix; both forms are taken."""
 _BY_LOWER_NAME |= {f"kafka.{name}": _BY_LOWER_NAME[name] for name in _AS_IN_SPARK}

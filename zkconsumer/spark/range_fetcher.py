@@ -28,7 +28,7 @@ from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
 from simpleconsumer.types import AbortedTransaction, Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.backoff import Backoff
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES
 from zkconsumer.spark import connections
@@ -220,20 +220,21 @@ class RangeFetcher:
 
     def _nothing(self, answer: FetchedPartition) -> Iterator[Fetched]:
         """Handle an empty answer: the rest was compacted, or the leader does not have it yet, or not any more."""
-        if answer.high_watermark >= self._wanted.end:
+        log_end = answer.log_end(read_committed=self._config.isolation_level == READ_COMMITTED)
+        if log_end >= self._wanted.end:
             self._empty += 1
             if self._empty >= _EMPTY_TRIES:
                 log.warning(
                     "%s/%s: nothing comes from offset %d on, though the log ends at %d: either compaction has taken "
                     "the rest, or the broker takes an entry of damaged offset for the end; going on behind %d",
-                    self._wanted.topic, self._wanted.partition, self._position, answer.high_watermark,
+                    self._wanted.topic, self._wanted.partition, self._position, log_end,
                     self._wanted.end - 1,
                 )  # fmt: skip
                 self._moved_on(self._wanted.end)
                 return
-            self._pause(f"no message arrived, and the log ends at {answer.high_watermark}")
+            self._pause(f"no message arrived, and the log ends at {log_end}")
             return
-        yield from self._check_range(f"no message arrived, and the log ends at {answer.high_watermark}")
+        yield from self._check_range(f"no message arrived, and the log ends at {log_end}")
 
     def _broken_set(self, answer: FetchedPartition, broker: Broker, reason: str) -> Iterator[Fetched]:
         """Fetch again, in case the error was temporary; at last yield what can be read of the set."""
@@ -241,7 +242,7 @@ class RangeFetcher:
         if self._broken <= BROKEN_TRIES:
             self._pause(f"broken message set: {reason}")
             return
-        yield FetchedSet(answer.message_set, self._position, answer.high_watermark, broker)
+        yield FetchedSet(answer.message_set, self._position, answer.high_watermark, broker, answer.aborted)
         raise self._unreadable(f"broken message set: {reason}; nothing after it can be found")
 
     # -- ranges --------------------------------------------------------------------------------------------------------

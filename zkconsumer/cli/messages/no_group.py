@@ -93,6 +93,8 @@ def open_reader(options: Mapping[str, Any], properties: Mapping[str, str]) -> To
         raise no_zookeeper(found, or_brokers=True)
     if options["timeout_ms"] is not None:
         settings["consumer.timeout.ms"] = options["timeout_ms"]
+    if options["isolation_level"] is not None:
+        settings["isolation.level"] = options["isolation_level"]
     with named_places():
         return read_topic(
             zookeeper,

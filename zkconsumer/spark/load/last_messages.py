@@ -96,7 +96,9 @@ class LastMessageCheck:
                 for answer in answers:
                     if not isinstance(answer, FetchedSet):
                         return Comparison.UNKNOWN
-                    decoding = dialect_of(answer.broker).decode_messages(answer.message_set, *name, offset)
+                    decoding = dialect_of(answer.broker).decode_messages(
+                        answer.message_set, *name, offset, aborted=answer.aborted
+                    )
                     message = next(decoding, None)
                     if message is not None:
                         return _last_message(message) if message.offset == offset else Comparison.DIFFERENT
