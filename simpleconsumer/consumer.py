@@ -32,6 +32,7 @@ from simpleconsumer.types import (
     Broker,
     Buffer,
     ClusterMetadata,
+    EpochEnd,
     FetchedPartition,
     FetchRequest,
     Message,
@@ -312,6 +313,19 @@ class SimpleConsumer:
             if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
         return self.ask(self.dialect.offsets_for_times(wanted))
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> list[EpochEnd]:
+        """Return where epochs of the leaders of several partitions end, in their order: Kafka 0.11 and later.
+
+        Args:
+            epochs: Partition -> the epoch, and the epoch of now as far as it is known (-1: not known). An error code
+                of 74 or 75 says that the broker knows another epoch of now.
+
+        Raises:
+            VersionNotServed: The broker is older.
+            NoSuchRequest: The dialect has no versions to choose from.
+        """
+        return self.ask(self.dialect.epoch_ends(epochs)) if epochs else []
 
     def api_versions(self) -> dict[int, range]:
         """Return which versions of each API key the broker serves: Kafka 0.10.0 and later.

@@ -29,6 +29,7 @@ from simpleconsumer.types import (
     Buffer,
     ClusterMetadata,
     Encodable,
+    EpochEnd,
     FetchedPartition,
     FetchRequest,
     Message,
@@ -165,6 +166,13 @@ class Dialect(Protocol):
 
         Args:
             create: Whether the broker may create topics that do not exist. False needs Kafka 0.10.0 or later.
+        """
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> AnyRequest[list[EpochEnd]]:
+        """Return the request for the ends of epochs of leaders: Kafka 0.11 and later.
+
+        Args:
+            epochs: Partition -> the epoch, and the epoch of now as far as it is known (-1: not known).
         """
 
     def commit(

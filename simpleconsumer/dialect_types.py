@@ -102,6 +102,8 @@ class FetchResult(NamedTuple):
         first_byte: CHUNK: where the whole entries start.
         last_byte: CHUNK: where the last whole entry starts; only in 0.7.
         entries: CHUNK: how many whole entries there are; only in 0.7.
+        leader_epoch: CHUNK: the epoch of the leader that appended the last of the entries; -1: not known. Record
+            batches alone hold it.
     """
 
     outcome: Outcome
@@ -113,6 +115,7 @@ class FetchResult(NamedTuple):
     first_byte: int = 0
     last_byte: int = 0
     entries: int = 0
+    leader_epoch: int = -1
 
 
 class PositionIs(enum.Enum):

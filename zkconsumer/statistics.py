@@ -24,7 +24,7 @@ class ConnectorStatistics:
         rebalances: how many, how long, and what they moved.
         queued_bytes: fetched and not yet read, against `queued.max.bytes`.
         zookeeper_requests: kind -> requests sent (a multi is one).
-        broker_requests: kind -> requests sent (fetch, offsets, metadata, consumer_metadata, offset_fetch,
+        broker_requests: kind -> requests sent (fetch, offsets, epochs, metadata, consumer_metadata, offset_fetch,
             offset_commit).
         errors: kind -> how many; docs/OPERATIONS.md says what each means.
     """

@@ -115,16 +115,17 @@ def _usable(answer: FetchedPartition, data: Buffer, walk: Walk, position: int) -
     """Return the chunk of the entries up to the last one that can be trusted; None if there is none."""
     for start in dict.fromkeys((walk.tail, 0)):
         level = _level(answer, data, position)
-        at, sound_end = start, 0
+        at, sound_end, epoch = start, 0, -1
         while at < walk.end:
             end = at + OVERHEAD + _ENTRY.unpack_from(data, at)[1]
             last = _last_offset(level, at, end)
             if last is not None and (end < walk.end or _is_trusted(answer, level, at, last)):
                 level.floor = last + 1
                 sound_end = end
+                epoch = read_head(data, at).leader_epoch if data[at + MAGIC_AT] == MAGIC else -1
             at = end
         if sound_end:
-            return FetchResult(Outcome.CHUNK, sound_end, level.floor)
+            return FetchResult(Outcome.CHUNK, sound_end, level.floor, leader_epoch=epoch)
     return None
 
 

@@ -18,6 +18,7 @@ from simpleconsumer.types import (
     Buffer,
     ClusterMetadata,
     Encodable,
+    EpochEnd,
     FetchedPartition,
     FetchRequest,
     Message,
@@ -127,6 +128,10 @@ class Kafka07:
     def metadata(self, topics: Sequence[str], *, create: bool = True) -> Request[ClusterMetadata]:
         """Raise NoSuchRequest."""
         _refuse("metadata", "brokers and topics are in ZooKeeper, and the name of a partition says which broker has it")
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> Request[list[EpochEnd]]:
+        """Raise NoSuchRequest."""
+        _refuse("the end of a leader's epoch", "partitions have no leaders: each is on one broker")
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
-from simpleconsumer.errors import DecodeError
+from simpleconsumer.errors import DecodeError, NoSuchRequest
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
@@ -16,6 +16,7 @@ from simpleconsumer.types import (
     Broker,
     Buffer,
     ClusterMetadata,
+    EpochEnd,
     FetchedPartition,
     FetchRequest,
     Message,
@@ -106,6 +107,10 @@ class Kafka08(NumberedOffsets):
         if topics and not create:
             raise ValueError("brokers before 0.10 may create each topic that is named; ask for all topics instead")
         return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> Request[list[EpochEnd]]:
+        """Raise NoSuchRequest."""
+        raise NoSuchRequest(self.name, "the end of a leader's epoch", "`get_offsets_before` tells where a log ends")
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1

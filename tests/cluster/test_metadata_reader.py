@@ -157,6 +157,20 @@ def test_a_broker_that_denied_leading_needs_the_word_of_another_one() -> None:
     assert leader(1, led_by(1), None) == 1, "there is no other broker"
 
 
+def test_the_epoch_of_a_leader_is_that_of_the_answer_that_counts() -> None:
+    old, new = (
+        ClusterMetadata(BROKERS, {"t": TopicMetadata("t", 0, (PartitionMetadata(0, 1, (1, 2), (1, 2), 0, epoch),))})
+        for epoch in (3, 4)
+    )
+    directory = MetadataDirectory(Told(old, led_by(None), old, new))  # type: ignore[arg-type]
+    directory.leaders({ZERO: None})
+    assert directory.epochs == {ZERO: 3}
+    directory.leaders({ZERO: None})
+    assert directory.epochs == {}, "brokers before 2.1 do not say"
+    directory.leaders({ZERO: 1})
+    assert directory.epochs == {ZERO: 4}
+
+
 def test_the_second_answer_is_that_of_another_broker() -> None:
     told = Told(led_by(1), led_by(2))
     directory = MetadataDirectory(told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.types import Broker, EpochEnd, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.fetching.byte_shares import Candidate
 from zkconsumer.fetching.fetch_state import (
@@ -15,6 +15,7 @@ from zkconsumer.fetching.fetch_state import (
     check_range,
     poll_wait_ms,
     start_of_recent,
+    truncated_at,
 )
 
 LIMIT = 1_000_000
@@ -50,6 +51,36 @@ def test_what_was_read_behind_the_end_of_a_log_that_became_shorter() -> None:
     assert one.offset == 20
     one.moved_on(25)
     assert one.behind_end(10) == range(20, 26)
+
+
+@pytest.mark.parametrize(
+    ("now", "found", "cut_at"),
+    [
+        (7, EpochEnd(0, 5, 20), 20),  # epoch 5 ended below the position
+        (7, EpochEnd(0, 4, 20), 20),  # the leader has nothing of epoch 5
+        (-1, EpochEnd(0, 4, 20), 20),
+        (7, EpochEnd(0, 5, 30), None),  # it ended at the position
+        (7, EpochEnd(0, 5, 90), None),
+        (5, EpochEnd(0, 5, 20), None),  # the log of a leader that still leads is not shorter: it is another log
+        (-1, EpochEnd(0, 5, 20), None),  # it may be another log
+        (7, EpochEnd(0, -1, -1), None),  # the leader does not know
+        (7, EpochEnd(0, -1, 20), None),  # version 0 does not say of which epoch it is
+        (7, EpochEnd(74, 5, 20), None),
+    ],
+)
+def test_a_log_was_cut_off_where_the_epoch_ended_of_what_was_read_last(
+    now: int, found: EpochEnd, cut_at: int | None
+) -> None:
+    one = state(30)
+    one.read_epoch, one.leader_epoch = 5, now
+    assert truncated_at(one, found) == cut_at
+
+
+def test_the_epoch_of_what_was_read_is_not_that_of_another_position() -> None:
+    one = state(30)
+    one.read_epoch = 5
+    one.start_again(20)
+    assert one.read_epoch == -1
 
 
 @pytest.mark.parametrize(

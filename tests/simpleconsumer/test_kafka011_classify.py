@@ -77,8 +77,20 @@ def test_a_last_batch_behind_a_hole_is_fetched_again_unless_something_confirms_i
     assert chunk(classify(answered(first + last), 0, SIZE, LIMIT)) == (Outcome.CHUNK, len(first), 5)
     confirmed = answered(first + last + batch(9, 10)[:30])
     assert chunk(classify(confirmed, 0, SIZE, LIMIT)) == (Outcome.CHUNK, len(first + last), 9)
-    at_end = answered(first + last, high_watermark=9)
-    assert chunk(classify(at_end, 0, SIZE, LIMIT)) == (Outcome.CHUNK, len(first + last), 9)
+    for at_end in (
+        answered(first + last, high_watermark=9),
+        answered(first + last)._replace(last_stable_offset=9),  # with isolation.level=read_committed
+    ):
+        assert chunk(classify(at_end, 0, SIZE, LIMIT)) == (Outcome.CHUNK, len(first + last), 9)
+
+
+def test_a_chunk_names_the_epoch_in_which_its_last_batch_was_appended() -> None:
+    first, second = (
+        encode_record_batch([b"v"], first_offset=number, leader_epoch=epoch) for number, epoch in ((0, 3), (1, 5))
+    )
+    assert classify(answered(first + second), 0, SIZE, LIMIT).leader_epoch == 5
+    assert classify(answered(first + second[:-1]), 0, SIZE, LIMIT).leader_epoch == 3
+    assert classify(answered(encode_message_set([b"old"])), 0, SIZE, LIMIT).leader_epoch == -1
 
 
 def test_the_only_batch_behind_a_hole_is_asked_for_with_more_bytes_and_then_believed() -> None:

@@ -74,7 +74,7 @@ class Cluster:
             reader = self.reader = ClusterReader(source, read_timeout_s, self.security.protocol)
             self.directory = BrokerDirectory(
                 client_id, timeout_s, reader.brokers, reader.existing, reader.leaders, counters=counters,
-                security=self.security,
+                security=self.security, read_epochs=lambda: reader.epochs,
             )
 
     def generation(self, registrations: Mapping[str, bytes] = MappingProxyType({})) -> Generation:

@@ -27,7 +27,7 @@ from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
 
-__all__ = ["BrokerDirectory", "LeaderDirectory", "usable_leaders"]
+__all__ = ["BrokerDirectory", "LeaderDirectory", "leader_epochs", "usable_leaders"]
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +41,13 @@ class LeaderDirectory(Protocol):
 
     Attributes:
         reported: The leaders of all partitions of the topics of the last call, as a broker reported them.
+        epochs: The epochs of these leaders, as far as they are known (Kafka 2.1 and later).
 
     Threads: One at a time (in a consumer, the leader finder).
     """
 
     reported: dict[TopicPartition, Broker]
+    epochs: dict[TopicPartition, int]
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found.
@@ -67,6 +69,7 @@ class BrokerDirectory:
         read_brokers: Returns the brokers registered in ZooKeeper.
         existing_topics: Returns those of the given topics that exist in ZooKeeper.
         read_leaders: Returns the broker ids in the state nodes of partitions, without partitions that have no leader.
+        read_epochs: Returns the epochs of the leaders that the last call of `read_leaders` has returned.
         rng: Chooses the order in which brokers are asked.
         counters: Counts requests and errors.
         security: TLS and SASL of connections to brokers; None for neither.
@@ -75,6 +78,7 @@ class BrokerDirectory:
 
     Attributes:
         reported: The leaders of all partitions of the topics of the last call, as a broker reported them.
+        epochs: The epochs of all leaders of the last call, as far as they are known.
 
     Threads: One at a time (in a consumer, the leader finder).
     """
@@ -89,17 +93,20 @@ class BrokerDirectory:
         rng: random.Random | None = None,
         counters: Counters | None = None,
         security: Security | None = None,
+        read_epochs: Callable[[], Mapping[TopicPartition, int]] = dict,
     ) -> None:
         self._security = security
         self._read_brokers = read_brokers
         self._existing_topics = existing_topics
         self._read_leaders = read_leaders
+        self._read_epochs = read_epochs
         self._rng = rng or random.Random()
         self._counters = counters or Counters()
         self._client_id = client_id
         self._timeout_s = min(timeout_s, METADATA_TIMEOUT_S)
         self._silent: set[Broker] = set()
         self.reported: dict[TopicPartition, Broker] = {}
+        self.epochs: dict[TopicPartition, int] = {}
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found, by one metadata request and one read of ZooKeeper.
@@ -110,7 +117,7 @@ class BrokerDirectory:
         Raises:
             RebalanceError: ZooKeeper does not answer.
         """
-        self.reported = {}
+        self.reported, self.epochs = {}, {}
         named = [partition for partition in wanted if isinstance(partition.partition, str)]
         if named:
             numbered = {each: denied for each, denied in wanted.items() if not isinstance(each.partition, str)}
@@ -120,7 +127,8 @@ class BrokerDirectory:
             return {}
         brokers = {broker.id: broker for broker in self._read_brokers()}
         self._silent.intersection_update(brokers.values())
-        leaders = usable_leaders(self._metadata(topics, brokers.values()))
+        metadata = self._metadata(topics, brokers.values())
+        leaders, self.epochs = usable_leaders(metadata), leader_epochs(metadata)
         self.reported = {partition: brokers[leader] for partition, leader in leaders.items() if leader in brokers}
         found: dict[TopicPartition, Broker] = {}
         doubtful: list[TopicPartition] = []
@@ -131,9 +139,12 @@ class BrokerDirectory:
                 found[partition] = reported
             elif partition.topic in known:
                 doubtful.append(partition)
+                self.epochs.pop(partition, None)
         for partition, leader in self._read_leaders(doubtful).items():
             if leader in brokers:
                 found[partition] = brokers[leader]
+        if doubtful:
+            self.epochs |= {name: epoch for name, epoch in self._read_epochs().items() if name in doubtful}
         return found
 
     def _by_name(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Broker]:
@@ -174,6 +185,18 @@ def usable_leaders(metadata: ClusterMetadata | None) -> dict[TopicPartition, int
         for topic in metadata.topics.values()
         for row in topic.partitions
         if row.leader is not None and _is_usable(row)
+    }
+
+
+def leader_epochs(metadata: ClusterMetadata | None) -> dict[TopicPartition, int]:
+    """Return the epochs of leaders in a metadata answer, as far as it holds them."""
+    if metadata is None:
+        return {}
+    return {
+        TopicPartition(topic.topic, row.partition): row.leader_epoch
+        for topic in metadata.topics.values()
+        for row in topic.partitions
+        if row.leader_epoch >= 0
     }
 
 

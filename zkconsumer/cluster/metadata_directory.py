@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simpleconsumer.types import Broker, ClusterMetadata, TopicPartition
-from zkconsumer.cluster.leaders import usable_leaders
+from zkconsumer.cluster.leaders import leader_epochs, usable_leaders
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 
 __all__ = ["MetadataDirectory"]
@@ -27,6 +27,7 @@ class MetadataDirectory:
     def __init__(self, reader: MetadataReader) -> None:
         self._reader = reader
         self.reported: dict[TopicPartition, Broker] = {}
+        self.epochs: dict[TopicPartition, int] = {}
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found, by one request, or two where a broker has denied leading.
@@ -34,10 +35,11 @@ class MetadataDirectory:
         Raises:
             BrokersSilent: No broker answers.
         """
-        self.reported = {}
+        self.reported, self.epochs = {}, {}
         if not wanted:
             return {}
         metadata, asked = self._reader.metadata({name.topic for name in wanted})
+        self.epochs = leader_epochs(metadata)
         self.reported = {
             name: broker for name, broker in _leaders_in(metadata).items()
             if not self._reader.is_pinned_away(name.topic)
@@ -57,6 +59,7 @@ class MetadataDirectory:
         except BrokersSilent:
             return {name: self.reported[name] for name in names}
         found = _leaders_in(metadata)
+        self.epochs |= {name: epoch for name, epoch in leader_epochs(metadata).items() if name in names}
         return {name: found[name] for name in names if name in found}
 
 

@@ -61,6 +61,7 @@ class ClusterReader:
     Attributes:
         refused: Path -> why it cannot be read, a sentence; of the broker and state nodes that were read last.
         left_out: Broker id -> why it cannot be asked, a clause; of the brokers that were read last.
+        epochs: The epochs of the leaders that were read last.
 
     Threads: Any but the coordinator's; each call blocks its caller alone.
     """
@@ -71,6 +72,7 @@ class ClusterReader:
         self._timeout_s = timeout_s
         self.refused: Mapping[str, str] = {}
         self.left_out: Mapping[int, str] = {}
+        self.epochs: dict[TopicPartition, int] = {}
         self._reported: frozenset[str] = frozenset()
         self._reported_brokers: frozenset[int] = frozenset()
 
@@ -188,15 +190,16 @@ class ClusterReader:
         """
         paths = [znodes.partition_state_path(topic, int(number)) for topic, number in partitions]
         found: dict[TopicPartition, int] = {}
+        self.epochs = {}
         values = self._read_each(znodes.TOPICS, paths)
         for partition, path, value in zip(partitions, paths, values, strict=True):
             if value is None or isinstance(value, RefusedNode):
                 continue
             try:
-                leader = znodes.parse_partition_state(path, value[0]).leader
+                leader, epoch, _ = znodes.parse_partition_state(path, value[0])
             except UnreadableNode as error:
                 log.warning("%s", error)
                 continue
             if leader is not None and leader >= 0:
-                found[partition] = leader
+                found[partition], self.epochs[partition] = leader, epoch
         return found

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.types import Broker, EpochEnd, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetching.byte_shares import Candidate
@@ -42,6 +42,7 @@ __all__ = [
     "check_range",
     "poll_wait_ms",
     "start_of_recent",
+    "truncated_at",
 ]
 
 OutOfRange = Callable[[TopicPartition, range, int], None]
@@ -102,6 +103,21 @@ class OutOfLog(ZkConsumerError):  # noqa: N818 - the name says what happened
         return f"offset {self.position} is not in the log, which has {self.earliest} to {self.latest}"
 
 
+class LogTruncated(OutOfLog):
+    """Messages that were read are not in the log any more: it was cut off below the position, and may have grown since.
+
+    Attributes:
+        position: Where reading should have continued.
+        latest: Where the log was cut off.
+    """
+
+    def __init__(self, position: int, cut_at: int) -> None:
+        super().__init__(position, 0, cut_at)
+
+    def __str__(self) -> str:
+        return f"the log was truncated at offset {self.latest}, below {self.position}, when its leader changed"
+
+
 class RangeCheck(NamedTuple):
     """Whether a position is within the range of its log.
 
@@ -139,6 +155,20 @@ def check_range(position: int, earliest: int, latest: int, policy: str) -> Range
     return RangeCheck(earliest if policy == "smallest" else latest, True)
 
 
+def truncated_at(state: FetchState, found: EpochEnd) -> int | None:
+    """Return where a log was cut off below the position, as the leader of now says; None if it was not, or may not be.
+
+    The log of a leader grows as long as its epoch lasts. If it is shorter within the epoch of now, then it is another
+    log: its topic was deleted and created again.
+
+    Args:
+        found: Where the epoch ends in which the last message before the position was appended.
+    """
+    is_known = not found.error_code and found.leader_epoch >= 0 and found.end_offset >= 0
+    is_over = found.leader_epoch < max(state.read_epoch, state.leader_epoch)
+    return found.end_offset if is_known and is_over and found.end_offset < state.offset else None
+
+
 class EntryMark(NamedTuple):
     """An entry of Kafka 0.7 that was fetched, to be compared with what its broker has later.
 
@@ -170,11 +200,14 @@ class FetchState:
         entry_bytes: Size of the last message that did not fit; 0 when smaller ones have come since.
         asked_at: Time of the last request; negative before.
         leader: The last known leader; None at first.
+        leader_epoch: Its epoch; -1: not known. A broker that knows another one refuses a fetch.
+        read_epoch: The epoch in which the last message before `offset` was appended; -1: not known.
         high_watermark: End of the log according to the last answer; -1 before.
         retry_at: No request is sent before that time.
         failures: Number of failures in a row; sets the back-off.
         broken: Number of sets in a row with impossible sizes.
         denials: How many times in a row a broker that was named as leader has denied that it leads the partition.
+        lost: The offsets behind which the log was cut off last, and up to which it had been read; empty: it was not.
         warn_at: When the next warning about that is due.
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
         error: The last failure; None after a good answer.
@@ -201,6 +234,8 @@ class FetchState:
     entry_bytes: int = 0
     asked_at: float = -1.0
     leader: Broker | None = None
+    leader_epoch: int = -1
+    read_epoch: int = -1
     high_watermark: int = -1
     retry_at: float = 0.0
     failures: int = 0
@@ -220,6 +255,7 @@ class FetchState:
     walk_at: int = -1
     last_entry: EntryMark | None = None
     started_at: int = -1
+    lost: range = range(0)
 
     @property
     def asked_offset(self) -> int:
@@ -262,6 +298,7 @@ class FetchState:
     def start_again(self, offset: int) -> None:
         """Continue at an offset to which the position was reset."""
         self.moved_on(offset)
+        self.read_epoch = -1
         self.started_at = offset
 
     def behind_end(self, latest: int) -> range:
@@ -314,11 +351,11 @@ class FetchState:
             self.warn_at = now + WARN_AGAIN_S
         return is_due
 
-    def led_by(self, broker: Broker) -> None:
+    def led_by(self, broker: Broker, epoch: int = -1) -> None:
         """Take note of a new leader; a position that was fetched elsewhere is checked against its log first."""
         if self.leader is not None and self.need is Need.FETCH:
             self.need = Need.END_CHECK
-        self.leader = broker
+        self.leader, self.leader_epoch = broker, epoch
         self.retry_at = 0.0
 
 

@@ -153,9 +153,13 @@ class Fetcher:
         """Start the thread."""
         self._thread.start()
 
-    def add(self, task: FetchTask) -> None:
-        """Fetch a partition from now on, until it is not wanted any more or the broker does not lead it."""
-        task.state.led_by(self.broker)
+    def add(self, task: FetchTask, leader_epoch: int = -1) -> None:
+        """Fetch a partition from now on, until it is not wanted any more or the broker does not lead it.
+
+        Args:
+            leader_epoch: In which the broker leads it; -1: not known.
+        """
+        task.state.led_by(self.broker, leader_epoch)
         if task.queue is not None:
             task.queue.on_room(self._wakeup.wake)
         with self._lock:
@@ -283,7 +287,7 @@ class Fetcher:
     def _fetch(self, asked: list[_Asked], wait_ms: int) -> bool:
         """Fetch once; return whether any of it was not empty."""
         requests = [
-            FetchRequest(*one.task.state.partition, one.offset, one.size_bytes)
+            FetchRequest(*one.task.state.partition, one.offset, one.size_bytes, one.task.state.leader_epoch)
             for one in asked
         ]
         self._counters.add("broker_requests", "fetch")
@@ -361,6 +365,7 @@ class Fetcher:
                     state.last_entry = chunk.last_entry
                 queue.push(chunk)
                 state.moved_on(result.next_offset, result.valid_bytes)
+                state.read_epoch = result.leader_epoch
                 state.fed_at = now = self._clock()
                 state.answered(now, log_end)
                 if task.meter is not None:

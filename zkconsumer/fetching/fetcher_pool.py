@@ -72,6 +72,7 @@ class FetcherPool:
         counters: Counters,
     ) -> None:
         self._config = config
+        self._directory = directory
         self._budget = budget
         self._clock = clock
         self._calls = calls
@@ -127,7 +128,7 @@ class FetcherPool:
                 fetcher.start()
                 self._fetchers[broker, number] = fetcher
             task.is_placed = True
-            fetcher.add(task)
+            fetcher.add(task, self._directory.epochs.get(partition, -1))
 
     def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"

@@ -3,6 +3,8 @@
 A fetcher asks between its fetches, on its thread and over its connection. Rules, and which failure each prevents:
 - Many partitions are asked for in one request: at the first start of a group thousands need their start offset.
 - A position moves only to an end that the leader itself states: "out of range" alone moves nothing.
+- Where the epoch ends in which the last message was read shows whether the log was cut off below the position. Its end
+  does not: it may have grown beyond the position meanwhile.
 - A broker of Kafka 0.7 closes the connection on a request for the offsets of a partition that it does not have. It
   answers a fetch, so it is asked for one byte of each partition first: a node that names too many partitions would end
   the connection, and the fetches of all other partitions with it, again and again.
@@ -17,17 +19,29 @@ from typing import Final
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError
-from simpleconsumer.types import MAX_INT64, Broker, FetchRequest
-from zkconsumer.fetching.fetch_state import MOST_SEGMENTS, Need, OutOfLog, OutOfRange, check_range, start_of_recent
+from simpleconsumer.errors import BrokerError, VersionNotServed
+from simpleconsumer.types import MAX_INT64, Broker, FetchRequest, TopicPartition
+from zkconsumer.fetching.fetch_state import (
+    MOST_SEGMENTS,
+    LogTruncated,
+    Need,
+    OutOfLog,
+    OutOfRange,
+    check_range,
+    start_of_recent,
+    truncated_at,
+)
 from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk
+from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 
 __all__ = ["LogEndRequests"]
 
 log = logging.getLogger(__name__)
 
 _MOST_PARTITIONS: Final = 500
+_MAY_NOT_ASK: Final = (29, 31)
+"""Codes of brokers that do not let this user ask for epochs."""
+_CHECKS: Final = frozenset((Need.END_CHECK, Need.RANGE_CHECK))
 _SHORTEST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.1
 
@@ -96,11 +110,61 @@ class LogEndRequests:
             recent = [task for task in asked if task.since_ms is not None]
             if recent and recent[0].since_ms is not None:  # all have that of the member
                 self._ask_recent(recent, recent[0].since_ms)
+            asked = self._without_truncated(asked)
             ends: dict[FetchTask, list[int]] = {task: [] for task in asked if task.since_ms is None}
             for time_ms in (EARLIEST, LATEST):
                 self._ask_ends(ends, time_ms)
             for task, found in ends.items():
                 self._take_ends(task, found)
+
+    def _without_truncated(self, tasks: list[FetchTask]) -> list[FetchTask]:
+        """Have partitions go on where their logs were cut off below the position; return the other tasks.
+
+        The end of a log does not show that: it may have grown beyond the position since.
+        """
+        known = {
+            task.state.partition: task for task in tasks if task.state.need in _CHECKS and task.state.read_epoch >= 0
+        }
+        if not known or not self._consumer.dialect.chooses_versions:
+            return tasks
+        epochs = {name: (task.state.read_epoch, task.state.leader_epoch) for name, task in known.items()}
+        self._counters.add("broker_requests", "epochs")
+        try:
+            answers = self._consumer.epoch_ends(epochs)
+        except VersionNotServed:
+            return tasks
+        done: set[TopicPartition] = set()
+        for (name, task), answer in zip(known.items(), answers, strict=True):
+            end = truncated_at(task.state, answer)
+            if answer.error_code and answer.error_code not in _MAY_NOT_ASK:
+                self._refused(task, answer.error_code)
+            elif end is not None and task.queue is not None:
+                self._go_back(task, task.queue, end)
+            else:
+                continue
+            done.add(name)
+        return [task for task in tasks if task.state.partition not in done]
+
+    def _go_back(self, task: FetchTask, queue: PartitionQueue, end: int) -> None:
+        """Read on where a log was cut off; with the policy `stop`, no further."""
+        state = task.state
+        position, gone = state.offset, state.behind_end(end)
+        self._counters.add("errors", "truncated")
+        if task.policy == "stop":
+            state.need = Need.NOTHING
+            queue.push(Chunk(b"", MAX_INT64, None, error=LogTruncated(position, end)))
+            return
+        state.lost = range(end, position)
+        log.warning(
+            "%s/%s: its log was truncated at offset %d when its leader changed (broker %d now, epoch %d): messages %d "
+            "to %d, read before from epoch %d, are lost, and others may have their offsets; going on at %d",
+            *state.partition, end, self._broker.id, state.leader_epoch, end, position - 1, state.read_epoch, end,
+        )  # fmt: skip
+        state.need = Need.FETCH
+        self._out_of_range(state.partition, gone, end)
+        queue.push_reset(end, gone)
+        state.start_again(end)
+        state.answered(self._clock())
 
     def _those_that_exist(self, tasks: list[FetchTask]) -> list[FetchTask]:
         """Return the tasks whose partitions a broker of Kafka 0.7 has, by one fetch; the others are not led by it."""
@@ -152,12 +216,18 @@ class LogEndRequests:
                 continue
             del ends[task]
             named = f"offset {offsets[0]}, which is negative" if offsets else "no offset"
-            reason = str(BrokerError(code, *task.state.partition)) if code else f"the broker names {named}"
-            if code in self._consumer.dialect.not_leader_codes:
-                self._counters.add("errors", "leader_moved")
-                self._not_led(task, reason)
+            if code:
+                self._refused(task, code)
             else:
-                self._failed(task, reason)
+                self._failed(task, f"the broker names {named}")
+
+    def _refused(self, task: FetchTask, code: int) -> None:
+        reason = str(BrokerError(code, *task.state.partition))
+        if code in self._consumer.dialect.not_leader_codes:
+            self._counters.add("errors", "leader_moved")
+            self._not_led(task, reason)
+        else:
+            self._failed(task, reason)
 
     def _take_ends(self, task: FetchTask, ends: list[int]) -> None:
         """Handle the answer about the ends of a log."""

@@ -25,6 +25,7 @@ class PartitionStatus:
         last_error: What prevents fetching, None when nothing does.
         answer_age_s: Seconds since the last good answer of a leader, None before the first.
         is_paused: Whether the application paused it.
+        lost: The offsets behind which its log was cut off, in this ownership, and up to which it had been read.
         fetched_messages, fetched_bytes: By this member so far, in all ownerships.
         messages_per_s, bytes_per_s: Fetched lately.
     """
@@ -38,6 +39,7 @@ class PartitionStatus:
     last_error: str | None
     answer_age_s: float | None
     is_paused: bool = False
+    lost: range = range(0)
     fetched_messages: int = 0
     fetched_bytes: int = 0
     messages_per_s: float = 0.0
@@ -66,6 +68,7 @@ def status_of(
         last_error=queue.failure or state.error,
         answer_age_s=None if state.answered_at is None else now - state.answered_at,
         is_paused=is_paused,
+        lost=state.lost,
         fetched_messages=meter.messages,
         fetched_bytes=meter.size_bytes,
         messages_per_s=round(rates[0], 3),

@@ -52,6 +52,7 @@ def read_status(
     )
     # Nodes of brokers that may not be read do not matter while every leader is known.
     refused = cluster.refused.values() if delivery.lacks_leaders() else ()
+    lost = [_lost(name, status.lost) for name, status in statuses.items() if status.lost]
     return ConnectorStatus(
         consumer_id=member.consumer_id,
         state=machine.state.value,
@@ -62,8 +63,15 @@ def read_status(
         blocked=blocked,
         lease_age_s=coordinator.session.lease.age_s(now),
         session_timeout_s=coordinator.session.timeout_s,
-        warnings=tuple(sorted(coordinator.warnings.union(refused, offsets.warnings))),
+        warnings=tuple(sorted(coordinator.warnings.union(refused, offsets.warnings, lost))),
         error=str(coordinator.error) if coordinator.error is not None else None,
+    )
+
+
+def _lost(name: TopicPartition, offsets: range) -> str:
+    return (
+        f"{name.topic}/{name.partition}: its log was truncated: messages {offsets.start} to {offsets.stop - 1}, which "
+        "were read, are lost"
     )
 
 

@@ -24,7 +24,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped, StreamFailed, shown_broker
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, OutOfLog
+from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, LogTruncated, OutOfLog
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
@@ -359,7 +359,9 @@ class PartitionReads:
             if end is None or start < end:
                 self._start(name, start)
             return
-        if error.position < error.earliest:
+        if isinstance(error, LogTruncated):
+            lost = f"messages {error.latest} to {error.position - 1}, which were read, are lost"
+        elif error.position < error.earliest:
             lost = f"offsets {error.position} to {error.earliest - 1} were deleted before they were read"
         else:
             lost = f"the log was cut off behind {error.latest}, and its messages from there on are lost"
