@@ -53,6 +53,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("queued.max.message.chunks", "queuedchunks.max", 2, 10, "5", 5, (0,)),
     ("refresh.leader.backoff.ms", None, 200, 200, "0", 0, (-1,)),
     ("consumer.timeout.ms", "consumer.timeout.ms", -1, -1, "5000", 5000, (INT32_MAX + 1, "never")),
+    ("client.rack", None, None, None, "eu-1a", "eu-1a", (7,)),
     ("exclude.internal.topics", None, True, True, "false", False, ("no", "True", 0)),
     ("auto.commit.enable", "autocommit.enable", True, True, "false", False, ("FALSE", 1, "")),
     ("auto.commit.interval.ms", "autocommit.interval.ms", 60000, 10000, "1000", 1000, (0,)),

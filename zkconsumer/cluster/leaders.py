@@ -42,12 +42,14 @@ class LeaderDirectory(Protocol):
     Attributes:
         reported: The leaders of all partitions of the topics of the last call, as a broker reported them.
         epochs: The epochs of these leaders, as far as they are known (Kafka 2.1 and later).
+        brokers: By id, the brokers that were known at the last call; never changed in place.
 
     Threads: One at a time (in a consumer, the leader finder).
     """
 
     reported: dict[TopicPartition, Broker]
     epochs: dict[TopicPartition, int]
+    brokers: Mapping[int, Broker]
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found.
@@ -79,6 +81,7 @@ class BrokerDirectory:
     Attributes:
         reported: The leaders of all partitions of the topics of the last call, as a broker reported them.
         epochs: The epochs of all leaders of the last call, as far as they are known.
+        brokers: By id, the brokers that were registered at the last call; never changed in place.
 
     Threads: One at a time (in a consumer, the leader finder).
     """
@@ -107,6 +110,7 @@ class BrokerDirectory:
         self._silent: set[Broker] = set()
         self.reported: dict[TopicPartition, Broker] = {}
         self.epochs: dict[TopicPartition, int] = {}
+        self.brokers: Mapping[int, Broker] = {}
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found, by one metadata request and one read of ZooKeeper.
@@ -125,7 +129,7 @@ class BrokerDirectory:
         topics = sorted(self._existing_topics(sorted({name for name, _ in wanted})))
         if not topics:
             return {}
-        brokers = {broker.id: broker for broker in self._read_brokers()}
+        brokers = self.brokers = {broker.id: broker for broker in self._read_brokers()}
         self._silent.intersection_update(brokers.values())
         metadata = self._metadata(topics, brokers.values())
         leaders, self.epochs = usable_leaders(metadata), leader_epochs(metadata)

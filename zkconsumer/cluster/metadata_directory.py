@@ -28,6 +28,7 @@ class MetadataDirectory:
         self._reader = reader
         self.reported: dict[TopicPartition, Broker] = {}
         self.epochs: dict[TopicPartition, int] = {}
+        self.brokers: Mapping[int, Broker] = {}
 
     def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
         """Return the leaders that could be found, by one request, or two where a broker has denied leading.
@@ -39,7 +40,7 @@ class MetadataDirectory:
         if not wanted:
             return {}
         metadata, asked = self._reader.metadata({name.topic for name in wanted})
-        self.epochs = leader_epochs(metadata)
+        self.epochs, self.brokers = leader_epochs(metadata), metadata.brokers
         self.reported = {
             name: broker for name, broker in _leaders_in(metadata).items()
             if not self._reader.is_pinned_away(name.topic)

@@ -60,6 +60,7 @@ class ConsumerConfig(FrozenSettings):
     queued_max_message_chunks: int
     refresh_leader_backoff_ms: int
     consumer_timeout_ms: int
+    client_rack: str | None
     exclude_internal_topics: bool
 
     auto_commit_enable: bool

@@ -55,7 +55,6 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "allow.auto.create.topics": _NEWER + "this consumer creates no topics",
     "group.protocol": _NEWER + "the members of this group agree in ZooKeeper; there is one protocol",
     "group.remote.assignor": _NEWER + "the members assign the partitions: 'partition.assignment.strategy'",
-    "client.rack": _NEWER + "this protocol reads from leaders alone",
     "interceptor.classes": _NEWER + "change messages where they are read from the stream",
     "metric.reporters": _NEWER + _STATISTICS,
     "enable.metrics.push": _NEWER + _STATISTICS,

@@ -74,6 +74,9 @@ _FETCHING = (
     Key("refresh.leader.backoff.ms", Integer(0), 200, "Wait before the leader of a partition is looked up again."),
     Key("consumer.timeout.ms", Integer(-INT32_MAX - 1), -1,
         "How long a stream waits for a message before it raises `ConsumerTimeout`; negative: for ever."),
+    Key("client.rack", Text("up to 255 characters"), None,
+        "Where this consumer is: from Kafka 2.4 on brokers may name a replica there, which is fetched from instead of "
+        "the leader.", default_text="none"),
     Key("exclude.internal.topics", Boolean(), True, "Filters never match `__consumer_offsets`."),
 )
 

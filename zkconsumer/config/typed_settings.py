@@ -40,6 +40,7 @@ class OptionalSettings(TypedDict, total=False):
     queuedchunks_max: int | None
     refresh_leader_backoff_ms: int | None
     consumer_timeout_ms: int | None
+    client_rack: str | None
     exclude_internal_topics: bool | None
     auto_commit_enable: bool | None
     autocommit_enable: bool | None

@@ -5,6 +5,8 @@ Pure: time comes in as `now`; nothing is sent from here. Rules, and which failur
 - An error of one partition delays that partition only: the others are asked again at once.
 - After "out of range" a position moves only if the leader itself states another range: a broker that has just become
   leader, or that is restarting, reports positions that are good.
+- A nearer replica is fetched from for some minutes, and its leader is asked again after that, or after any error: only
+  leaders know which replicas keep up, and how far the log reaches.
 - A message that does not fit is asked for with its own size, within the byte budget of the connector.
 - A broker that is named as leader and denies it is reported once that lasts, and rarely after that: a line for each
   try would fill the log for as long as nobody mends the node that names it.
@@ -31,6 +33,7 @@ __all__ = [
     "DENIALS_OF_A_LEADER",
     "EMPTY_TRIES",
     "FETCHED",
+    "FOLLOWED_S",
     "MOST_SEGMENTS",
     "EntryMark",
     "FetchState",
@@ -61,6 +64,9 @@ report an end that is too low, for as long as a replica does not fetch."""
 DENIALS_OF_A_LEADER: Final = 5
 """How often in a row a broker of Kafka 0.8 must deny that it leads a partition before that is a warning: a leader that
 is new, or has just moved, does so once or twice."""
+FOLLOWED_S: Final = 300.0
+"""How long a partition is fetched from a nearer replica before its leader is asked again: Kafka's default of
+`metadata.max.age.ms`. Replicas move, and nobody tells those who fetch from them."""
 WARN_AGAIN_S: Final = 600.0
 """How long a warning about a leader that denies is not repeated, in seconds."""
 _SHORTEST_POLL_MS: Final = 5
@@ -199,8 +205,9 @@ class FetchState:
         is_single: True while the next message is known not to fit into a share of the budget.
         entry_bytes: Size of the last message that did not fit; 0 when smaller ones have come since.
         asked_at: Time of the last request; negative before.
-        leader: The last known leader; None at first.
+        leader: The last known leader, or the replica that it has named; None at first.
         leader_epoch: Its epoch; -1: not known. A broker that knows another one refuses a fetch.
+        follows_until: When the partition is to be fetched from its leader again; None: it is.
         read_epoch: The epoch in which the last message before `offset` was appended; -1: not known.
         high_watermark: End of the log according to the last answer; -1 before.
         retry_at: No request is sent before that time.
@@ -236,6 +243,7 @@ class FetchState:
     leader: Broker | None = None
     leader_epoch: int = -1
     read_epoch: int = -1
+    follows_until: float | None = None
     high_watermark: int = -1
     retry_at: float = 0.0
     failures: int = 0
@@ -356,7 +364,13 @@ class FetchState:
         if self.leader is not None and self.need is Need.FETCH:
             self.need = Need.END_CHECK
         self.leader, self.leader_epoch = broker, epoch
+        self.follows_until = None
         self.retry_at = 0.0
+
+    def fetched_from(self, replica: Broker, now: float) -> None:
+        """Take note that the leader has named a nearer replica, and that its log has the position."""
+        self.leader = replica
+        self.follows_until = now + FOLLOWED_S
 
 
 def poll_wait_ms(longest_ms: int, filled_for_s: float | None) -> int:

@@ -72,6 +72,7 @@ class FetcherCalls(NamedTuple):
     Attributes:
         count_fetchers: Returns how many fetchers share the byte budget now.
         lost: Called with a task whose leader must be found, and with the broker id if that broker does not lead it.
+        nearer: Called with a task that is to be fetched from another replica, and with the id of its broker.
         is_idle: Called after some time without work; True ends the thread.
         out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
             behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
@@ -80,6 +81,7 @@ class FetcherCalls(NamedTuple):
 
     count_fetchers: Callable[[], int]
     lost: Callable[[FetchTask, int | None], None]
+    nearer: Callable[[FetchTask, int], None]
     is_idle: Callable[[Fetcher], bool]
     out_of_range: OutOfRange
     died: Callable[[str, BaseException], None]
@@ -130,6 +132,7 @@ class Fetcher:
             reuse_answers=True,  # chunks are copies
             dialect=self._dialect, security=config.security,
             read_committed=self._is_read_committed,
+            rack=config.client_rack or "",
         )
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
@@ -160,6 +163,14 @@ class Fetcher:
             leader_epoch: In which the broker leads it; -1: not known.
         """
         task.state.led_by(self.broker, leader_epoch)
+        self._take_on(task)
+
+    def follow(self, task: FetchTask) -> None:
+        """Fetch a partition from this broker although it does not lead it: its leader has named it."""
+        task.state.fetched_from(self.broker, self._clock())
+        self._take_on(task)
+
+    def _take_on(self, task: FetchTask) -> None:
         if task.queue is not None:
             task.queue.on_room(self._wakeup.wake)
         with self._lock:
@@ -216,6 +227,11 @@ class Fetcher:
         if not tasks:
             self._budget.leave(self)
             return not self._wakeup.wait(IDLE_S) and self._calls.is_idle(self)
+        now = self._clock()
+        for task in tasks:
+            if task.state.follows_until is not None and task.state.follows_until <= now:
+                self._give_away(task)
+                self._calls.lost(task, None)
         try:
             if all(task.queue is None for task in tasks):
                 self._log_ends.pause_for_more()
@@ -346,6 +362,13 @@ class Fetcher:
         )
         if queue is None:
             return
+        if state.follows_until is not None and answer.error_code:
+            self._lose(task, result.reason, None)  # what a replica says of the log counts for nothing
+            return
+        if answer.preferred_replica not in (-1, self.broker.id):
+            self._give_away(task)
+            self._calls.nearer(task, answer.preferred_replica)
+            return
         unchecked = self._dialect.has_byte_positions and not state.is_start_checked
         if unchecked and self._checks.doubts(task, answer, result):
             return
@@ -436,9 +459,7 @@ class Fetcher:
 
     def _lose(self, task: FetchTask, reason: str, denied_by: int | None) -> None:
         """Return a partition to the leader finder."""
-        with self._lock:
-            if self._tasks.get(task.state.partition) is task:
-                del self._tasks[task.state.partition]
+        self._give_away(task)
         now, state = self._clock(), task.state
         is_new = state.failed(reason, now, self._backoff)
         # A name of Kafka 0.7 says the broker, so the first denial is no leader that has moved.
@@ -450,8 +471,13 @@ class Fetcher:
             )  # fmt: skip
         elif is_new:
             log.info("%s/%s on broker %d: %s; looking for its leader", *state.partition, self.broker.id, reason)
-        task.is_placed = False
         self._calls.lost(task, denied_by)
+
+    def _give_away(self, task: FetchTask) -> None:
+        with self._lock:
+            if self._tasks.get(task.state.partition) is task:
+                del self._tasks[task.state.partition]
+        task.is_placed = False
 
     def _lose_all(self, error: SimpleConsumerError) -> None:
         """Return all partitions after the connection failed, or an answer could not be decoded."""

@@ -113,6 +113,18 @@ class FetcherPool:
 
     def _leader_found(self, partition: TopicPartition, broker: Broker) -> None:
         """Give a partition to the fetcher of its leader (on the finder's thread)."""
+        epoch = self._directory.epochs.get(partition, -1)
+        self._place(partition, broker, lambda fetcher, task: fetcher.add(task, epoch))
+
+    def _nearer(self, task: FetchTask, broker_id: int) -> None:
+        """Give a partition to the fetcher of a replica that its leader has named (on the leader's fetcher's thread)."""
+        broker = self._directory.brokers.get(broker_id)
+        if broker is None:  # the next look-up learns of it
+            self._leader_lost(task, None)
+        else:
+            self._place(task.state.partition, broker, Fetcher.follow)
+
+    def _place(self, partition: TopicPartition, broker: Broker, give: Callable[[Fetcher, FetchTask], None]) -> None:
         task = self._calls.task_of(partition)
         if task is None or not task.is_wanted:
             return
@@ -128,12 +140,13 @@ class FetcherPool:
                 fetcher.start()
                 self._fetchers[broker, number] = fetcher
             task.is_placed = True
-            fetcher.add(task, self._directory.epochs.get(partition, -1))
+            give(fetcher, task)
 
     def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
         calls = FetcherCalls(
-            self._count_fetchers, self._leader_lost, self._is_idle, self._calls.out_of_range, self._calls.died
+            self._count_fetchers, self._leader_lost, self._nearer, self._is_idle, self._calls.out_of_range,
+            self._calls.died,
         )
         return Fetcher(broker, self._config, self._budget, self._clock, name, calls, self._counters)
 
