@@ -42,7 +42,7 @@ some: ProducerSettings = {"batch_size": 10}
 ProducerConfig(**some)
 ProducerConfig(acks="all")  #! Unexpected keyword argument "acks"
 ProducerConfig(producer_type="quick")  #! expected "Literal['sync', 'async'] | None"
-ProducerConfig(compression_codec="zstd")  #! expected "Literal[
+ProducerConfig(compression_codec="brotli")  #! expected "Literal[
 ProducerConfig(metadata_broker_list=7)  #! expected "str | Sequence[str] | None"
 wrong: OptionalSettings = {"auto_comit_enable": False}  #! Extra key "auto_comit_enable"
 '''
