@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from simpleconsumer import KAFKA011, SimpleConsumer
 from simpleconsumer.types import HeaderMessage, Message
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, read_topic
 from zkconsumer.spark.batch_planning import plan_batch
@@ -180,6 +181,24 @@ def test_aborted_transactions_are_left_out_where_that_is_asked_for(
     values = [value for each in plan_batch(options) for batch in read_range(each, ("value",), options)
               for value in batch.column(0).to_pylist()]  # fmt: skip
     assert values == [row[2] for row in committed]
+
+
+def test_fetches_one_by_one_pass_by_markers_and_aborted_transactions(
+    kafka_clusters: Clusters, fresh_topic: Callable[[], str]
+) -> None:
+    cluster, topic = kafka_clusters("3.9.2", 1), fresh_topic()
+    transactions(cluster, topic)
+    for level in (False, True):
+        found, offset = [], 0
+        with SimpleConsumer("127.0.0.1", cluster.port(0), dialect=KAFKA011, read_committed=level) as consumer:
+            while messages := consumer.fetch(topic, 0, offset, 1):
+                found += messages
+                offset = messages[-1].next_offset
+            [columns] = consumer.fetch_columns(topic, 0, 0, columns=("value",))
+        name = "read_committed" if level else "read_uncommitted"
+        expected = read_by_confluent(cluster, topic, **{"isolation.level": name})
+        assert shown(found) == expected
+        assert columns.column(0).to_pylist() == [row[2] for row in expected]
 
 
 def test_an_open_transaction_is_an_end_for_who_reads_what_is_committed(
