@@ -78,6 +78,7 @@ class MetadataReader:
     Attributes:
         refused, left_out: Empty: brokers name no broker that cannot be asked.
         topic_ids: The incarnations of topics that any answer named.
+        cluster_id: The name of the cluster, once an answer had it (Kafka 0.10.1 and later).
 
     Threads: Any; each call blocks its caller alone.
     """
@@ -104,6 +105,7 @@ class MetadataReader:
         self._counters = counters or Counters()
         self._rng = rng or random.Random()
         self.topic_ids = TopicIds()
+        self.cluster_id: str | None = None
         self._lock = threading.Lock()  # of what follows
         self._known: Mapping[int, Broker] = {}
         self._silent: set[Address] = set()
@@ -238,6 +240,7 @@ class MetadataReader:
             if found.brokers:
                 self._known = found.brokers
         self.topic_ids.note(found.topics)
+        self.cluster_id = found.cluster_id or self.cluster_id
         return found
 
     def _metadata_of(self, broker: Broker, topics: Collection[str] | None) -> ClusterMetadata:

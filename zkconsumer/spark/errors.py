@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 from rebalance import znodes
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError, shown_broker
+from zkconsumer.spark.stream_offsets import cluster_id_of, is_id
 
 if TYPE_CHECKING:
     from zkconsumer.spark.log_changes import Loss
@@ -177,10 +178,13 @@ class AnotherCluster(SparkSourceError):
     remedy = "a query on this one needs a checkpoint of its own, and startingOffsets"
 
     def _sentence(self) -> str:
+        if is_id(self.then_ms or 0):
+            then, now = [cluster_id_of(at or 0) for at in (self.then_ms, self.now_ms)]
+            return f"the checkpoint is of the cluster {then}, and {now} is the one {self.connect}"
         then, now = [f"{datetime.fromtimestamp((at or 0) / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
                      for at in (self.then_ms, self.now_ms)]  # fmt: skip
         return (f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper was created at {then}, that "
-                f"of {self.connect} at {now}")
+                f"of {self.connect.removeprefix('in ZooKeeper at ')} at {now}")
 
 
 class PartitionUnreadable(SparkSourceError):

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.spark.admission import TriggerDelay, admit
 from zkconsumer.spark.batch_planning import ask_for_ends, chosen_partitions, split_ranges
 from zkconsumer.spark.bounds import resolve_bounds
@@ -36,11 +37,11 @@ from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions, TopicChoice
 from zkconsumer.spark.partition_names import are_byte_positions
 from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.spark.settings_files import open_source
 from zkconsumer.spark.stream_entries import StreamEntries
 from zkconsumer.spark.stream_group import StreamGroup
 from zkconsumer.spark.stream_logs import ENDS_S, StreamLogs
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.stream_offsets import StreamOffsets, is_id
 
 __all__ = ["StreamDriver"]
 
@@ -84,14 +85,14 @@ class StreamDriver:
             return self._cluster
         config = self._options.config
         with ExitStack() as opening:
-            port = opening.enter_context(configured_connection(config, self._logs.session_changed))
-            cluster = ClusterOffsets(port, config, self._options.patience_ms / 1000)
+            source = opening.enter_context(open_source(config, self._logs.session_changed))
+            cluster = ClusterOffsets(source, config, self._options.patience_ms / 1000)
             cluster.refuse_other_generations()
-            if self._options.commit_offsets:
-                group = GroupOffsets(port, config.group_id, self._options.commit_to_live_group)
+            if self._options.commit_offsets and not isinstance(source, MetadataReader):
+                group = GroupOffsets(source, config.group_id, self._options.commit_to_live_group)
                 group.refuse_members()
                 self._group = StreamGroup(group)
-            self._logs.use(port)
+            self._logs.use(source)
             self._stack = opening.pop_all()
         self._cluster = cluster
         return cluster
@@ -243,8 +244,15 @@ class StreamDriver:
                 f"{self._options.config.kafka_generation}: it is of another generation of Kafka",
                 remedy="a query on this one needs a checkpoint of its own, and startingOffsets",
             )
+        by_brokers = self._options.config.zookeeper_connect is None
+        if any(is_id(mark) != by_brokers for mark in offsets.marks):
+            known, given = ("ZooKeeper", "bootstrap.servers") if by_brokers else ("topic ids", "zookeeper.connect")
+            raise PlanningFailed(
+                f"the checkpoint knows topics again by {known}, and {given} is given",
+                remedy="continue it with the option with which it was begun, or begin a checkpoint of its own",
+            )
         if logs.is_of_another_cluster(offsets):
-            raise AnotherCluster(self._options.config.zookeeper, offsets.cluster_ms, logs.cluster_ms)
+            raise AnotherCluster(self._options.config.where, offsets.cluster_ms, logs.cluster_ms)
 
     def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int], int | None]:
         """What may be read next, and what identifies the topics and the cluster."""

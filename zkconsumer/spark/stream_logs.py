@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,14 +24,15 @@ from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooK
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.metadata_reader import MetadataReader, TopicRefused
 from zkconsumer.cluster.topic_partitions import read_partitions
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ZooKeeperSilent, read_all
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ClusterSilent, ZooKeeperSilent, read_all
 from zkconsumer.spark.cluster_offsets import refuse_unfit
 from zkconsumer.spark.leader_queries import LeaderQueries
 from zkconsumer.spark.log_changes import Logs, shrunk
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.settings_files import security_here
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
 
 __all__ = ["StreamLogs"]
 
@@ -60,6 +61,7 @@ class StreamLogs:
         self._options = options
         self._config = options.config
         self._port: ZooKeeperPort | None = None
+        self._reader: MetadataReader | None = None
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._created_zxids: dict[str, int] = {}
         self._cluster_ms: int | None = None
@@ -70,11 +72,14 @@ class StreamLogs:
         self._queries: LeaderQueries | None = None
         self.is_connected = True
 
-    def use(self, port: ZooKeeperPort) -> None:
-        """Read from ZooKeeper through this port; to be called before anything is read."""
-        self._port = port
+    def use(self, source: ZooKeeperPort | MetadataReader) -> None:
+        """Read topics from ZooKeeper, or from the brokers alone; to be called before anything is read."""
+        if isinstance(source, MetadataReader):
+            self._reader = source
+        else:
+            self._port = source
         config = self._config
-        cluster = Cluster(port, config.client_id, config.socket_timeout_ms / 1000, security=security_here(config))
+        cluster = Cluster(source, config.client_id, config.socket_timeout_ms / 1000, security=security_here(config))
         self._queries = LeaderQueries(cluster, self._config, lambda: self.is_connected)
 
     @property
@@ -173,7 +178,7 @@ class StreamLogs:
                 self._topics_at = time.monotonic()
             else:
                 raise ZooKeeperSilent("ZooKeeper is not connected")
-        except (ZooKeeperSilent, AccessRefused) as error:
+        except (ClusterSilent, AccessRefused, TopicRefused) as error:
             now = time.monotonic()
             if self._topics_at == _LONG_AGO:
                 raise
@@ -195,7 +200,30 @@ class StreamLogs:
         self._partitions = frozenset(name for name in names if self.selects(name))
         self._cluster_ms = None if parent is None else parent.created_ms
 
+    def _read_topics_of_brokers(self, reader: MetadataReader) -> None:
+        """Read topics in metadata; their ids tell incarnations apart, and brokers before 2.8 give none."""
+        choice = self._options.choice
+        topics = choice.topics_of(reader.topics() if choice.is_filter else [], self._config.exclude_internal_topics)
+        found = reader.existing_topics(topics)
+        ids = {name: number_of_topic(topic.topic_id) for name, topic in found.items() if topic.topic_id is not None}
+        self._take_topics(
+            [TopicPartition(name, row.partition) for name, topic in found.items() for row in topic.partitions], ids
+        )
+        self._cluster_ms = None if reader.cluster_id is None else number_of_cluster(reader.cluster_id)
+
+    def _take_topics(self, partitions: Iterable[TopicPartition], created_zxids: dict[str, int]) -> None:
+        """Take over what was read; what is known of topics that were created again is forgotten."""
+        recreated = {topic for topic, zxid in created_zxids.items() if self._created_zxids.get(topic, zxid) != zxid}
+        if recreated:
+            self._brokers.forget(recreated)
+            self._ends_at = _LONG_AGO
+        self._partitions = frozenset(name for name in partitions if self.selects(name))
+        self._created_zxids = created_zxids
+
     def _read_topics(self) -> None:
+        if self._reader is not None:
+            self._read_topics_of_brokers(self._reader)
+            return
         assert self._port is not None
         choice = self._options.choice
         listing: list[str] = []
@@ -220,10 +248,5 @@ class StreamLogs:
                 raise ZooKeeperSilent(str(error)) from error
             created_zxids[topic] = value[1].czxid
             partitions += [TopicPartition(topic, number) for number in numbers]
-        recreated = {topic for topic, zxid in created_zxids.items() if self._created_zxids.get(topic, zxid) != zxid}
-        if recreated:
-            self._brokers.forget(recreated)
-            self._ends_at = _LONG_AGO
-        self._partitions = frozenset(name for name in partitions if self.selects(name))
-        self._created_zxids = created_zxids
+        self._take_topics(partitions, created_zxids)
         self._cluster_ms = None if parent is None else parent.created_ms
