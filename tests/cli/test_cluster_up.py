@@ -218,6 +218,9 @@ def test_a_cluster_without_zookeeper_names_its_brokers_alone() -> None:
         shown = re.search(r"seq 1000 \| zkconsumer (produce .*)", up.text)
         assert shown is not None
         assert run(*shown[1].split(), stdin=b"1\n2\n").stderr == b"Produced 2 messages\n"
+        shown = re.search(r"zkconsumer (consume .*)", up.text)
+        assert shown is not None
+        assert sorted(run(*shown[1].split(), "--max-messages", "2").stdout.split()) == [b"1", b"2"]
         started.process.send_signal(signal.SIGINT)
         assert started.process.wait(TIMEOUT_S) == 0
     assert not is_open(address)

@@ -153,6 +153,21 @@ def test_commands_take_security_from_a_file(
         assert PASSWORD.encode() not in failed.stderr
 
 
+def test_commands_reach_kafka_4_by_the_addresses_of_its_brokers(
+    secured_clusters: Secured, fresh_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    cluster, topic = secured_clusters("4.3.1"), fresh_topic()
+    cluster.create_topic(topic)
+    file = config_file(tmp_path, settings(cluster, "SASL_SSL", "SCRAM-SHA-256"))
+    where = ("--bootstrap-server", cluster.addresses("SASL_SSL"), "--config", file)
+    sent = run("produce", "--topic", topic, *where, stdin=b"one\ntwo\n")
+    assert sent.stderr == b"Produced 2 messages\n"
+    read = run("consume", "--topic", topic, "--from-beginning", "--max-messages", "2", *where)
+    assert read.stdout == b"one\ntwo\n", read.stderr
+    listed = run("topics", "list", *where)
+    assert topic.encode() in listed.stdout, listed.stderr
+
+
 def test_a_topic_of_kafka_4_is_read_by_the_addresses_of_its_brokers(
     secured_clusters: Secured, fresh_topic: Callable[[], str]
 ) -> None:

@@ -268,8 +268,10 @@ def _print_addresses(wanted: ClusterWanted, running: Cluster, topics: Sequence[T
     if running.has_zookeeper:
         _print_trials(running.zookeeper_connect, topic)
     else:
-        click.echo("\nTry, in another terminal:\n"
-                   f"  seq 1000 | zkconsumer produce --brokers {running.broker_list} --topic {topic}")  # fmt: skip
+        where = f"--bootstrap-server {running.broker_list}"
+        click.echo("\nTry, in other terminals:\n"
+                   f"  zkconsumer consume {where} --topic {topic} --from-beginning\n"
+                   f"  seq 1000 | zkconsumer produce {where} --topic {topic}")  # fmt: skip
     click.echo("\nCtrl-C stops everything.")
 
 
