@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from simpleconsumer.broker_calls import BrokerCalls
 from simpleconsumer.connection import Connection
-from simpleconsumer.dialect import KAFKA08, MAX_DECODED_BYTES, Dialect, Encodable
+from simpleconsumer.dialect import KAFKA011, KAFKA08, MAX_DECODED_BYTES, Dialect, Encodable
 from simpleconsumer.dialect_types import AnyRequest, Outcome
 from simpleconsumer.errors import (
     BrokenFraming,
@@ -504,12 +504,14 @@ class SimpleConsumer:
         timeout_ms: int = 10_000,
         version: int = 0,
         meanwhile: Callable[[], None] | None = None,
+        transactional_id: str | None = None,
     ) -> list[ProducedPartition]:
         """Append encoded message sets; return error code and first offset of each, in order, as `multi_produce`.
 
         Args:
             sets: Of each partition; `dialect.encode_messages` makes one, and several may stand one behind the other.
             meanwhile: Called when the request is sent, before its answer is read; it must not raise.
+            transactional_id: Of the transaction to which the batches belong; Kafka 0.11 and later.
 
         Raises:
             ValueError: No partitions, or one without messages.
@@ -521,7 +523,10 @@ class SimpleConsumer:
         if not all(sets.values()):
             raise ValueError("no messages to produce")
         _check_numbers(each for each in sets if each.partition != -1 or not self.dialect.chooses_partition)
-        request = self.dialect.produce(sets, acks, timeout_ms, version)
+        request = (
+            self.dialect.produce(sets, acks, timeout_ms, version) if transactional_id is None
+            else KAFKA011.produce(sets, acks, timeout_ms, transactional_id=transactional_id)
+        )  # fmt: skip
         if not request.has_answer:
             self._calls.tell(request)
             return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)

@@ -53,6 +53,9 @@ class ProducerConfig(FrozenSettings):
     retry_backoff_ms: int
     unknown_topic_timeout_ms: int
     retry_unanswered_batches: bool
+    enable_idempotence: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
     message_max_bytes: int
     queue_buffering_max_ms: int
     queue_buffering_max_messages: int

@@ -62,6 +62,16 @@ _DELIVERY = (
     Key("retry.unanswered.batches", Boolean(), True,
         "Whether a batch without an answer, which may be stored, is sent again. `false`: it fails, and no message is "
         "stored twice; batches that a broker refused are sent again all the same.", section="own"),
+    Key("enable.idempotence", Boolean(), None,
+        "Whether brokers store each message once, also one whose acknowledgement was lost; needs Kafka 0.11 or later, "
+        "and `request.required.acks=-1`.", derive=lambda settings: settings["transactional.id"] is not None,
+        default_text="`false`; `true` with `transactional.id`"),
+    Key("transactional.id", Text("a name", str), None,
+        "Names a producer that sends in transactions; a new one of the same name fences the one before.",
+        default_text="none"),
+    Key("transaction.timeout.ms", Integer(1), 60_000,
+        "When the coordinator aborts a transaction that is not ended, and fences its producer; brokers allow at most "
+        "their `transaction.max.timeout.ms`."),
     Key("message.max.bytes", Integer(1), 1_000_000,
         "Most bytes of a message, key and value together; larger ones are refused by `send`.",
         name_07="max.message.size", section="own"),
@@ -170,6 +180,15 @@ def contradiction(values: Mapping[str, Any]) -> tuple[str, object, str] | None:
         return "metadata.broker.list", None, "given, or zookeeper.connect must be"
     if brokers is not None and zookeeper is not None:
         return "zookeeper.connect", zookeeper, "left out, since metadata.broker.list is given"
+    if values["transactional.id"] is not None and not values["enable.idempotence"]:
+        return "enable.idempotence", False, "true, since transactional.id is given"
+    if values["enable.idempotence"]:
+        if values["request.required.acks"] != -1:
+            return "request.required.acks", values["request.required.acks"], "-1, since enable.idempotence is true"
+        if values["kafka.generation"] == "0.7" or (brokers is not None and brokers[0].id is not None):
+            return "enable.idempotence", True, "false with Kafka 0.7"
+    if values["transactional.id"] is not None and (values["callback.handler"] or values["event.handler"]):
+        return "transactional.id", values["transactional.id"], "left out with callback.handler or event.handler"
     if values["batch.num.messages"] > values["queue.buffering.max.messages"]:
         allowed = f"at most queue.buffering.max.messages, which is {values['queue.buffering.max.messages']}"
         return "batch.num.messages", values["batch.num.messages"], allowed

@@ -34,6 +34,9 @@ class ProducerSettings(TypedDict, total=False):
     retry_backoff_ms: int | None
     unknown_topic_timeout_ms: int | None
     retry_unanswered_batches: bool | None
+    enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout_ms: int | None
     message_max_bytes: int | None
     max_message_size: int | None
     queue_buffering_max_ms: int | None

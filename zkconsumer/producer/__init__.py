@@ -15,7 +15,9 @@ from zkconsumer.producer.errors import (
     OversizedMessage,
     ProducerClosed,
     ProducerError,
+    ProducerFenced,
     QueueFull,
+    TransactionFailed,
 )
 from zkconsumer.producer.handlers import CallbackHandler, EventHandler, QueueItem
 from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
@@ -44,6 +46,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerData",
     "ProducerError",
+    "ProducerFenced",
     "ProducerStatistics",
     "QueueFull",
     "QueueItem",
@@ -53,4 +56,5 @@ __all__ = [
     "StringEncoder",
     "SyncProducer",
     "TopicFigures",
+    "TransactionFailed",
 ]

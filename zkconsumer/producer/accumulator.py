@@ -31,6 +31,7 @@ from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.batch import Batch, Pair, by_partition, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
 from zkconsumer.producer.layout import Layout
+from zkconsumer.producer.numbering import DUPLICATE, OUT_OF_STEP, Numbering
 from zkconsumer.producer.refusals import (
     MOST_CHECKSUM_TRIES,
     TOO_LARGE,
@@ -135,7 +136,10 @@ class Accumulator:
     Threads: One at a time.
     """
 
-    def __init__(self, limits: Limits, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None
+    ) -> None:
+        self._numbering = numbering
         self.messages = 0
         self.size = 0
         self.repeated = 0
@@ -211,7 +215,9 @@ class Accumulator:
 
     def _move(self, batch: Batch, avoided: int | None) -> bool:
         """Give a batch to another partition, if any one will do and another broker leads one."""
-        partition = self.layout.elsewhere(batch.name.topic, avoided) if batch.is_movable else None
+        is_bound = batch.numbers is not None or (self._numbering is not None and self._numbering.is_transactional)
+        is_movable = batch.is_movable and not is_bound  # elsewhere nobody would know a repeat
+        partition = self.layout.elsewhere(batch.name.topic, avoided) if is_movable else None
         if partition is None:
             return False
         batch.name = TopicPartition(batch.name.topic, partition)
@@ -277,7 +283,7 @@ class Accumulator:
 
     def _new_batch(self, name: TopicPartition, is_movable: bool, now: float) -> Batch:
         batch = Batch(name, is_movable, now)
-        batch.is_alone = self._limits.is_compressed(name.topic)
+        batch.is_alone = self._numbering is not None or self._limits.is_compressed(name.topic)
         return batch
 
     def _want_leader(self, name: TopicPartition, now: float) -> None:
@@ -319,6 +325,8 @@ class Accumulator:
     def upcoming(self, broker: int) -> list[Batch]:
         """Return the closed batches that the next request to a broker would have; nothing changes."""
         found: list[Batch] = []
+        if self._numbering is not None:
+            return found  # its numbers are known when the one before it is stored
         size = 0
         for name, queue in self._active.items():
             if self.layout.leader(name) != broker:
@@ -377,12 +385,18 @@ class Accumulator:
         for name, mine in by_partition(batches).items():
             self._queues[name].in_flight.clear()
             code, offset = results[name]
+            if code == DUPLICATE and all(each.numbers is not None for each in mine):
+                code, offset = 0, -1
             for each in mine:
                 each.may_be_stored |= code in self._limits.undecided
+            if code:
+                self._give_back(mine)
             if code == 0:
                 effects += self._acknowledged(name, mine, offset)
             elif any(is_about_a_message(code, each.pairs) for each in mine):
                 effects += self._refused(name, mine, code, now)
+            elif code in OUT_OF_STEP and self._can_start_again(mine):
+                effects += self._again(name, mine, BrokerError(code, *name), None, now)
             elif broker_error(code).retriable:
                 self._forget_leader(name, now)
                 effects += self._again(name, mine, BrokerError(code, name.topic, name.partition), None, now)
@@ -406,6 +420,7 @@ class Accumulator:
             self._forget_leader(name, now)
             for each in mine:
                 each.may_be_stored |= may_be_stored
+            self._give_back(mine)
             if is_final:
                 effects += [self._failed(each, reason, each.tries + 1) for each in mine]
             else:
@@ -423,6 +438,21 @@ class Accumulator:
             waiting, queue.waiting = queue.waiting, deque()
             effects += [self._failed(each, reason, max(each.tries, 1)) for each in waiting]
         return effects
+
+    def _give_back(self, batches: Sequence[Batch]) -> None:
+        """Use the numbers of batches that are not stored again."""
+        if self._numbering is not None:
+            for batch in reversed(batches):
+                self._numbering.give_back(batch)
+
+    def _can_start_again(self, batches: Sequence[Batch]) -> bool:
+        """Have batches that no broker has sent under a new producer id; return False if that cannot be."""
+        numbering = self._numbering
+        if numbering is None or numbering.is_transactional or any(batch.may_be_stored for batch in batches):
+            return False
+        for batch in batches:
+            numbering.forget(batch.name)
+        return True
 
     def _acknowledged(self, name: TopicPartition, batches: Sequence[Batch], offset: int) -> Iterator[Effect]:
         queue = self._queues[name]
@@ -444,6 +474,8 @@ class Accumulator:
             elif (first := cut_at(code, batch.pairs)) is not None:
                 parts = batch.parts(first)
                 queue.waiting.extendleft(reversed(parts))
+                if self._numbering is not None:
+                    self._numbering.lose(batch)  # one that may be stored still has numbers
                 yield Split(batch, parts)
             elif code == WRONG_CHECKSUM and batch.tries < MOST_CHECKSUM_TRIES:
                 self._forget_leader(name, now)
@@ -485,6 +517,8 @@ class Accumulator:
 
     def _failed(self, batch: Batch, reason: str | Exception, tries: int) -> Finished:
         self._release(batch)
+        if self._numbering is not None:
+            self._numbering.lose(batch)
         error = MessageNotSent(*batch.name, str(reason), tries, batch.may_be_stored)
         error.__cause__ = reason if isinstance(reason, Exception) else None
         error.remedy = remedy_for(reason, batch.pairs)

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.dialect import KAFKA011, dialect_of
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, by_partition
-from zkconsumer.producer.errors import without_frames
+from zkconsumer.producer.errors import TransactionFailed, without_frames
 from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import running
 
@@ -47,6 +48,8 @@ class RequestSettings:
         codec_of: Topic -> codec.
         refresh_s: Time between two look-ups of all topics; None: only after a failure.
         security: TLS and SASL; None for neither.
+        is_idempotent: Brokers store each batch once.
+        transactional_id: Of a transactional producer; None for none.
     """
 
     acks: int
@@ -57,6 +60,8 @@ class RequestSettings:
     codec_of: Callable[[str], str]
     refresh_s: float | None
     security: Security | None = None
+    is_idempotent: bool = False
+    transactional_id: str | None = None
 
     def connection(self, broker: Broker) -> SimpleConsumer:
         """Return a new connection to a broker."""
@@ -92,6 +97,13 @@ class Batches(Protocol):
         seconds: float | None,
     ) -> None:
         """Take over an answer, and how long it took; None for batches that were not sent."""
+
+    def number(self, batches: Sequence[Batch], new_id: Callable[[], ProducerId]) -> None:
+        """Give numbers to batches of an idempotent producer that are about to be sent.
+
+        Raises:
+            SimpleConsumerError: No broker gives a producer id.
+        """
 
     def request_failed(
         self, batches: Sequence[Batch], broker: int, reason: str | Exception, may_be_stored: bool,
@@ -162,18 +174,30 @@ class BrokerThread:
         connection = self._connected()
         try:
             self._sets.look(connection)
-        except SimpleConsumerError as error:
-            without_frames(error)
-            self._delivery.request_failed(batches, self.broker.id, error, False)
+        except (SimpleConsumerError, AuthenticationFailed) as error:
+            self._not_sent(batches, error)
             return
         of_partition = self._without_refused(by_partition(batches))
-        if of_partition:
-            self._request(of_partition, connection)
+        batches = [batch for mine in of_partition.values() for batch in mine]
+        if not batches:
+            return
+        if self._settings.is_idempotent:
+            try:
+                self._delivery.number(batches, lambda: _new_id(connection))
+            except (SimpleConsumerError, AuthenticationFailed, TransactionFailed) as error:
+                self._not_sent(batches, error)
+                return
+        self._request(of_partition, connection)
+
+    def _not_sent(self, batches: Sequence[Batch], error: Exception) -> None:
+        without_frames(error)
+        is_final = isinstance(error, AuthenticationFailed)
+        self._delivery.request_failed(batches, self.broker.id, error, False, is_final=is_final)
 
     def _without_refused(self, of_partition: dict[TopicPartition, list[Batch]]) -> dict[TopicPartition, list[Batch]]:
         """Return what the broker can store; report the other partitions."""
         for name, mine in list(of_partition.items()):
-            code = max(self._sets.refusal(batch, False) for batch in mine)
+            code = max(self._sets.refusal(batch, self._settings.is_idempotent) for batch in mine)
             if code:
                 del of_partition[name]
                 self._delivery.answered(mine, self.broker.id, {name: ProducedPartition(code, -1)}, None)
@@ -189,7 +213,7 @@ class BrokerThread:
             on_wire = {name_on_wire(name): data for name, data in sets.items()}
             results = connection.produce_sets(
                 on_wire, acks=self._settings.acks, timeout_ms=self._settings.timeout_ms,
-                meanwhile=lambda: self._encode_ahead(connection),
+                meanwhile=lambda: self._encode_ahead(connection), transactional_id=self._settings.transactional_id,
             )  # fmt: skip
             is_sent = True
             if self._settings.acks and not connection.dialect.has_metadata:
@@ -218,6 +242,14 @@ class BrokerThread:
             self._connection = self._settings.connection(broker)
             self._connected_to = broker
         return self._connection
+
+
+def _new_id(connection: SimpleConsumer) -> ProducerId:
+    """Return a new id for an idempotent producer, which any broker gives."""
+    code, found = connection.ask(KAFKA011.producer_id(None, 0))
+    if code:
+        raise BrokerError(code, None, None)
+    return found
 
 
 def name_on_wire(name: TopicPartition) -> TopicPartition:

@@ -16,17 +16,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from simpleconsumer.errors import BrokerError
+from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits
 from zkconsumer.producer.batch import Batch, Pair
 from zkconsumer.producer.broker_thread import BrokerThread, RequestSettings
 from zkconsumer.producer.counters import Counters
-from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull
+from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull, TransactionFailed
 from zkconsumer.producer.null_values import takes_null_values
+from zkconsumer.producer.numbering import Numbering
 from zkconsumer.producer.outcome import BatchOutcome, call_each, running
 from zkconsumer.producer.queue_room import QueueRoom
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.producer.transactions import Transactions, TransactionState
 
 __all__ = ["Delivery", "Lookup"]
 
@@ -52,6 +55,7 @@ class Delivery:
         lookup: Finds partitions and leaders.
         limits: How messages are gathered and how often they are tried.
         settings: How requests are made.
+        transactions: Those that messages belong to; None for none.
 
     Attributes:
         owner: Marks the threads of the producer; see `outcome.running`.
@@ -60,7 +64,12 @@ class Delivery:
     """
 
     def __init__(
-        self, lookup: Lookup, limits: Limits, settings: RequestSettings, rng: random.Random | None = None
+        self,
+        lookup: Lookup,
+        limits: Limits,
+        settings: RequestSettings,
+        rng: random.Random | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self.owner = object()
         self._lookup = lookup
@@ -68,7 +77,9 @@ class Delivery:
         self._limits = limits
         self._lock = threading.Lock()
         self._layouts = threading.Condition(self._lock)
-        self._accumulator = Accumulator(limits, rng)
+        self._transactions = transactions
+        self._numbering = Numbering(transactions is not None) if settings.is_idempotent else None
+        self._accumulator = Accumulator(limits, rng, self._numbering)
         self._room = QueueRoom(self._lock, self._accumulator.fullness, self._send_what_waits)
         self._counters = Counters()
         self._takes_null_values: bool | None = None
@@ -156,6 +167,7 @@ class Delivery:
             QueueFull: There is no room in time.
             ProducerClosed: The producer is closed.
         """
+        self._enlist(name)
         with self._lock:
             self._wait_for_room(name.topic, 1, size, wait_s)
             batch = self._accumulator.add(name, pair, size, is_movable, time.monotonic())
@@ -171,6 +183,7 @@ class Delivery:
         self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, wait_s: float | None
     ) -> BatchOutcome:
         """Take messages that make a batch of their own; otherwise as `add`."""
+        self._enlist(name)
         with self._lock:
             self._wait_for_room(name.topic, len(pairs), size, wait_s)
             batch = self._accumulator.add_batch(name, pairs, size, is_movable, time.monotonic())
@@ -178,6 +191,24 @@ class Delivery:
             self._open[outcome] = None
             self._wake(name)
             return outcome
+
+    def _enlist(self, name: TopicPartition) -> None:
+        """Add a partition to the transaction, if there are transactions."""
+        if self._transactions is not None:
+            self._transactions.enlist(name, self._settings.timeout_ms / 500)
+
+    def abandon(self, reason: str) -> None:
+        """Fail everything that waits, and that is not in flight."""
+        with self._lock:
+            effects = self._accumulator.abandon(reason)
+            self._go_on(effects)
+        self._report(effects)
+
+    def start_numbers(self, producer: ProducerId) -> None:
+        """Number all batches from 0 under the id of a transactional producer."""
+        assert self._numbering is not None
+        with self._lock:
+            self._numbering.start(producer)
 
     def close_batches(self) -> None:
         """Have everything that waits sent now."""
@@ -320,6 +351,26 @@ class Delivery:
         with self._lock:
             return self._accumulator.upcoming(thread.broker.id)
 
+    def number(self, batches: Sequence[Batch], new_id: Callable[[], ProducerId]) -> None:
+        """Give numbers to batches that are about to be sent; see `Numbering`.
+
+        Raises:
+            SimpleConsumerError: No broker gives a producer id.
+            TransactionFailed: A message of the transaction failed before these.
+        """
+        numbering = self._numbering
+        assert numbering is not None
+        with self._lock:
+            needs_id = any(map(numbering.needs_id, batches))
+        if needs_id and self._transactions is not None:
+            raise TransactionFailed(self._transactions.id, TransactionState.FAILED.value)
+        found = new_id() if needs_id else None
+        with self._lock:
+            if found is not None and numbering.producer is None:
+                numbering.start(found)
+            for batch in batches:
+                numbering.number(batch)
+
     def answered(
         self,
         batches: Sequence[Batch],
@@ -360,6 +411,8 @@ class Delivery:
         for effect in effects:
             if isinstance(effect, Finished):
                 self._counters.finished(effect.batch, effect.error is None)
+                if effect.error is not None and self._transactions is not None:
+                    self._transactions.message_failed(effect.error)
             else:
                 self._counters.split_batches += 1
                 for half in effect.halves:

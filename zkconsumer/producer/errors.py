@@ -6,7 +6,9 @@
         │   └── OversizedMessage one that is larger than the limit here, or than the broker takes
         ├── MessagesNotSent      some messages of `send_all` failed; all others were sent
         ├── QueueFull            no room in the queue within queue.enqueue.timeout.ms; the message was not taken
-        └── ProducerClosed       the call came after close()
+        ├── ProducerClosed       the call came after close()
+        └── TransactionFailed    a call about a transaction failed
+            └── ProducerFenced   another producer with the same transactional.id has taken over; final
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -18,8 +20,8 @@ from collections.abc import Sequence
 from zkconsumer_error import ZkConsumerError
 
 __all__ = [
-    "MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError", "QueueFull",
-    "without_frames",
+    "MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError",
+    "ProducerFenced", "QueueFull", "TransactionFailed", "without_frames",
 ]  # fmt: skip
 
 
@@ -111,3 +113,24 @@ class QueueFull(ProducerError):
 
 class ProducerClosed(ProducerError):
     """The call came after `close()`."""
+
+
+class TransactionFailed(ProducerError):
+    """A call about a transaction failed.
+
+    Attributes:
+        transactional_id: Names the producer.
+        reason: What happened, a clause.
+    """
+
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        super().__init__(transactional_id, reason)
+        self.transactional_id = transactional_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"transaction of {self.transactional_id!r}: {self.reason}"
+
+
+class ProducerFenced(TransactionFailed):
+    """Another producer with the same transactional.id has taken over; close this one."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from rebalance.requests import ZooKeeperPort
+from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.generation import generation_named, generation_of_cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
@@ -21,6 +22,7 @@ from zkconsumer.errors import ConfigError
 from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import undecided_codes
 from zkconsumer.producer.broker_thread import ANY_PARTITION, RequestSettings
+from zkconsumer.producer.coordinator import Coordinator
 from zkconsumer.producer.delivery import Delivery, Lookup
 from zkconsumer.producer.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.handled_sending import HandledSending
@@ -28,6 +30,7 @@ from zkconsumer.producer.handlers import EventHandler, hooks_of
 from zkconsumer.producer.placing import Encoding, Placer
 from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup
+from zkconsumer.producer.transactions import Transactions
 from zkconsumer.producer.zookeeper_lookup import Lookup07, ZooKeeperLookup
 
 __all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending", "registered_cluster"]
@@ -78,13 +81,20 @@ def open_sending(
     found = cluster or find_cluster(config, rng)
     opened.callback(found.close)
     limits = replace(limits, takes_turns=not found.has_keys)
-    delivery = Delivery(found.lookup, limits, _request_settings(config), rng)
+    settings = _request_settings(config)
+    transactions = None
+    if config.transactional_id is not None:
+        coordinator = Coordinator(config.transactional_id, found.brokers, settings.connection)
+        transactions = Transactions(config.transactional_id, config.transaction_timeout_ms, coordinator)
+    delivery = Delivery(found.lookup, limits, settings, rng, transactions)
     if found.notify is not None:
         found.notify(delivery.look_up_again)
     placer = Placer(delivery, encoding, config.message_max_bytes, found.has_keys)
+    if handlers.callbacks is not None and transactions is not None:
+        raise ConfigError("transactional.id", config.transactional_id, "left out with a callback handler")
     if handlers.callbacks is not None:
         return HandledSending(handlers.callbacks, BrokerDispatch(placer, delivery), limits, wait_s)
-    return DirectSending(placer, delivery, limits, wait_s)
+    return DirectSending(placer, delivery, limits, wait_s, transactions)
 
 
 class FoundCluster(NamedTuple):
@@ -95,12 +105,14 @@ class FoundCluster(NamedTuple):
         has_keys: Messages have keys; False in Kafka 0.7.
         close: Ends the connection to ZooKeeper, if there is one.
         notify: Has a function called when brokers or partitions change; None if nothing is watched.
+        brokers: Returns some brokers, which know the coordinator of transactions; it raises SimpleConsumerError.
     """
 
     lookup: Lookup
     has_keys: bool
     close: Callable[[], None]
     notify: Callable[[Callable[[], None]], None] | None = None
+    brokers: Callable[[], Sequence[Broker]] = tuple
 
 
 def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> FoundCluster:
@@ -118,7 +130,8 @@ def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> Fo
             return FoundCluster(_ListOf07(brokers), False, _nothing)
         addresses = [(each.host, each.port) for each in brokers]
         lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security)
-        return FoundCluster(lookup, True, _nothing)
+        named = [Broker(-1, host, port, 2, KAFKA011.name, 2) for host, port in addresses]
+        return FoundCluster(lookup, True, _nothing, brokers=lambda: named)
     assert config.zookeeper_connect is not None
     stack = ExitStack()
     with stack:
@@ -146,7 +159,8 @@ def registered_cluster(port: ZooKeeperPort, config: ProducerConfig, rng: random.
         _check_07(config)
         of_07 = Lookup07(port, config.client_id, timeout_s)
         return FoundCluster(of_07, False, _nothing, of_07.notify)
-    return FoundCluster(ZooKeeperLookup(port, config.client_id, timeout_s, rng, config.security), True, _nothing)
+    by_zookeeper = ZooKeeperLookup(port, config.client_id, timeout_s, rng, config.security)
+    return FoundCluster(by_zookeeper, True, _nothing, brokers=by_zookeeper.brokers)
 
 
 class _ListOf07:
@@ -194,5 +208,6 @@ def _request_settings(config: ProducerConfig) -> RequestSettings:
     return RequestSettings(
         config.request_required_acks, config.request_timeout_ms, config.connect_timeout_ms / 1000,
         config.send_buffer_bytes, config.client_id, partial(_codec_of, config),
-        None if refresh_ms < 0 else refresh_ms / 1000, config.security,
+        None if refresh_ms < 0 else refresh_ms / 1000, config.security, config.enable_idempotence,
+        config.transactional_id,
     )  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
@@ -12,8 +12,9 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.forking import notify_after_fork
 from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.columns import ColumnSend
+from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
-from zkconsumer.producer.errors import ProducerClosed
+from zkconsumer.producer.errors import ProducerClosed, ProducerError
 from zkconsumer.producer.handlers import EventHandler, configured_handler
 from zkconsumer.producer.keyed_message import (
     GivenHeaders,
@@ -30,6 +31,7 @@ from zkconsumer.producer.placing import Encoding, as_partitioner
 from zkconsumer.producer.send_summary import SendSummary
 from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.statistics import ProducerStatistics
+from zkconsumer.producer.transactions import Transactions
 
 __all__ = ["Producer"]
 
@@ -225,6 +227,83 @@ class Producer:
                 when all are sent; what has no outcome then fails. None waits for every outcome.
         """
         return self._direct().columns(stall_s)
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout_s: float = 60.0) -> None:
+        """Make the producer the one of its `transactional.id`: once, before the first transaction.
+
+        A transaction that another producer of the name left open is aborted, and that producer is fenced.
+
+        Args:
+            timeout_s: Longest wait for the coordinator.
+
+        Raises:
+            ProducerFenced: A later producer has taken over.
+            TransactionFailed: The coordinator refused, or has not answered in time.
+            TypeError: The producer has no `transactional.id`.
+        """
+        transactions, delivery = self._transactional()
+        transactions.init(delivery, timeout_s)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction, to which all messages belong until it is committed or aborted.
+
+        Raises:
+            As `init_transactions`; TransactionFailed, too, while another transaction is open.
+        """
+        self._transactional()[0].begin()
+
+    def commit_transaction(self, timeout_s: float = 60.0) -> None:
+        """Wait until all messages are acknowledged, and have them read by consumers with `read_committed`.
+
+        Args:
+            timeout_s: Longest wait for messages and coordinator. What comes later may be committed all the same.
+
+        Raises:
+            As `init_transactions`; TransactionFailed, too, if a message failed: abort the transaction then.
+        """
+        transactions, delivery = self._transactional()
+        transactions.commit(delivery, timeout_s)
+
+    def abort_transaction(self, timeout_s: float = 60.0) -> None:
+        """Fail the messages that wait, and have none of the transaction read by consumers with `read_committed`.
+
+        Args:
+            timeout_s: Longest wait for messages that are under way, and for the coordinator.
+
+        Raises:
+            As `init_transactions`.
+        """
+        transactions, delivery = self._transactional()
+        transactions.abort(delivery, timeout_s)
+
+    @contextmanager
+    def transaction(self, timeout_s: float = 60.0) -> Iterator[None]:
+        """Begin a transaction, and commit it at the end; abort it if the block raises.
+
+        Args:
+            timeout_s: As for `commit_transaction`.
+
+        Raises:
+            As `begin_transaction` and `commit_transaction`. If the commit fails for a message, it is aborted.
+        """
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction(timeout_s)
+        except BaseException as error:
+            try:
+                self.abort_transaction(timeout_s)
+            except ProducerError as second:
+                error.add_note(f"and the transaction was not aborted: {second}")
+            raise
+
+    def _transactional(self) -> tuple[Transactions, Delivery]:
+        sending = self._direct()
+        if sending.transactions is None:
+            raise TypeError("a producer without transactional.id has no transactions")
+        return sending.transactions, sending.delivery
 
     @property
     def repeated(self) -> int:

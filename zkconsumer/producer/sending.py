@@ -15,6 +15,7 @@ from zkconsumer.producer.outcome import BatchFuture, SendFuture, failed_future
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.send_summary import SendSummary
 from zkconsumer.producer.statistics import ProducerStatistics
+from zkconsumer.producer.transactions import Transactions
 
 __all__ = ["DirectSending", "Sending"]
 
@@ -54,11 +55,24 @@ class DirectSending:
         delivery: Takes the messages.
         limits: Those of a batch.
         wait_s: Longest wait for room in the queue; None waits for ever.
+        transactions: Those that messages belong to; None for none.
+
+    Attributes:
+        transactions: As given.
+        delivery: As given.
     """
 
-    def __init__(self, placer: Placer, delivery: Delivery, limits: Limits, wait_s: float | None) -> None:
+    def __init__(
+        self,
+        placer: Placer,
+        delivery: Delivery,
+        limits: Limits,
+        wait_s: float | None,
+        transactions: Transactions | None = None,
+    ) -> None:
+        self.transactions = transactions
         self._placer = placer
-        self._delivery = delivery
+        self._delivery = self.delivery = delivery
         self._limits = limits
         self._wait_s = wait_s
         self.flush = delivery.flush

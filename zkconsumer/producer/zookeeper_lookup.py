@@ -56,6 +56,13 @@ class ZooKeeperLookup:
         self._lookup.know(self._registered.values())
         return {topic: self._with_addresses(found) for topic, found in self._lookup.look_up(topics).items()}
 
+    def brokers(self) -> list[Broker]:
+        """Return the brokers that are registered; those of the last look-up while ZooKeeper does not answer."""
+        try:
+            return list(self._cluster.brokers())
+        except RebalanceError:
+            return list(self._registered.values())
+
     def _addresses(self) -> list[tuple[str, int]]:
         return [(broker.host, broker.port) for broker in self._registered.values()]
 
