@@ -70,8 +70,8 @@ _DELIVERY = (
         "Names a producer that sends in transactions; a new one of the same name fences the one before.",
         default_text="none"),
     Key("transaction.timeout.ms", Integer(1), 60_000,
-        "When the coordinator aborts a transaction that is not ended, and fences its producer; brokers allow at most "
-        "their `transaction.max.timeout.ms`."),
+        "When the coordinator aborts a transaction that is not ended, and fences its producer; brokers have a limit, "
+        "15 minutes by default."),
     Key("message.max.bytes", Integer(1), 1_000_000,
         "Most bytes of a message, key and value together; larger ones are refused by `send`.",
         name_07="max.message.size", section="own"),
