@@ -41,7 +41,9 @@ def producer(cluster: KafkaCluster, **settings: Any) -> Producer:
     return Producer(ProducerConfig(metadata_broker_list=address, **given))
 
 
-def stored(cluster: KafkaCluster, topic: str, partition: int = 0, *, read_committed: bool = False) -> list[bytes | None]:
+def stored(
+    cluster: KafkaCluster, topic: str, partition: int = 0, *, read_committed: bool = False
+) -> list[bytes | None]:
     """Read a partition to its end, with our consumer."""
     port = cluster.port(min(cluster.brokers))
     with SimpleConsumer("127.0.0.1", port, dialect=KAFKA011, read_committed=read_committed) as consumer:
