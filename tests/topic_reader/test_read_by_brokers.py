@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -65,6 +67,23 @@ def test_a_real_cluster_is_read_from_a_start_to_its_end(kafka_clusters: Clusters
     assert values(brokers, topic) == [b"one", b"two", b"three"]
     assert values(brokers, topic, start=-1) == [b"three"]
     assert values(brokers, topic, start={0: 1}, count=1) == [b"two"]
+
+
+@pytest.mark.real
+def test_a_time_is_exact_where_messages_have_timestamps_and_else_leaves_nothing_out(kafka_clusters: Clusters) -> None:
+    """Kafka 4 does not say when its segments were written."""
+    cluster, timed, plain = kafka_clusters("4.3.1", 1), fresh(), fresh()
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    for topic in (timed, plain):
+        cluster.create_topic(topic)
+        send(cluster, topic, b"first")
+    with SimpleConsumer("127.0.0.1", cluster.port(0), dialect=KAFKA011) as broker:
+        late_ms = int(time.time() * 1000)
+        broker.produce(timed, 0, [b"later"], timestamp_ms=late_ms)
+        broker.produce(plain, 0, [b"later"])
+    brokers = f"127.0.0.1:{cluster.port(0)}"
+    assert values(brokers, timed, start=at) == [b"later"]
+    assert values(brokers, plain, start=at) == [b"first", b"later"], "none has a timestamp"
 
 
 @pytest.mark.real

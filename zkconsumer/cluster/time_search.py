@@ -1,7 +1,8 @@
 """Asks a broker for offsets by time: exactly if it indexes timestamps, otherwise by segment.
 
 A broker of Kafka 0.10.1 or later finds the first message with a timestamp at or after a time. An older one knows only
-when the files of its segments were written. The same is true of newer ones for topics and messages without timestamps.
+when the files of its segments were written. The same is true of newer ones for topics and messages without timestamps;
+Kafka 4 does not tell even that, and such logs are read whole.
 
 Threads: one at a time.
 """
@@ -14,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from simpleconsumer.consumer import LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError
+from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError, VersionNotServed
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
 from zkconsumer.errors import shown_broker
@@ -59,7 +60,11 @@ class TimeSearch:
         if ends and _finds_messages(consumer, broker):
             unclear = self._ask_for_messages(consumer, broker, ends, refused)
         if unclear:
-            refused |= self._ask_for_segments(consumer, {name: ends[name] for name in unclear})
+            known = {name: ends[name] for name in unclear}
+            try:
+                refused |= self._ask_for_segments(consumer, known)
+            except VersionNotServed:  # Kafka 4 lists no segments
+                refused |= self._take_whole_logs(consumer, known)
             self.by_segment.update(name for name in unclear if name not in refused)
         return refused
 
@@ -81,6 +86,15 @@ class TimeSearch:
             else:
                 self.found[name] = AtTime(None, ends[name])
         return unclear
+
+    def _take_whole_logs(self, consumer: SimpleConsumer, ends: Mapping[TopicPartition, int]) -> Codes:
+        """Start at the starts of logs, or end at their ends: nothing is left out."""
+        if self.is_end:
+            self.found |= {name: AtTime(end, end) for name, end in ends.items()}
+            return {}
+        starts, refused = _first_offsets(consumer, list(ends), EARLIEST)
+        self.found |= {name: AtTime(start, ends[name]) for name, start in starts.items()}
+        return refused
 
     def _ask_for_segments(self, consumer: SimpleConsumer, ends: Mapping[TopicPartition, int]) -> Codes:
         by_time: defaultdict[int | None, list[TopicPartition]] = defaultdict(list)
