@@ -19,7 +19,7 @@ def made(path: Path) -> str:
 
 
 def test_the_archive_says_what_executors_need_beside_it(tmp_path: Path) -> None:
-    assert "Executors need pyarrow, numpy, isal, lz4, cramjam beside it" in made(tmp_path / "zkconsumer.zip")
+    assert "Executors need pyarrow, numpy, isal, lz4, cramjam, crc32c beside it" in made(tmp_path / "zkconsumer.zip")
 
 
 def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_what_it_says(tmp_path: Path) -> None:
