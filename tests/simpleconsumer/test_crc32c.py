@@ -1,0 +1,25 @@
+"""The checksum of record batches, by whichever package computes it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simpleconsumer import crc32c
+
+
+@given(st.binary(max_size=300), st.sampled_from([bytes, bytearray, memoryview]))
+def test_both_packages_compute_the_same_of_any_buffer(data: bytes, kind: type) -> None:
+    assert crc32c.crc32c(kind(data)) == crc32c._by_crcmod()(kind(data))
+
+
+def test_it_is_castagnoli() -> None:
+    assert crc32c.crc32c(b"123456789") == 0xE3069283
+
+
+def test_crcmod_serves_where_there_is_no_faster_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    assert crc32c._fastest()(b"123456789") == 0xE3069283
