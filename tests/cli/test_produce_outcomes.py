@@ -378,3 +378,12 @@ def test_input_that_cannot_be_read_is_named(cluster: EmbeddedCluster, topic: str
         status, said = ended(process)
     assert (status, said[0]) == (1, "Produced 0 messages")
     assert said[1].startswith("zkconsumer: standard input cannot be read: Bad file descriptor")
+
+
+def test_headers_are_refused_for_every_line_by_brokers_that_store_none(cluster: EmbeddedCluster, topic: str) -> None:
+    status, said = produce(cluster, topic, b"a\nb\n", "--header", "name=a=value", "--header", "empty=")
+    assert (status, said[:2]) == (1, ["Produced 0 messages", "zkconsumer: 2 of 2 lines were not sent"])
+    assert all("it has headers, which brokers store from Kafka 0.11 on" in line for line in said[2:4])
+    assert stored(cluster, topic) == []
+    status, said = produce(cluster, topic, b"a\n", "--header", "=value")
+    assert (status, "'=value' is not NAME=VALUE" in said[-1]) == (2, True)

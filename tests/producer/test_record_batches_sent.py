@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import Message
+from tests.cli.command_line import run
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import KeyedMessage, MessageNotSent, MessagesNotSent, Producer
 from zkconsumer.testing import EmbeddedCluster
@@ -88,6 +89,17 @@ def test_what_is_sent_in_each_codec_is_read_back_with_headers_and_times(cluster:
     assert read_by_confluent(cluster, topic, len(messages)) == [
         (*row, stamp) for row, stamp in zip(expected, times, strict=True)
     ]
+
+
+@pytest.mark.real
+def test_the_command_sends_headers_with_every_line(cluster: KafkaCluster) -> None:
+    cluster.create_topic("lines", 1)
+    address = f"127.0.0.1:{cluster.port(min(cluster.brokers))}"
+    done = run("produce", "--brokers", address, "--topic", "lines", "--header", "name=a=b", "--header", "empty=",
+               stdin=b"a\nb\n")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    headers = (("name", b"a=b"), ("empty", b""))
+    assert [(each.value, each.headers) for each in stored(cluster, "lines")] == [(b"a", headers), (b"b", headers)]
 
 
 def test_a_broker_without_headers_refuses_exactly_the_messages_that_have_some(

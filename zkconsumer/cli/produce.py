@@ -78,7 +78,9 @@ Examples: three messages, two of them with the same key; what `consume --json` h
 @click.option("--null", "null_text", metavar="TEXT", help="A key or value that is this text is null.")
 @click.option("--from-json", "from_json", is_flag=True,
               help="Lines are those of `consume --json`: their key and value are sent.")
-@click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4"]), help="Compression. [none]")
+@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True,
+              help="A header of every message (Kafka 0.11 and later); may be repeated.")
+@click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression. [none]")
 @click.option("--batch-size", metavar="N", type=click.IntRange(min=1), help="Most messages in a batch. [200]")
 @click.option("--acks", type=click.Choice(["1", "-1", "0"]),
               help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
@@ -198,7 +200,16 @@ def _line_target(config: ProducerConfig, options: dict[str, Any], has_keys: bool
         longest = 6 * most + 64 * 1024  # a character may be written as \u0000; and there is more in an object
     elif separator is not None or null is not None:
         parse = line_parser(separator, null)
-    return LineTarget(options["topic"], options["partition"], parse, most, longest)
+    headers = tuple(map(_header, options["headers"]))
+    return LineTarget(options["topic"], options["partition"], parse, most, longest, headers)
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    """Return name and value of a header."""
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+    return name, value.encode("utf-8", "surrogateescape")
 
 
 def _about_sent(sent: int, repeated: int, acks_07: int | None) -> str:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from simpleconsumer.types import Headers
 from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine, ParsedLine
 from zkconsumer.cli.messages.produce_progress import ProduceProgress
 from zkconsumer.cli.terminal.signals import LeaveSignals
@@ -42,6 +43,7 @@ class LineTarget(NamedTuple):
         parse: Line -> key and value; None: the line is the value.
         max_message_bytes: Most bytes of key and value.
         max_line_bytes: Most bytes of a line that may be such a message.
+        headers: Those of every message.
     """
 
     topic: str
@@ -49,6 +51,7 @@ class LineTarget(NamedTuple):
     parse: Callable[[bytes], ParsedLine] | None
     max_message_bytes: int
     max_line_bytes: int
+    headers: Headers = ()
 
 
 class Produced(NamedTuple):
@@ -162,18 +165,19 @@ class Production:
 
     def _add(self, lines: list[bytes | LongLine]) -> None:
         add, fail, (topic, partition, parse, *_) = self._bulk.add, self._bulk.fail, self._target
+        headers = self._target.headers
         for number, line in enumerate(lines, self._lines + 1):
             if isinstance(line, LongLine):
                 fail(number, self._too_long(line))
             elif parse is None:
-                add(number, topic, line, None, partition)
+                add(number, topic, line, None, partition, headers)
             else:
                 try:
                     key, value = parse(line)
                 except ValueError as error:
                     fail(number, error)
                 else:
-                    add(number, topic, value, key, partition)
+                    add(number, topic, value, key, partition, headers)
         self._lines += len(lines)
 
     def _too_long(self, line: LongLine) -> ValueError:
