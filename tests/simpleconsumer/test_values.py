@@ -102,6 +102,6 @@ def test_the_error_table_has_no_holes() -> None:
 def test_every_error_of_the_package_has_one_root() -> None:
     errors = [getattr(simpleconsumer, name) for name in simpleconsumer.__all__]
     errors = [value for value in errors if isinstance(value, type) and issubclass(value, Exception)]
-    assert len(errors) == 14
+    assert len(errors) == 15
     assert all(issubclass(error, SimpleConsumerError) for error in errors)
     assert str(ConnectionFailed("h", 9092, "refused")) == "h:9092: refused"
