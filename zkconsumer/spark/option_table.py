@@ -131,6 +131,7 @@ _INSTEAD: Final = {
     "value.deserializer": "key and value are bytes: cast the columns",
     "max.poll.records": "a task reads at most maxRecordsPerPartition offsets",
     "zk.connect": "it is called zookeeper.connect here",
+    "metadata.broker.list": "it is called bootstrap.servers here",
     "group.id": "it is called group.id here",
     "groupidprefix": "set group.id",
     "path": "set the topic with option subscribe, and call load() without an argument",
