@@ -179,7 +179,7 @@ def test_a_callback_cannot_wait_for_itself(cluster: EmbeddedCluster, topic: str,
 
     def sends() -> None:
         if call == "sync":
-            futures = made._sending.send(topic, b"v", None, None, None)
+            futures = made._sending.send(topic, b"v", None, None, None, None)
             futures.add_done_callback(note)
         else:
             made.send(topic, b"v").add_done_callback(note)

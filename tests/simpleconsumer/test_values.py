@@ -9,6 +9,7 @@ import pytest
 
 import simpleconsumer
 from simpleconsumer.errors import (
+    AuthenticationFailed,
     BrokerError,
     ConnectionFailed,
     CorruptMessage,
@@ -21,6 +22,7 @@ from simpleconsumer.errors import (
     broker_error,
 )
 from simpleconsumer.types import Message, TopicPartition
+from zkconsumer_error import ZkConsumerError
 
 
 def test_messages_are_equal_by_all_their_fields() -> None:
@@ -103,5 +105,7 @@ def test_every_error_of_the_package_has_one_root() -> None:
     errors = [getattr(simpleconsumer, name) for name in simpleconsumer.__all__]
     errors = [value for value in errors if isinstance(value, type) and issubclass(value, Exception)]
     assert len(errors) == 15
-    assert all(issubclass(error, SimpleConsumerError) for error in errors)
+    assert all(issubclass(error, ZkConsumerError) for error in errors)
+    # What tries again after a SimpleConsumerError must not try again with credentials that were refused.
+    assert [error for error in errors if not issubclass(error, SimpleConsumerError)] == [AuthenticationFailed]
     assert str(ConnectionFailed("h", 9092, "refused")) == "h:9092: refused"
