@@ -2,7 +2,7 @@
 
 Brokers from Kafka 0.10.0 on answer the question for their versions, one of 0.9 never does, and one of 0.8 closes the
 connection. A question for metadata behind it, which 0.9 answers, makes waiting needless: what comes first decides.
-Brokers of Kafka 0.7 cannot be told apart from what is no broker at all.
+Brokers of Kafka 0.7 cannot be distinguished from what is no broker at all.
 
 Source: kafka.network.Processor, kafka.server.KafkaApis (0.8.2.2, 0.9.0.1: KAFKA-3547, 0.10.0).
 """

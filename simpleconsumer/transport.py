@@ -85,7 +85,7 @@ class TlsTransport(Transport):
     Args:
         connection: Connected; it belongs to this object from now on.
         context: Says whom to trust.
-        host: Name that the certificate must have, and that the broker is told.
+        host: Name that the certificate must have, which is also sent to the broker (SNI).
         port: For errors.
     """
 

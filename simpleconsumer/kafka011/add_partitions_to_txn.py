@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: tells the coordinator which partitions a transaction writes to, before the first batch.
+"""AddPartitionsToTxn: names the partitions of a transaction to its coordinator, before the first batch.
 
 Source: AddPartitionsToTxnRequest.json, AddPartitionsToTxnResponse.json (4.3).
 """

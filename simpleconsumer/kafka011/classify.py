@@ -34,7 +34,7 @@ from simpleconsumer.types import Buffer, FetchedPartition
 __all__ = ["NOT_LEADER_CODES", "classify"]
 
 NOT_LEADER_CODES: Final = frozenset((3, 5, 6, 9, 56, 74, 78, 100, 103))
-"""Error codes of a broker that does not lead the partition, or not as the client knows it: metadata tells."""
+"""Error codes of a broker that does not lead the partition, or in another epoch than the client knows; metadata has the current one."""
 _OUT_OF_RANGE: Final = 1
 _ENTRY = Struct(">qi")
 
@@ -75,8 +75,8 @@ def classify(
     result = _usable(answer, data, walk, position)
     if result is not None and result.next_offset > position:
         return result
-    reason = f"it cannot be told which offsets the {walk.entries} entries at {position} take"
-    if asked_bytes < largest_bytes:  # with more bytes entries come that tell it
+    reason = f"it is not known which offsets the {walk.entries} entries at {position} take"
+    if asked_bytes < largest_bytes:  # with more bytes come entries that show it
         return FetchResult(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     if result is not None:
         return FetchResult(Outcome.BACK_OFF, reason=f"{reason}: they end at {result.next_offset}")

@@ -128,7 +128,7 @@ class _Decoding:
                     yield batch
                 self.window_bytes = min(2 * self.window_bytes, self._limit_bytes)
                 if batch is None:
-                    continue  # what is behind the stretch comes again
+                    continue  # the next turn reads what follows
             trouble = stretch.trouble
             del stretch
             if trouble is not None and not self._is_over:
