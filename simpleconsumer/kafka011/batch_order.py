@@ -5,7 +5,8 @@ neighbours, by the rules of `kafka08.offset_order`: a batch is *damaged* if it b
 or reaches into those behind it, or behind the end of the log without a neighbour that says so. A first batch has no
 neighbour before it: what it contradicts counts if the batch behind it follows directly on that one.
 
-A base offset that is wrong by less than the hole that compaction left beside it cannot be distinguished from a right one.
+A base offset that is wrong by less than the hole that compaction left beside it cannot be distinguished from a right
+one.
 
 Pure.
 """

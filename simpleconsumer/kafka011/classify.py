@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final
 
 from simpleconsumer.dialect_types import FetchResult, Outcome
-from simpleconsumer.errors import BrokenFraming, broker_error
+from simpleconsumer.errors import BrokenFraming
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, OVERHEAD, SMALLEST_SIZE, has_batch_checksum, read_head
 from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_batch_is_damaged
 from simpleconsumer.kafka08 import classify as kafka08
@@ -34,8 +34,7 @@ from simpleconsumer.types import Buffer, FetchedPartition
 __all__ = ["NOT_LEADER_CODES", "classify"]
 
 NOT_LEADER_CODES: Final = frozenset((3, 5, 6, 9, 56, 74, 78, 100, 103))
-"""Error codes of a broker that does not lead the partition, or in another epoch than the client knows; metadata has the current one."""
-_OUT_OF_RANGE: Final = 1
+"""Error codes of a broker that does not lead the partition, or leads it in another epoch than the client knows."""
 _ENTRY = Struct(">qi")
 
 
@@ -52,11 +51,7 @@ def classify(
     """
     code = answer.error_code
     if code:
-        row = broker_error(code)
-        reason = f"{row.name} (code {code}): {row.meaning}"
-        if code == _OUT_OF_RANGE:
-            return FetchResult(Outcome.CHECK_RANGE, reason=reason)
-        return FetchResult(Outcome.FIND_LEADER if code in NOT_LEADER_CODES else Outcome.BACK_OFF, reason=reason)
+        return kafka08.classify_error(code, NOT_LEADER_CODES)
     data = plain(answer.message_set)
     if 0 < version < 4 or (len(data) > MAGIC_AT and not _has_batches(data)):
         return kafka08.classify(answer, position, asked_bytes, largest_bytes, version)
@@ -75,7 +70,7 @@ def classify(
     result = _usable(answer, data, walk, position)
     if result is not None and result.next_offset > position:
         return result
-    reason = f"it is not known which offsets the {walk.entries} entries at {position} take"
+    reason = f"it cannot be told which offsets the {walk.entries} entries at {position} take"
     if asked_bytes < largest_bytes:  # with more bytes come entries that show it
         return FetchResult(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     if result is not None:

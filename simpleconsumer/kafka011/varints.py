@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from simpleconsumer.errors import DecodeError
+from simpleconsumer.kafka011.layout import encode_uvarint
 from simpleconsumer.types import Buffer
 
 __all__ = ["encode_varint", "read_varint", "read_varlong"]
@@ -55,14 +56,7 @@ def _read_long(data: Buffer, position: int, most_bytes: int, bits: int) -> tuple
 def encode_varint(number: int) -> bytes:
     """Return a number of at most 64 bits as a varint."""
     rest = (number << 1) ^ (number >> 63)
-    if 0 <= rest < 0x80:
-        return _SHORT[rest]
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return _SHORT[rest] if 0 <= rest < 0x80 else encode_uvarint(rest)
 
 
 _SHORT: Final = tuple(bytes((byte,)) for byte in range(0x80))

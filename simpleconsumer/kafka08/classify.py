@@ -12,6 +12,7 @@ Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from struct import Struct
 from typing import Final
 
@@ -22,7 +23,7 @@ from simpleconsumer.kafka08.offset_order import begins_again, begins_below, end_
 from simpleconsumer.kafka08.shallow import Walk, walk_entries
 from simpleconsumer.types import FetchedPartition
 
-__all__ = ["NOT_LEADER_CODES", "classify"]
+__all__ = ["NOT_LEADER_CODES", "classify", "classify_error"]
 
 NOT_LEADER_CODES: Final = frozenset((3, 5, 6))
 """Error codes of a broker that does not lead the partition."""
@@ -47,11 +48,7 @@ def classify(
     may_be_converted = version > 0
     code = answer.error_code
     if code:
-        row = broker_error(code)
-        reason = f"{row.name} (code {code}): {row.meaning}"
-        if code == _OUT_OF_RANGE:
-            return FetchResult(Outcome.CHECK_RANGE, reason=reason)
-        return FetchResult(Outcome.FIND_LEADER if code in NOT_LEADER_CODES else Outcome.BACK_OFF, reason=reason)
+        return classify_error(code, NOT_LEADER_CODES)
     if not answer.message_set:
         return _nothing_came(answer, position, asked_bytes, largest_bytes, may_be_converted)
     behind = behind_marks(answer.message_set, position) if may_be_converted else None
@@ -74,6 +71,20 @@ def classify(
     if asked_bytes < largest_bytes:
         return FetchResult(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     return FetchResult(Outcome.BACK_OFF, reason=reason)
+
+
+def classify_error(code: int, not_leader_codes: Collection[int]) -> FetchResult:
+    """Return what an error code in the answer to a fetch means.
+
+    Args:
+        code: Of the partition; not 0.
+        not_leader_codes: Those after which the leader is looked up.
+    """
+    row = broker_error(code)
+    reason = f"{row.name} (code {code}): {row.meaning}"
+    if code == _OUT_OF_RANGE:
+        return FetchResult(Outcome.CHECK_RANGE, reason=reason)
+    return FetchResult(Outcome.FIND_LEADER if code in not_leader_codes else Outcome.BACK_OFF, reason=reason)
 
 
 def _is_doubtful(answer: FetchedPartition, walk: Walk, position: int, asked_bytes: int) -> bool:

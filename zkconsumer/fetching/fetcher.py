@@ -375,24 +375,17 @@ class Fetcher:
         log_end = answer.log_end(read_committed=self._is_read_committed)
         if self._dialect.has_byte_positions and len(answer.message_set) < one.size_bytes:
             log_end = one.offset + len(answer.message_set)  # of its segment; the next answer says whether that is all
+        self._act(one, queue, answer, result, log_end)
+
+    def _act(
+        self, one: _Asked, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult, log_end: int
+    ) -> None:
+        """Do what the result of a fetch asks for."""
+        task, state = one.task, one.task.state
         match result.outcome:
             case Outcome.CHUNK:
-                # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
-                message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
-                chunk = Chunk(
-                    message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark,
-                    aborted=answer.aborted,
-                )  # fmt: skip
-                if self._dialect.has_byte_positions:
-                    self._place(chunk, one.offset, result)
-                    state.last_entry = chunk.last_entry
-                queue.push(chunk)
-                state.moved_on(result.next_offset, result.valid_bytes)
-                state.read_epoch = result.leader_epoch
-                state.fed_at = now = self._clock()
-                state.answered(now, log_end)
-                if task.meter is not None:
-                    task.meter.add(now, result.entries or result.next_offset - one.offset, result.valid_bytes)
+                self._push(one, queue, answer, result)
+                state.answered(state.fed_at, log_end)
             case Outcome.NOTHING:
                 if state.nothing_came(self._clock(), log_end):
                     log.warning("%s/%s on broker %d: %s", *state.partition, self.broker.id, state.error)
@@ -415,6 +408,27 @@ class Fetcher:
                 self._lose(task, result.reason, self.broker.id)
             case Outcome.BACK_OFF:
                 self._fail(task, result.reason)
+
+    def _push(self, one: _Asked, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult) -> None:
+        """Give the whole entries of an answer to the stream."""
+        state = one.task.state
+        # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
+        message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
+        chunk = Chunk(
+            message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark,
+            aborted=answer.aborted,
+        )  # fmt: skip
+        if self._dialect.has_byte_positions:
+            self._place(chunk, one.offset, result)
+            state.last_entry = chunk.last_entry
+        queue.push(chunk)
+        state.moved_on(result.next_offset, result.valid_bytes)
+        state.read_epoch = result.leader_epoch
+        state.fed_at = self._clock()
+        if one.task.meter is not None:
+            one.task.meter.add(
+                state.fed_at, result.entries or result.next_offset - one.offset, result.valid_bytes
+            )
 
     def _place(self, chunk: Chunk, position: int, result: FetchResult) -> None:
         """Take note of where a chunk of Kafka 0.7 is in its log, which its bytes do not say."""
