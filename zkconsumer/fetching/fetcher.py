@@ -8,7 +8,7 @@ leader finder when its broker does not lead it any more. Rules, and which failur
 - What cannot be asked now is asked after a pause; without anything to ask it waits.
 - A broker of Kafka 0.7 answers at once, so the pause is here: short behind messages, `fetcher.backoff.ms` while idle.
 
-What an answer means is decided by the dialect (`simpleconsumer.dialect`).
+What an answer leads to is decided in `fetch_answers`.
 
 Source: kafka.server.AbstractFetcherThread, kafka.consumer.ConsumerFetcherThread (0.8.2.2).
 """
@@ -17,31 +17,25 @@ from __future__ import annotations
 
 import logging
 import threading
-import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rebalance.counters import Counters
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import (
     AuthenticationFailed,
-    BrokenFraming,
-    DamagedOffset,
-    MessageTooLarge,
     SimpleConsumerError,
 )
-from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, FetchRequest, TopicPartition
+from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
+from zkconsumer.fetching.fetch_answers import AnswerCalls, AskedPartition, FetchAnswers
 from zkconsumer.fetching.fetch_state import (
-    BROKEN_TRIES,
     DENIALS_OF_A_LEADER,
     FETCHED,
-    EntryMark,
     Need,
     OutOfRange,
     poll_wait_ms,
@@ -49,7 +43,6 @@ from zkconsumer.fetching.fetch_state import (
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LONGEST_DENIED_S
 from zkconsumer.fetching.log_end_requests import LogEndRequests
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["IDLE_S", "Fetcher", "FetcherCalls"]
@@ -87,12 +80,6 @@ class FetcherCalls(NamedTuple):
     died: Callable[[str, BaseException], None]
 
 
-class _Asked(NamedTuple):
-    task: FetchTask
-    offset: int
-    size_bytes: int
-
-
 class Fetcher:
     """One thread and one connection that fetch the partitions of one broker.
 
@@ -117,27 +104,31 @@ class Fetcher:
         self.broker = broker
         self._dialect = dialect_of(broker)
         self._config = config
-        self._is_read_committed = config.isolation_level == READ_COMMITTED
         self._budget = budget
         self._clock = clock
         self._calls = calls
         self._counters = counters
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
-        self._largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
         # Kafka allows both times to be equal; every empty answer would then come after the deadline.
         self._longest_poll_ms = min(config.fetch_wait_max_ms, config.socket_timeout_ms - 1)
+        read_committed = config.isolation_level == READ_COMMITTED
         self._consumer = SimpleConsumer(
             broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
             config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
             reuse_answers=True,  # chunks are copies
             dialect=self._dialect, security=config.security,
-            read_committed=self._is_read_committed,
+            read_committed=read_committed,
             rack=config.client_rack or "",
         )
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
             broker, self._consumer, clock, counters, self._fail,
             lambda task, reason: self._lose(task, reason, broker.id), calls.out_of_range, self._checks.compare_later,
+        )  # fmt: skip
+        largest_bytes = min(max(config.queued_max_bytes, config.fetch_message_max_bytes), _LARGEST_ANSWER_BYTES)
+        self._answers = FetchAnswers(
+            broker, largest_bytes, read_committed, clock, counters, self._checks,
+            AnswerCalls(self._fail, self._lose, self._go_nearer),
         )  # fmt: skip
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
@@ -146,7 +137,6 @@ class Fetcher:
         self._empty_pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S), 2.0)
         self._empty_rounds = 0
         self._connects = 0
-        self._too_large: list[tuple[_Asked, PartitionQueue, FetchResult]] = []
         self._fault: str | None = None
         self._wakeup = Wakeup()
         self._is_stopped = False
@@ -270,7 +260,7 @@ class Fetcher:
 
     # -- fetching ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, tasks: list[FetchTask]) -> tuple[list[_Asked], int]:
+    def _plan(self, tasks: list[FetchTask]) -> tuple[list[AskedPartition], int]:
         """Return what to ask for now, and how long the broker may wait for data."""
         now = self._clock()
         ready: list[FetchTask] = []
@@ -290,17 +280,17 @@ class Fetcher:
         candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
         fetchers = self._calls.count_fetchers()
         sizes = self._budget.ask(self, candidates, fetchers, _LARGEST_ANSWER_BYTES, self._wakeup.wake)
-        asked: list[_Asked] = []
+        asked: list[AskedPartition] = []
         for task, size in zip(ready, sizes, strict=True):
             if size:
                 task.state.asked(now)
-                asked.append(_Asked(task, task.state.asked_offset, size))
+                asked.append(AskedPartition(task, task.state.asked_offset, size))
             else:
                 left_out_s.append(task.state.waits_for_room(now))
         self._is_refused = len(asked) < len(ready)
         return asked, poll_wait_ms(self._longest_poll_ms, min(left_out_s, default=None))
 
-    def _fetch(self, asked: list[_Asked], wait_ms: int) -> bool:
+    def _fetch(self, asked: list[AskedPartition], wait_ms: int) -> bool:
         """Fetch once; return whether any of it was not empty."""
         requests = [
             FetchRequest(*one.task.state.partition, one.offset, one.size_bytes, one.task.state.leader_epoch)
@@ -322,25 +312,13 @@ class Fetcher:
                 if answer is None:
                     self._fail(one.task, "the answer leaves this partition out")
                 elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
-                    self._take(one, answer)
+                    self._answers.take(one, answer)
             is_any = any(len(answer.message_set) for answer in answers)
             if self._dialect.has_byte_positions:
-                self._ask_about_answers()
+                self._answers.ask_about_them()
             return is_any
         finally:
             self._budget.answered(self)
-
-    def _ask_about_answers(self) -> None:
-        """Decide what needs a further request, once no answer is read any more: the request takes their memory."""
-        too_large, self._too_large = self._too_large, []
-        self._checks.decide()
-        for one, queue, result in too_large:
-            end = self._checks.log_end(one.task)
-            if end is None or result.next_offset <= end:
-                self._give_up_message(one, queue, result)
-            else:
-                place = f"it would end at {result.next_offset}, behind the end of the log, {end}"
-                self._broken(one.task, queue, f"{result.reason}; {place}: its size is damaged")
 
     def _compare_logs(self) -> None:
         """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.
@@ -350,118 +328,6 @@ class Fetcher:
         for task in self.tasks():
             if task.state.need is Need.FETCH:
                 self._checks.compare_later(task)
-
-    def _take(self, one: _Asked, answer: FetchedPartition) -> None:
-        """Handle the answer about one partition."""
-        task, queue, state = one.task, one.task.queue, one.task.state
-        if state.need is not Need.FETCH:
-            self._checks.take(task, answer)
-            return
-        result = self._dialect.classify(
-            answer, one.offset, one.size_bytes, self._largest_bytes, self.broker.fetch_version
-        )
-        if queue is None:
-            return
-        if state.follows_until is not None and answer.error_code:
-            self._lose(task, result.reason, None)  # what a replica says of the log counts for nothing
-            return
-        if answer.preferred_replica not in (-1, self.broker.id):
-            self._give_away(task)
-            self._calls.nearer(task, answer.preferred_replica)
-            return
-        unchecked = self._dialect.has_byte_positions and not state.is_start_checked
-        if unchecked and self._checks.doubts(task, answer, result):
-            return
-        log_end = answer.log_end(read_committed=self._is_read_committed)
-        if self._dialect.has_byte_positions and len(answer.message_set) < one.size_bytes:
-            log_end = one.offset + len(answer.message_set)  # of its segment; the next answer says whether that is all
-        self._act(one, queue, answer, result, log_end)
-
-    def _act(
-        self, one: _Asked, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult, log_end: int
-    ) -> None:
-        """Do what the result of a fetch asks for."""
-        task, state = one.task, one.task.state
-        match result.outcome:
-            case Outcome.CHUNK:
-                self._push(one, queue, answer, result)
-                state.answered(state.fed_at, log_end)
-            case Outcome.NOTHING:
-                if state.nothing_came(self._clock(), log_end):
-                    log.warning("%s/%s on broker %d: %s", *state.partition, self.broker.id, state.error)
-            case Outcome.GROW:
-                state.grow(result.size_bytes)
-            case Outcome.LEFT_OUT | Outcome.DAMAGED if state.broken < BROKEN_TRIES:
-                state.broken += 1
-                self._fail(task, result.reason)
-            case Outcome.TOO_LARGE if self._dialect.has_byte_positions:
-                self._too_large.append((one, queue, result))
-            case Outcome.TOO_LARGE | Outcome.LEFT_OUT | Outcome.DAMAGED:
-                self._give_up_message(one, queue, result)
-            case Outcome.BROKEN:
-                self._broken(task, queue, result.reason, answer)
-            case Outcome.CHECK_RANGE:
-                state.need = Need.RANGE_CHECK
-                state.error = result.reason
-            case Outcome.FIND_LEADER:
-                self._counters.add("errors", "leader_moved")
-                self._lose(task, result.reason, self.broker.id)
-            case Outcome.BACK_OFF:
-                self._fail(task, result.reason)
-
-    def _push(self, one: _Asked, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult) -> None:
-        """Give the whole entries of an answer to the stream."""
-        state = one.task.state
-        # A copy: the answer holds all partitions, and would stay in memory until the last of them is read.
-        message_set = bytes(answer.message_set[result.first_byte : result.valid_bytes])
-        chunk = Chunk(
-            message_set, result.next_offset, self._dialect, high_watermark=answer.high_watermark,
-            aborted=answer.aborted,
-        )  # fmt: skip
-        if self._dialect.has_byte_positions:
-            self._place(chunk, one.offset, result)
-            state.last_entry = chunk.last_entry
-        queue.push(chunk)
-        state.moved_on(result.next_offset, result.valid_bytes)
-        state.read_epoch = result.leader_epoch
-        state.fed_at = self._clock()
-        if one.task.meter is not None:
-            one.task.meter.add(
-                state.fed_at, result.entries or result.next_offset - one.offset, result.valid_bytes
-            )
-
-    def _place(self, chunk: Chunk, position: int, result: FetchResult) -> None:
-        """Take note of where a chunk of Kafka 0.7 is in its log, which its bytes do not say."""
-        chunk.data_offset = position
-        crc = zlib.crc32(memoryview(chunk.data)[result.last_byte :])
-        chunk.last_entry = EntryMark(position + result.last_byte, result.next_offset, crc)
-
-    def _give_up_message(self, one: _Asked, queue: PartitionQueue, result: FetchResult) -> None:
-        """Queue the error about a message that cannot be fetched, and continue behind it."""
-        kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
-        error = kind(*one.task.state.partition, result.offset, result.next_offset, result.reason)
-        queue.push(Chunk(b"", result.next_offset, None, error=error))
-        one.task.state.moved_on(result.next_offset)
-        one.task.state.answered(self._clock())
-
-    def _broken(
-        self, task: FetchTask, queue: PartitionQueue, reason: str, answer: FetchedPartition | None = None
-    ) -> None:
-        """Fetch again, as the fault may be temporary; if it lasts, queue what can be read of the set, and the error."""
-        task.state.broken += 1
-        broken = task.state.broken
-        self._fail(task, f"broken message set at offset {task.state.offset}: {reason}")
-        if broken > BROKEN_TRIES:
-            if self._dialect.has_byte_positions and self._checks.doubts_start(task, reason):
-                return
-            task.state.need = Need.NOTHING
-            queue.push(
-                Chunk(
-                    b"" if answer is None else bytes(answer.message_set), MAX_INT64, self._dialect,
-                    data_offset=task.state.offset, high_watermark=-1 if answer is None else answer.high_watermark,
-                    aborted=() if answer is None else answer.aborted, error=BrokenFraming(reason),
-                )
-            )  # fmt: skip
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
@@ -492,6 +358,11 @@ class Fetcher:
             if self._tasks.get(task.state.partition) is task:
                 del self._tasks[task.state.partition]
         task.is_placed = False
+
+    def _go_nearer(self, task: FetchTask, broker_id: int) -> None:
+        """Return a partition, to be fetched from the replica that its leader has named."""
+        self._give_away(task)
+        self._calls.nearer(task, broker_id)
 
     def _lose_all(self, error: SimpleConsumerError) -> None:
         """Return all partitions after the connection failed, or an answer could not be decoded."""
