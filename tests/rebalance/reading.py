@@ -1,13 +1,15 @@
-"""A reader of a group without the rest of a member, and members that come and go beside it."""
+"""A reader of a group without the rest of a member, members that come and go beside it, and nodes closed to it."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from asking import Asker
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from rebalance import znodes
 from rebalance.generation import GENERATION_08, ChosenGeneration, Generation
@@ -17,7 +19,7 @@ from rebalance.snapshot import GroupSnapshot, Strategy
 from rebalance.subscription import Subscription
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["Reading", "join", "leave"]
+__all__ = ["Reading", "closed_to_readers", "join", "leave"]
 
 
 class Reading:
@@ -58,3 +60,13 @@ def join(
 
 def leave(client: KazooClient, group: str, name: str) -> None:
     client.delete(znodes.registration_path(group, name))
+
+
+@contextlib.contextmanager
+def closed_to_readers(client: KazooClient, path: str) -> Iterator[None]:
+    """Let nobody read a node; open again behind it, as other tests read all topics and groups of this server."""
+    client.set_acls(path, [make_acl("world", "anyone", delete=True, admin=True)])
+    try:
+        yield
+    finally:
+        client.set_acls(path, OPEN_ACL_UNSAFE)

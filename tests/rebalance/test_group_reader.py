@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl
 from members import create_topic
-from reading import Reading, join, leave
+from reading import Reading, closed_to_readers, join, leave
 
 from rebalance import znodes
 from rebalance.group_reader import MOST_DOUBTED
@@ -278,8 +277,8 @@ def test_one_owner_node_that_may_not_be_read_hides_the_others(
     for partition in (0, 1):
         client.create(znodes.owner_path(owner_reading.group, topic, partition), b"java-0", makepath=True)
     assert owner_reading.read().owners is not None
-    client.set_acls(znodes.owner_path(owner_reading.group, topic, 1), [make_acl("world", "anyone", delete=True)])
-    assert owner_reading.read().owners is None
+    with closed_to_readers(client, znodes.owner_path(owner_reading.group, topic, 1)):
+        assert owner_reading.read().owners is None
 
 
 def test_what_an_audit_doubts_is_read_again_ten_topics_at_a_time_and_all_in_their_turn(

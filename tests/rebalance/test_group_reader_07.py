@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl
-from reading import Reading, join
+from reading import Reading, closed_to_readers, join
 
 from rebalance import znodes
 from rebalance.errors import Kafka08Node
@@ -118,8 +117,8 @@ def test_a_broker_node_that_may_not_be_read_makes_the_topic_unknown(
 ) -> None:
     register(client, topic, 0, b"1")
     path = f"{znodes.topic_path(topic)}/0"
-    client.set_acls(path, [make_acl("digest", "somebody:else", all=True)])
-    snapshot = reading.read()
+    with closed_to_readers(client, path):
+        snapshot = reading.read()
     assert topic not in snapshot.topics
     assert snapshot.refused_topics[topic].path == path
 
