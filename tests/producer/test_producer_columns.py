@@ -55,6 +55,19 @@ def test_columns_go_where_keys_and_partitions_say_in_order(cluster: EmbeddedClus
     assert sorted(chain(*logs), key=repr) == sorted(((key, value) for key, value, _ in sent), key=repr)
 
 
+def test_messages_without_a_key_keep_their_place_among_those_with_one(
+    cluster: EmbeddedCluster, fresh_topic: Topic
+) -> None:
+    topic = fresh_topic()
+    cluster.create_topic(topic, 1)
+    pairs = [(b"key" if n % 3 else None, b"%d" % n) for n in range(500)]
+    with producer(cluster, **{"batch.num.messages": 70}) as made:
+        sending = made.columns()
+        sending.add(MessageColumns(topic, [value for _, value in pairs], [key for key, _ in pairs]))
+        assert sending.finish().sent == 500
+    assert stored(cluster, topic, 0) == pairs
+
+
 def test_a_choice_of_the_caller_replaces_the_partitioner(cluster: EmbeddedCluster, fresh_topic: Topic) -> None:
     topic = fresh_topic()
     cluster.create_topic(topic, 4)

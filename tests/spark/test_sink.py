@@ -107,7 +107,7 @@ def test_errors_come_on_the_driver_or_name_the_row(
     for table, options, means in (
         (good, {"acsk": "1"}, "option acsk: there is no such option"),
         (good, {"subscribe": "t"}, "it is for reading; rows are written to the topic of option topic"),
-        (good.selectExpr("value", "value as headers"), {}, "column 'headers' cannot be written"),
+        (good.selectExpr("value", "value as headers"), {}, "column 'headers' is string, not array<struct<key:string"),
         (good.selectExpr("1 as value"), {}, "column 'value' is int, not binary or string"),
         (good.selectExpr("value", "7 as partition"), {}, f"10 of 10 rows that were sent are not written; the first one "
          f"is row 0: topic '{topic}' has no partition 7; it has 0, 1"),

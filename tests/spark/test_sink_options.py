@@ -69,7 +69,7 @@ def test_defaults_are_those_of_a_task_that_waits_for_acknowledgements() -> None:
         ("startingOffsets", "it is for reading, and has no meaning where rows are written"),
         ("minPartitions", "it is for reading"),
         ("path", "call save() or start() without an argument"),
-        ("kafka.enable.idempotence", "rows are written at least once"),
+        ("kafka.transactional.id", "rows are written at least once"),
         ("kafka.key.serializer", "columns key and value are bytes or text"),
         ("serializer.class", "columns key and value are bytes or text"),
         ("producer.type", "as soon as a batch is full"),
@@ -94,7 +94,8 @@ def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
         ({"kafka.acks": "2"}, "option request.required.acks: "),
         ({"acks": "1", "request.required.acks": "-1"}, "acks is given, too, with another value"),
         ({"compression.codec": "zip"}, "none, gzip, snappy, lz4 or zstd"),
-        ({"includeHeaders": "true"}, "messages of this age have no headers"),
+        ({"includeHeaders": "yes"}, "option includeHeaders: 'yes' is neither true nor false"),
+        ({"enable.idempotence": "true", "acks": "1"}, "-1, since enable.idempotence is true"),
         ({"delivery.timeout.ms": "0"}, "option delivery.timeout.ms: '0' is not a whole number from 1"),
         ({"metadata.broker.list": "b:9092"}, "option zookeeper.connect: "),
         ({"metadata.broker.list": "b"}, "'b' is not host:port"),
@@ -191,7 +192,7 @@ def test_columns_have_the_names_and_types_of_sparks_own_sink() -> None:
         ([("value", "binary"), ("partition", "bigint")], "column 'partition' is bigint, not int or string"),
         ([("value", "binary"), ("topic", "binary")], "column 'topic' is binary, not string"),
         ([("value", "binary"), ("value", "binary")], "column 'value' is there twice"),
-        ([("value", "binary"), ("headers", "array<string>")], "column 'headers' cannot be written"),
+        ([("value", "binary"), ("headers", "array<string>")], "column 'headers' is array<string>, not array<str"),
         ([("value", "binary"), ("offset", "bigint")], "column 'offset' cannot be written: brokers set it"),
         ([("value", "binary"), ("Key", "binary")], "there is no column 'Key' in a sink (did you mean 'key'?)"),
         ([("value", "binary"), ("id", "bigint")], "there is no column 'id' in a sink (there are key, value"),
@@ -202,6 +203,16 @@ def test_wrong_columns_are_named_with_a_remedy(fields: list[tuple[str, str]], me
         sink_columns(fields, "t")
     assert means in str(caught.value)
     assert caught.value.remedy
+
+
+HEADERS = ("headers", "array<struct<key:string,value:binary>>")
+
+
+def test_a_column_of_headers_has_the_type_of_the_source_and_is_refused_for_kafka_07() -> None:
+    assert sink_columns([("value", "binary"), HEADERS], "t").has_headers
+    assert not sink_columns([("value", "binary")], "t").has_headers
+    with pytest.raises(ColumnsRefused, match=r"column 'headers' cannot be written: messages of Kafka 0\.7 have none"):
+        sink_columns([("value", "binary"), HEADERS], "t", is_07=True)
 
 
 def test_a_topic_has_to_be_named() -> None:

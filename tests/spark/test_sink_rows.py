@@ -19,6 +19,7 @@ from zkconsumer.producer.partitioners import (
     partition_murmur2,
 )
 from zkconsumer.spark.errors import RowRefused
+from zkconsumer.spark.header_column import header_array
 from zkconsumer.spark.key_partitions import KeyColumn, partition_indexes
 from zkconsumer.spark.sink_columns import SinkColumns
 from zkconsumer.spark.sink_rows import RowColumns
@@ -143,3 +144,30 @@ def test_a_row_without_topic_is_named() -> None:
     list(made.of_batch(good))
     with pytest.raises(RowRefused, match=r"row 2 of the task has no topic: .* null; set option topic"):
         list(made.of_batch(bad))
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def test_headers_become_those_of_each_message() -> None:
+    made = rows(SinkColumns(("value", "headers", "topic"), None, "binary", True, None, True))
+    each = [None, [("a", b"1"), ("a", None)], [], [("b", b"")], None]
+    column = pa.array([row and [dict(zip(("key", "value"), one, strict=True)) for one in row] for row in each], HEADERS)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"%d" % n for n in range(5)]), column, pa.array(["x", "y", "y", "y", "x"])],
+        names=["value", "headers", "topic"],
+    )
+    found = {messages.topic: messages.headers for messages in made.of_batch(batch.slice(1))}
+    assert found == {"y": [(("a", b"1"), ("a", None)), (), (("b", b""),)], "x": None}
+    [none] = made.of_batch(batch.slice(0, 1))
+    assert none.headers is None
+    assert header_array([None, [("a", b"1"), ("a", None)], [], [("b", bytearray())], None]) == column
+
+
+@pytest.mark.parametrize("nameless", [{"key": None, "value": b"1"}, None])
+def test_a_header_without_a_name_is_refused_with_the_number_of_its_row(nameless: object) -> None:
+    made = rows(SinkColumns(("value", "headers"), None, "binary", False, None, True), "t")
+    column = pa.array([[{"key": "a", "value": b"1"}], None, [{"key": "b", "value": None}, nameless]], HEADERS)
+    batch = pa.RecordBatch.from_arrays([pa.array([b"1", b"2", b"3"]), column], names=["value", "headers"])
+    with pytest.raises(RowRefused, match="row 2 of the task has a header without a name: its key is null"):
+        list(made.of_batch(batch))

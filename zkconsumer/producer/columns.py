@@ -12,9 +12,9 @@ from itertools import accumulate, repeat
 from typing import Final, NamedTuple
 
 from rebalance.subscription import check_topic
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import Headers, TopicPartition
 from zkconsumer.producer.accumulator import Limits
-from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent
@@ -39,6 +39,7 @@ class MessageColumns(NamedTuple):
         choose: Number of partitions -> for each message the index of its partition among those of the topic, in order,
             and -1 for one that may go to any; without it the partitioner gets each key.
         numbers: Their numbers for errors, ascending; without it they are counted on from the last ones.
+        headers: Their headers, empty for a message without any; None for none at all.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class MessageColumns(NamedTuple):
     partitions: Sequence[int | str | None] | None = None
     choose: Callable[[int], Sequence[int]] | None = None
     numbers: Sequence[int] | None = None
+    headers: Sequence[Headers] | None = None
 
 
 class ColumnSend:
@@ -108,11 +110,15 @@ class ColumnSend:
         sizes = [MESSAGE_OVERHEAD_BYTES + (0 if value is None else len(value)) for value in columns.values]
         if columns.keys is not None and self._placer.has_keys:
             sizes = [size if key is None else size + len(key) for size, key in zip(sizes, columns.keys, strict=True)]
+        for row, headers in enumerate(columns.headers or ()):
+            if headers:
+                pairs[row] = pair = (*pairs[row][:2], headers)
+                sizes[row] = message_size(pair)
         places = self._places(columns, list(known), numbers)
         if None in columns.values or max(sizes) - MESSAGE_OVERHEAD_BYTES > self._placer.max_bytes:
             self._refuse(columns.topic, pairs, places, numbers)
         rows: Sequence[int]
-        for place, rows in _groups(places).items():
+        for place, rows in self._in_order(columns.topic, _groups(places)).items():
             if place == _REFUSED:
                 continue
             partition = self._delivery.sticky_partition(columns.topic) if place is None else place
@@ -170,6 +176,14 @@ class ColumnSend:
             except (MessageNotSent, TypeError) as error:
                 self._bulk.fail(numbers[row], error)
                 places[row] = _REFUSED
+
+    def _in_order(self, topic: str, groups: dict[_Place, Sequence[int]]) -> dict[_Place, Sequence[int]]:
+        """Return the groups with messages for any partition among those of the one that they go to, in their order."""
+        if None in groups and len(groups) > 1:
+            chosen = self._delivery.sticky_partition(topic)
+            if chosen in groups:
+                groups[chosen] = sorted([*groups[chosen], *groups.pop(None)])
+        return groups
 
     def _send(
         self, name: TopicPartition, pairs: list[Pair], sizes: list[int], numbers: Sequence[int], is_movable: bool

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkconsumer.spark.errors import ColumnsRefused
+from zkconsumer.spark.schema import HEADERS_COLUMN
 
 __all__ = ["SinkColumns", "sink_columns"]
 
 BINARY, STRING, INT = "binary", "string", "int"
-_TYPES: Final = {"key": (BINARY, STRING), "value": (BINARY, STRING), "topic": (STRING,), "partition": (INT, STRING)}
+_HEADERS: Final = HEADERS_COLUMN.name
+_TYPES: Final = {
+    "key": (BINARY, STRING), "value": (BINARY, STRING), "topic": (STRING,), "partition": (INT, STRING),
+    _HEADERS: (HEADERS_COLUMN.type,),
+}  # fmt: skip
 _OF_SOURCE: Final = ("offset", "timestamp", "timestampType", "broker", "entry_index", "next_offset", "error")
 _SELECT: Final = 'name the columns to write, as in select("key", "value", "topic")'
 
@@ -33,6 +38,7 @@ class SinkColumns:
         value: The type of the value.
         has_topic: The topics are in a column, which is used.
         partition: The type of the partition, `int` or `string`; None for no such column.
+        has_headers: There is a column of headers.
     """
 
     names: tuple[str, ...]
@@ -40,14 +46,16 @@ class SinkColumns:
     value: str
     has_topic: bool
     partition: str | None
+    has_headers: bool = False
 
 
-def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> SinkColumns:
+def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None, is_07: bool = False) -> SinkColumns:
     """Return the columns to write.
 
     Args:
         fields: Name, and type as `DataType.simpleString()` gives it.
         topic: The topic of all rows; None for that of the column.
+        is_07: The options say that the brokers are of Kafka 0.7.
 
     Raises:
         ColumnsRefused: A column is missing, unknown, there twice, or of another type.
@@ -62,15 +70,15 @@ def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> SinkCo
                              remedy='make one, as in selectExpr("to_json(struct(*)) as value")')  # fmt: skip
     if topic is None and "topic" not in types:
         raise ColumnsRefused("no topic is named", remedy="set option topic, or make a column 'topic'")
+    if _HEADERS in types and is_07:
+        raise ColumnsRefused("column 'headers' cannot be written: messages of Kafka 0.7 have none",
+                             remedy="drop('headers'), or put them into the value")  # fmt: skip
     return SinkColumns(
-        tuple(types), types.get("key"), types["value"], topic is None, types.get("partition")
+        tuple(types), types.get("key"), types["value"], topic is None, types.get("partition"), _HEADERS in types
     )
 
 
 def _checked_type(name: str, kind: str) -> str:
-    if name == "headers":
-        raise ColumnsRefused("column 'headers' cannot be written: the messages of this protocol have none",
-                             remedy="drop('headers'), or put them into the value")  # fmt: skip
     if name in _OF_SOURCE:
         raise ColumnsRefused(f"column {name!r} cannot be written: brokers set it", remedy=_SELECT)
     if name not in _TYPES:

@@ -29,7 +29,7 @@ _OWN: Final = (
            "`spark.files`."),
     Option("profile", BOTH, "",
            "Such a file by its name, `~/.config/zkconsumer/NAME.properties` on the driver."),
-    Option("includeHeaders", BOTH, "false", "Only `false`, for programs that were written for Spark's own sink."),
+    Option("includeHeaders", BOTH, "", "Means nothing, as in Spark's own sink: a column `headers` is always written."),
 )
 _OF_SPARK: Final = (
     Option("checkpointLocation", STREAM, "", "Spark's own, of `writeStream`."),
@@ -39,7 +39,7 @@ _SETTINGS: Final = (
     "zookeeper.connect", "metadata.broker.list", "request.required.acks", "compression.codec", "compressed.topics",
     "partitioner.class", "message.send.max.retries", "retry.backoff.ms", "unknown.topic.timeout.ms",
     "retry.unanswered.batches", "request.timeout.ms", "message.max.bytes", "batch.num.messages", "batch.max.bytes",
-    "request.max.bytes",
+    "request.max.bytes", "enable.idempotence",
     "queue.buffering.max.messages", "queue.buffering.max.bytes", "client.id", "topic.metadata.refresh.interval.ms",
     "connect.timeout.ms", "send.buffer.bytes", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
     "kafka.generation",
@@ -86,12 +86,12 @@ _BY_LOWER_NAME: Final = {
 }  # fmt: skip
 
 _TOPIC: Final = "it is for reading; rows are written to the topic of option topic, or of the column topic"
-_AT_LEAST_ONCE: Final = "rows are written at least once: no producer of these brokers is idempotent or transactional"
+_AT_LEAST_ONCE: Final = "rows are written at least once, outside transactions: Spark may run a task again"
 _ENCODED: Final = "columns key and value are bytes or text, which are written as they are"
 _AT_ONCE: Final = "a task sends its rows as soon as a batch is full, and waits for the acknowledgements"
 _INSTEAD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("subscribe", "subscribepattern", "blacklist", "assign"), _TOPIC),
-    **dict.fromkeys(("enable.idempotence", "transactional.id"), _AT_LEAST_ONCE),
+    "transactional.id": _AT_LEAST_ONCE,
     **dict.fromkeys(("key.serializer", "value.serializer", "key.serializer.class", "serializer.class",
                      "serializer.encoding"), _ENCODED),
     **dict.fromkeys(("producer.type", "linger.ms", "queue.buffering.max.ms", "queue.time"), _AT_ONCE),

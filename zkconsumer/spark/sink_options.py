@@ -82,8 +82,7 @@ def sink_options(given: Mapping[str, str], of_files: Mapping[str, str]) -> SinkO
     Raises:
         OptionRefused: One is missing, wrong, or contradicts another.
     """
-    if option_value(given, "includeHeaders", boolean, False):
-        raise OptionRefused("includeHeaders", "messages of this age have no headers")
+    option_value(given, "includeHeaders", boolean, False)
     if of_files.get(_ACKS, "").strip() == "0" and _ACKS not in given:
         raise OptionRefused(
             _ACKS, "the file of config or profile has 0, with which messages are lost without an error",

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from zkconsumer.producer.columns import MessageColumns
 from zkconsumer.producer.partitioners import Partitioner
 from zkconsumer.spark.errors import RowRefused
+from zkconsumer.spark.header_column import headers_of
 from zkconsumer.spark.key_partitions import KeyColumn, partition_indexes
 from zkconsumer.spark.partition_names import parse_partition, partition_of_column
 from zkconsumer.spark.sink_columns import STRING, SinkColumns
@@ -50,7 +51,7 @@ class RowColumns:
         """Yield columns of messages of one topic each; they have the numbers of their rows in the task.
 
         Raises:
-            RowRefused: A row has no topic, or no partition that could be one.
+            RowRefused: A row has no topic, no partition that could be one, or a header without a name.
         """
         batch = pa.RecordBatch.from_arrays(batch.columns, names=list(self._columns.names))
         most = max(1, min(_SLICE_ROWS, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
@@ -83,7 +84,8 @@ class RowColumns:
                 keys = _bytes_of(key)
                 column = KeyColumn(keys, *_buffers(key), self._columns.key == STRING)
                 choose = partial(partition_indexes, column, self._partitioner)
-        return MessageColumns(topic, values, keys, self._partitions(rows, numbers), choose, numbers)
+        headers = headers_of(rows.column("headers"), numbers) if self._columns.has_headers else None
+        return MessageColumns(topic, values, keys, self._partitions(rows, numbers), choose, numbers, headers)
 
     def _partitions(self, rows: pa.RecordBatch, numbers: Sequence[int]) -> Sequence[int | str | None] | None:
         kind = self._columns.partition

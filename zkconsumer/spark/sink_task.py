@@ -44,7 +44,7 @@ def write_batches(
 
     Raises:
         RowsNotWritten: Some rows were not acknowledged.
-        RowRefused: A row has no topic, or no partition that could be one.
+        RowRefused: A row has no topic, no partition that could be one, or a header without a name.
     """
     config = with_files_here(options.config)
     rows = RowColumns(columns, options.topic, as_partitioner(config.partitioner_class), options.is_07)

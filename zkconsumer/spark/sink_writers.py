@@ -107,11 +107,15 @@ def _batches(rows: Iterator[Any], columns: SinkColumns) -> Iterator[pa.RecordBat
     """Yield record batches of rows."""
     import pyarrow as pa
 
+    from zkconsumer.spark.header_column import header_array
+
     arrow = {BINARY: pa.binary(), INT: pa.int32()}
     kinds = {"key": columns.key, "value": columns.value, "partition": columns.partition}
-    types = [arrow.get(kinds.get(name) or "", pa.string()) for name in columns.names]
     while some := list(islice(rows, _ROWS_AT_ONCE)):
-        arrays = [pa.array(each, kind) for each, kind in zip(zip(*some, strict=True), types, strict=True)]
+        arrays = [
+            header_array(each) if name == "headers" else pa.array(each, arrow.get(kinds.get(name) or "", pa.string()))
+            for name, each in zip(columns.names, zip(*some, strict=True), strict=True)
+        ]
         yield pa.RecordBatch.from_arrays(arrays, names=list(columns.names))
 
 

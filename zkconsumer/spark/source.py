@@ -98,7 +98,7 @@ class ZkConsumerSource(DataSource):
         given = sink_settings(self.options, is_stream)
         options = sink_options(given, settings_of_files(given, sink_setting_options))
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        return options, sink_columns(fields, options.topic)
+        return options, sink_columns(fields, options.topic, options.is_07)
 
     def _columns(self, schema: StructType) -> tuple[str, ...]:
         fields = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]

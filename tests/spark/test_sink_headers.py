@@ -1,0 +1,132 @@
+"""Headers of rows that a task of the Spark sink writes, and rows on brokers with TLS and SASL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer
+from kafka_peers import next_messages
+
+from simpleconsumer.types import Headers, TopicPartition
+from zkconsumer.spark.errors import RowsNotWritten
+from zkconsumer.spark.header_column import header_array
+from zkconsumer.spark.settings_files import settings_of_files
+from zkconsumer.spark.sink_columns import sink_columns
+from zkconsumer.spark.sink_option_table import sink_setting_options
+from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.sink_task import write_batches
+from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.kafka import KafkaCluster
+
+pytestmark = pytest.mark.real
+PASSWORD = "secret-of-alice"
+Row = tuple[bytes | None, bytes | None, Headers]
+COLUMNS = sink_columns(
+    [("key", "binary"), ("value", "binary"), ("headers", "array<struct<key:string,value:binary>>")], "t"
+)
+ROWS: list[Row] = [
+    (b"k", b"v", (("n", b"1"), ("null", None), ("n", b""))),
+    (None, b"no key", ()),
+    (b"tombstone", None, (("naïve", bytes(range(256))),)),
+    (None, None, (("", b"no name"),)),
+    *((b"%d" % n, b"x" * n, (("n", b"%d" % n),) if n % 3 else ()) for n in range(500)),
+]
+
+
+def options(topic: str, **given: str) -> SinkOptions:
+    settings = sink_settings({"topic": topic, **given}, is_stream=False)
+    return sink_options(settings, settings_of_files(settings, sink_setting_options))
+
+
+def batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    keys, values, headers = zip(*rows, strict=True)
+    of_headers = header_array([each or None for each in headers])
+    arrays = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), of_headers]
+    return pa.RecordBatch.from_arrays(arrays, names=["key", "value", "headers"])
+
+
+def stored(topic: str, count: int, settings: dict[str, str]) -> list[Row]:
+    """What confluent-kafka reads of partition 0."""
+    consumer = Consumer({"group.id": topic, "auto.offset.reset": "earliest", **settings})
+    try:
+        consumer.subscribe([topic])
+        return [(each.key(), each.value(), tuple(each.headers() or ())) for each in next_messages(consumer, count)]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_headers_are_stored_as_they_are_in_the_column(
+    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], version: str, codec: str
+) -> None:
+    cluster, topic = kafka_clusters(version, 1), fresh_topic()
+    cluster.create_topic(topic)
+    brokers = f"127.0.0.1:{cluster.port(0)}"
+    given = {"kafka.bootstrap.servers": brokers, "kafka.compression.type": codec, "includeHeaders": "true",
+             "kafka.acks": "all", "kafka.enable.idempotence": "true"}  # fmt: skip
+    written = write_batches(options(topic, **given), COLUMNS, [batch(ROWS[:100]), batch(ROWS[100:])])
+    assert written == {TopicPartition(topic, 0): len(ROWS)}
+    assert stored(topic, len(ROWS), {"bootstrap.servers": brokers}) == ROWS
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+def test_brokers_before_0_11_store_the_rows_without_headers_and_the_first_other_one_is_named(
+    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], version: str
+) -> None:
+    cluster, topic = kafka_clusters(version, 2 if version == "0.8.2.2" else 1), fresh_topic()
+    cluster.create_topic(topic)
+    to_it = options(topic, **{"zookeeper.connect": cluster.zookeeper_connect})
+    rows: list[Row] = [(b"k", b"plain", ()), (b"k", b"plain", ()), *ROWS[:1], (b"k", b"plain", ())]
+    with pytest.raises(RowsNotWritten) as caught:
+        write_batches(to_it, COLUMNS, [batch(rows)])
+    assert "1 of 4 rows that were sent are not written; the first one is row 2" in str(caught.value)
+    assert "it has headers, which brokers store from Kafka 0.11 on" in str(caught.value)
+    plain = [row for row in rows if not row[2]]
+    assert write_batches(to_it, COLUMNS, [batch(plain)]) == {TopicPartition(topic, 0): 3}
+
+
+def test_an_embedded_broker_of_0_8_stores_no_headers(
+    embedded_clusters: Callable[[int], EmbeddedCluster], fresh_topic: Callable[[], str]
+) -> None:
+    cluster, topic = embedded_clusters(1), fresh_topic()
+    cluster.create_topic(topic)
+    to_it = options(topic, **{"zookeeper.connect": cluster.zookeeper_connect})
+    with pytest.raises(RowsNotWritten, match=r"2 of 2 rows .* it has headers, which brokers store from Kafka 0\.11 on"):
+        write_batches(to_it, COLUMNS, [batch(ROWS[:1] * 2)])
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+def test_rows_go_to_a_broker_with_tls_and_sasl(
+    secured_clusters: Callable[[str], KafkaCluster], fresh_topic: Callable[[], str], tmp_path: Path, version: str,
+    mechanism: str,
+) -> None:  # fmt: skip
+    cluster, topic = secured_clusters(version), fresh_topic()
+    cluster.create_topic(topic)
+    authority = str(cluster.certificates.authority.certificate)
+    file = tmp_path / "secured.properties"
+    file.touch(0o600)
+    file.write_text(f"sasl.username=alice\nsasl.password={PASSWORD}\n")
+    brokers = cluster.addresses("SASL_SSL")
+    to_it = options(topic, **{
+        "kafka.bootstrap.servers": brokers, "config": str(file), "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": mechanism, "kafka.ssl.truststore.location": authority,
+        "kafka.ssl.truststore.type": "PEM", "kafka.compression.type": "zstd",
+    })  # fmt: skip
+    assert PASSWORD not in repr(to_it)
+    assert write_batches(to_it, COLUMNS, [batch(ROWS)]) == {TopicPartition(topic, 0): len(ROWS)}
+    login = {"bootstrap.servers": brokers, "security.protocol": "SASL_SSL", "sasl.mechanism": mechanism,
+             "sasl.username": "alice", "sasl.password": PASSWORD, "ssl.ca.location": authority}  # fmt: skip
+    assert stored(topic, len(ROWS), login) == ROWS
+    file.write_text("sasl.username=alice\nsasl.password=wrong-secret\n")
+    with pytest.raises(RowsNotWritten) as caught:
+        write_batches(options(topic, **{
+            "kafka.bootstrap.servers": brokers, "config": str(file), "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": mechanism, "kafka.ssl.ca.location": authority,
+        }), COLUMNS, [batch(ROWS)])  # fmt: skip
+    assert "the credentials were refused" in str(caught.value)
+    assert "wrong-secret" not in str(caught.value)
