@@ -1,0 +1,154 @@
+"""BrokerClient: one broker and one connection to it, with what every broker can be asked: versions and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from simpleconsumer.broker_calls import BrokerCalls
+from simpleconsumer.connection import Connection
+from simpleconsumer.dialect import KAFKA08, Dialect
+from simpleconsumer.dialect_types import AnyRequest
+from simpleconsumer.errors import BrokerError, DecodeError
+from simpleconsumer.framing import MAX_FRAME_BYTES
+from simpleconsumer.security.security import Security
+from simpleconsumer.types import ClusterMetadata
+
+__all__ = ["BrokerClient"]
+
+T = TypeVar("T")
+
+
+class BrokerClient:
+    """What the requests of `SimpleConsumer` have in common; its docstring says how calls behave.
+
+    Attributes:
+        client_id: Its name in the logs of the broker.
+        dialect: The generation of Kafka that the broker speaks.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = 30.0,
+        client_id: str = "zkconsumer",
+        receive_buffer_bytes: int = 65536,
+        *,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        reuse_answers: bool = False,
+        dialect: Dialect = KAFKA08,
+        send_buffer_bytes: int = 0,
+        connect_timeout_s: float | None = None,
+        read_committed: bool = False,
+        rack: str = "",
+        security: Security | None = None,
+    ) -> None:
+        """
+        Args:
+            timeout_s: Deadline of each call; the wait that a fetch asks of the broker must be shorter.
+            client_id: Name under which the broker logs and counts requests.
+            receive_buffer_bytes: Socket receive buffer; 0 leaves it to the system.
+            max_frame_bytes: Largest answer that is accepted (256 MiB); a larger one is refused before it is read.
+            reuse_answers: The message sets of `multifetch` are valid until the next call only; saves memory and time.
+            dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
+            send_buffer_bytes: Socket send buffer; 0 leaves it to the system.
+            connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
+            read_committed: Fetches stop at the first open transaction and list those that were aborted, and logs end
+                there; needs KAFKA011 and Kafka 0.11 or later.
+            security: TLS and SASL (`Security.of`); None for neither.
+            rack: Where the reader is: brokers may name a nearer replica (`FetchedPartition.preferred_replica`).
+        """
+        self.dialect = dialect
+        self.client_id = client_id
+        self._connection = Connection(
+            host, port, timeout_s, receive_buffer_bytes, max_frame_bytes, reuse_answers=reuse_answers,
+            send_buffer_bytes=send_buffer_bytes, connect_timeout_s=connect_timeout_s, security=security,
+            client_id=client_id,
+        )  # fmt: skip
+        self._calls = BrokerCalls(self._connection, dialect, client_id)
+        self._read_committed = read_committed
+        self._rack = rack
+
+    @property
+    def host(self) -> str:
+        """The host of the broker."""
+        return self._connection.host
+
+    @property
+    def port(self) -> int:
+        """The port of the broker."""
+        return self._connection.port
+
+    @property
+    def connects(self) -> int:
+        """How often it has tried to connect; unchanged between two calls if one connection served both."""
+        return self._connection.connects
+
+    def api_versions(self) -> dict[int, range]:
+        """Return which versions of each API key the broker serves: Kafka 0.10.0 and later.
+
+        Raises:
+            BrokerError: The broker refused to answer.
+            ConnectionFailed: A broker of 0.8 closes the connection, and one of 0.9 never answers.
+        """
+        code, served = self.ask(self.dialect.api_versions())
+        if code:
+            raise BrokerError(code, None, None)
+        return served
+
+    def topic_metadata(self, topics: Sequence[str], *, create: bool = True) -> ClusterMetadata:
+        """Return brokers and leaders of some topics; asking for an unknown one can create it.
+
+        Error codes are part of the result: 5 for a topic that is being created, 3 for one that does not exist.
+
+        Args:
+            create: Whether the broker may create topics; False needs KAFKA011.
+
+        Raises:
+            ValueError: An empty list, which a broker takes for all topics (see `all_topic_metadata`).
+        """
+        if isinstance(topics, str) or not topics:
+            raise ValueError(f"topics is {topics!r}: a list of at least one name is needed")
+        return self._metadata(topics, create)
+
+    def all_topic_metadata(self) -> ClusterMetadata:
+        """Return brokers and leaders of every topic."""
+        return self._metadata([])
+
+    topicMetadata = topic_metadata  # noqa: N815
+
+    def _metadata(self, topics: Sequence[str], create: bool = True) -> ClusterMetadata:
+        metadata = self.ask(self.dialect.metadata(topics, create=create))
+        missing = [topic for topic in topics if topic not in metadata.topics]
+        if missing:
+            raise DecodeError(f"metadata response: {missing[0]} and {len(missing) - 1} more are missing")
+        return metadata
+
+    def served_versions(self) -> Mapping[int, range]:
+        """Return the versions that the broker serves, by API key, as its connection has asked for them.
+
+        Connects if there is no connection. Empty for a dialect that does not choose versions.
+        """
+        return self._calls.served()
+
+    def ask(self, request: AnyRequest[T]) -> T:
+        """Return the decoded answer to a request of the dialect; the connection is closed if it cannot be decoded.
+
+        Raises:
+            VersionNotServed: The broker serves no version of it that is spoken here (KAFKA011 alone).
+        """
+        return self._calls.ask(request)
+
+    def close(self) -> None:
+        """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

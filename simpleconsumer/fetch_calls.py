@@ -1,0 +1,176 @@
+"""FetchCalls: fetches messages of one broker, as they are, decoded, or as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from simpleconsumer.broker_client import BrokerClient
+from simpleconsumer.dialect import MAX_DECODED_BYTES
+from simpleconsumer.dialect_types import Outcome
+from simpleconsumer.errors import BrokenFraming, BrokerError, DecodeError, MessageError, MessageTooLarge
+from simpleconsumer.partition_numbers import check_numbers
+from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, FetchedPartition, FetchRequest, Message
+
+__all__ = ["FetchCalls"]
+
+_MAX_BYTES = 0x7FFFFFFF
+T = TypeVar("T")
+_Decode = Callable[[int, Buffer, Sequence[AbortedTransaction]], Iterator[T]]
+
+
+class FetchCalls(BrokerClient):
+    """Fetches messages."""
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int | str,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        *,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        version: int = 0,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+    ) -> list[Message[bytes, bytes]]:
+        """Return the messages from an offset on, decoded; an empty list means that none came within `max_wait_ms`.
+
+        If a message in the middle cannot be delivered, those before it are returned; the next fetch from there raises
+        the error.
+
+        Raises:
+            BrokerError: The broker refused; `OffsetOutOfRange` and `NotLeaderForPartition` are the usual ones.
+            MessageTooLarge: The message at that offset does not fit into `max_bytes`.
+            MessageError: The message at that offset cannot be delivered; `next_offset` is behind it.
+            BrokenFraming: The message set has an entry of impossible size.
+        """
+        def decode(at: int, data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[Message[bytes, bytes]]:
+            return self.dialect.decode_messages(
+                data, topic, partition, at, max_decoded_bytes=max_decoded_bytes, aborted=aborted
+            )
+
+        request = FetchRequest(topic, partition, offset, max_bytes)
+        return self._fetched(request, decode, max_wait_ms, min_bytes, version)
+
+    def fetch_columns(
+        self,
+        topic: str,
+        partition: int | str,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        *,
+        columns: Sequence[str] | None = None,
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        version: int = 0,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+    ) -> list[Any]:
+        """Return the messages from an offset on as `pyarrow.RecordBatch`es, otherwise as `fetch` does, errors too.
+
+        Args:
+            columns: Some of those of the dialect (`simpleconsumer.columns`); None for all of them.
+
+        Raises:
+            ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
+        """
+        wanted = self.dialect.columns if columns is None else columns
+        try:  # a wrong column is reported before anything is sent
+            self.dialect.decode_columns(b"", topic, partition, 0, columns=wanted)
+        except ImportError as error:
+            error.add_note("record batches need numpy and pyarrow: pip install 'zkconsumer[columns]'")
+            raise
+
+        def decode(at: int, data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[Any]:
+            return self.dialect.decode_columns(
+                data, topic, partition, at, columns=wanted, max_decoded_bytes=max_decoded_bytes, aborted=aborted
+            )
+
+        request = FetchRequest(topic, partition, offset, max_bytes)
+        return self._fetched(request, decode, max_wait_ms, min_bytes, version)
+
+    def multifetch(
+        self, requests: Sequence[FetchRequest], max_wait_ms: int = 100, min_bytes: int = 1, *, version: int = 0
+    ) -> list[FetchedPartition]:
+        """Return what the broker has of several partitions, in the order of the requests, in one round trip.
+
+        Message sets are views of the receive buffer (`decode_messages` reads them); each has an error code beside it.
+
+        Args:
+            max_wait_ms: How long the broker may wait for `min_bytes`; must be below the deadline of the call.
+            min_bytes: With 0 the broker answers at once.
+
+        Raises:
+            ValueError: No requests, the same partition twice, or an impossible offset, size or wait.
+        """
+        requests = [FetchRequest(*request) for request in requests]
+        self._check_fetch(requests, max_wait_ms, min_bytes)
+        return self.ask(
+            self.dialect.fetch(
+                requests, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack
+            )
+        )
+
+    def _fetched(
+        self, request: FetchRequest, decode: _Decode[T], max_wait_ms: int, min_bytes: int, version: int
+    ) -> list[T]:
+        """Return what is decoded of one fetch, and of those behind it for as long as there is nothing to deliver.
+
+        Callers go on behind the last message. Of markers, aborted transactions and emptied batches none comes, and
+        they would be fetched again for ever.
+        """
+        while True:
+            fetched = self.multifetch([request], max_wait_ms, min_bytes, version=version)[0]
+            if fetched.error_code:
+                raise BrokerError(fetched.error_code, request.topic, request.partition, request.offset)
+            found = _before_error(decode(request.offset, fetched.message_set, fetched.aborted))
+            if found:
+                return found
+            if not self.dialect.chooses_versions:
+                return self._nothing(request, fetched.message_set)
+            result = self.dialect.classify(fetched, request.offset, request.max_bytes, request.max_bytes)
+            if result.outcome is not Outcome.CHUNK:
+                return self._nothing(request, fetched.message_set)
+            request = request._replace(offset=result.next_offset)
+
+    def _check_fetch(self, requests: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int) -> None:
+        if not requests:
+            raise ValueError("nothing to fetch")
+        if not 0 <= max_wait_ms < self._connection.timeout_s * 1000:
+            # KAFKA-1147: each answer would come after the connection was closed.
+            raise ValueError(f"max_wait_ms is {max_wait_ms}, the deadline of a call {self._connection.timeout_s} s")
+        if min_bytes < 0:
+            raise ValueError(f"min_bytes is {min_bytes}")
+        for request in requests:
+            if not 1 <= request.max_bytes <= _MAX_BYTES:
+                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}, not a number "
+                                 f"from 1 to {_MAX_BYTES}")
+            if not ~MAX_INT64 <= request.offset <= MAX_INT64:
+                limit = MAX_INT64 if request.offset > 0 else ~MAX_INT64
+                raise ValueError(f"{request.topic}/{request.partition}: offset {request.offset} is beyond {limit}")
+        check_numbers([(request.topic, request.partition) for request in requests])
+        if len({(request.topic, request.partition) for request in requests}) != len(requests):
+            raise ValueError("a partition is asked for twice; brokers answer only one of the two")
+
+    def _nothing(self, request: FetchRequest, message_set: Buffer) -> list[Any]:
+        """Return no messages; raise an error if there are none because the first one was cut off."""
+        if not len(message_set) or self.dialect.set_end(message_set, request.offset)[2]:
+            return []
+        answer = FetchedPartition(request.topic, request.partition, 0, -1, memoryview(message_set))
+        result = self.dialect.classify(answer, request.offset, request.max_bytes, request.max_bytes)
+        if result.outcome is Outcome.BROKEN:
+            raise BrokenFraming(f"{request.topic}/{request.partition} at {request.offset}: {result.reason}")
+        reason = f"the message is larger than the fetch of {request.max_bytes} bytes; ask for {result.size_bytes}"
+        raise MessageTooLarge(request.topic, request.partition, request.offset, result.next_offset, reason)
+
+
+def _before_error(decoding: Iterator[T]) -> list[T]:
+    """Return what comes before the first error; raise the error if nothing does."""
+    found: list[T] = []
+    try:
+        for each in decoding:
+            found.append(each)  # noqa: PERF402 - what came before an error is kept
+    except (MessageError, DecodeError):
+        if not found:
+            raise
+    return found
