@@ -1,36 +1,33 @@
-"""Accumulator: the messages that wait to be sent, by partition; what is sent next, and what becomes of it.
+"""Accumulator: the messages of a producer that have no outcome yet, and what becomes of them.
 
-Rules, and which failure each prevents:
+Rules, and which failure each prevents, beside those of `batch_queues`:
 
-- The batches of a partition leave in the order in which their messages came, and while some of them are in flight no
-  others are sent. A batch that failed goes back to the front. So a retry never changes the order.
-- A batch is sent when it is full, when its first message has waited long enough, or when it was tried before.
+- A batch that failed goes back to the front. So a retry never changes the order.
 - A failed try moves a batch to a partition of another broker if any partition will do for its messages. A dead broker
   delays only messages that belong to its partitions.
-- Of a compressed topic, a request has one batch of each partition: brokers from 2.4 on refuse several compressed sets.
 - A batch that the broker refuses for a message in it is sent alone, then in parts, until the message is found: one that
   is too large, or has no key in a compacted topic. One such message fails no other.
 - Every batch has an end: it fails after `retries` failures, the search for a leader that found none among them.
 
 Pure: the caller has the clock, the lock and the sockets.
 
-Source: kafka.producer.async.DefaultEventHandler, ProducerSendThread (0.8.2.2); order and splitting are ours.
+Source: kafka.producer.async.DefaultEventHandler (0.8.2.2); order and splitting are ours.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from simpleconsumer.errors import BrokerError, broker_error
 from simpleconsumer.types import ProducedPartition, TopicPartition
-from zkconsumer.producer.batch import Batch, Pair, by_partition, undecided_codes
-from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, ProducerError
-from zkconsumer.producer.layout import Layout
+from zkconsumer.producer.batch import Batch, by_partition
+from zkconsumer.producer.batch_queues import BatchQueue, BatchQueues
+from zkconsumer.producer.effects import Effect, Finished, Split
+from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
+from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.numbering import DUPLICATE, OUT_OF_STEP, Numbering
 from zkconsumer.producer.refusals import (
     MOST_CHECKSUM_TRIES,
@@ -41,97 +38,16 @@ from zkconsumer.producer.refusals import (
     remedy_for,
 )
 
-__all__ = ["Accumulator", "Effect", "Finished", "Limits", "Split"]
+__all__ = ["Accumulator"]
 
 _NO_LEADER: Final = "no broker leads it"
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How messages are gathered and how often they are tried.
-
-    Attributes:
-        batch_messages: Most messages of a batch.
-        batch_bytes: Most bytes of a batch of several messages.
-        request_bytes: Most bytes of a request of several batches.
-        linger_s: Longest wait of a message for others of its batch.
-        queue_messages: Most messages that wait or are in flight.
-        queue_bytes: Most bytes of these.
-        retries: How often a batch is tried again.
-        backoff_s: Wait before each further try.
-        absence_s: How long a topic that brokers do not know may be about to be created.
-        repeats: A batch that may be stored is tried again.
-        is_compressed: Topic -> whether its batches are compressed.
-        undecided: The errors after which a batch may be stored all the same.
-        takes_turns: Messages without a key go to another partition with every batch, at random; else they stay with
-            one until leaders are looked up again.
-    """
-
-    batch_messages: int = 200
-    batch_bytes: int = 512 * 1024
-    request_bytes: int = 1024 * 1024
-    linger_s: float = 5.0
-    queue_messages: int = 10_000
-    queue_bytes: int = 32 * 1024 * 1024
-    retries: int = 3
-    backoff_s: float = 0.1
-    repeats: bool = True
-    is_compressed: Callable[[str], bool] = lambda topic: False
-    undecided: Sequence[int] = undecided_codes(1)
-    takes_turns: bool = False
-    absence_s: float = 10.0
-
-
-class Finished(NamedTuple):
-    """A batch has its outcome.
-
-    Attributes:
-        batch: The batch.
-        offset: Offset of its first message; -1 where the broker names none.
-        error: Why it failed; None if it is acknowledged.
-    """
-
-    batch: Batch
-    offset: int
-    error: ProducerError | None
-
-
-class Split(NamedTuple):
-    """A batch goes on as two."""
-
-    batch: Batch
-    halves: tuple[Batch, Batch]
-
-
-Effect = Finished | Split
-
-
-@dataclass
-class _Queue:
-    """The batches of one partition.
-
-    Attributes:
-        waiting: Those to be sent, in order.
-        in_flight: Those that are sent and have no answer.
-        retry_at: Nothing is sent before then.
-        has_failed: The last try failed; what waits is sent as soon as `retry_at` is over.
-    """
-
-    waiting: deque[Batch] = field(default_factory=deque)
-    in_flight: list[Batch] = field(default_factory=list)
-    retry_at: float = 0.0
-    has_failed: bool = False
-
-
-class Accumulator:
+class Accumulator(BatchQueues):
     """The messages of one producer that have no outcome yet.
 
     Attributes:
-        messages: How many there are.
-        size: Their bytes.
-        repeated: How many were sent again after a lost connection, and may be stored twice.
         retries: How often a batch was put back after a failure.
-        layout: The partitions and leaders.
 
     Threads: One at a time.
     """
@@ -139,15 +55,8 @@ class Accumulator:
     def __init__(
         self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None
     ) -> None:
-        self._numbering = numbering
-        self.messages = 0
-        self.size = 0
-        self.repeated = 0
+        super().__init__(limits, rng, numbering)
         self.retries = 0
-        self.layout = Layout(rng, limits.absence_s)
-        self._limits = limits
-        self._queues: dict[TopicPartition, _Queue] = {}
-        self._active: dict[TopicPartition, _Queue] = {}
 
     # -- look-ups ------------------------------------------------------------------------------------------------------
 
@@ -184,11 +93,11 @@ class Accumulator:
                     self.layout.want(topic, queue.retry_at)
         return effects
 
-    def _waiting_of(self, topic: str) -> list[tuple[TopicPartition, _Queue]]:
+    def _waiting_of(self, topic: str) -> list[tuple[TopicPartition, BatchQueue]]:
         """Return the partitions of a topic for which messages wait."""
         return [(name, queue) for name, queue in self._active.items() if name.topic == topic and queue.waiting]
 
-    def _unled(self, name: TopicPartition, queue: _Queue, now: float) -> list[Effect]:
+    def _unled(self, name: TopicPartition, queue: BatchQueue, now: float) -> list[Effect]:
         """Move what may be moved; count a failed search for the others."""
         queue.retry_at = now + self._limits.backoff_s
         queue.has_failed = True
@@ -199,7 +108,7 @@ class Accumulator:
         return self._search_again(queue, kept, _NO_LEADER if is_there else "the topic has no such partition", False)
 
     def _search_again(
-        self, queue: _Queue, batches: Iterable[Batch], reason: str, is_final: bool
+        self, queue: BatchQueue, batches: Iterable[Batch], reason: str, is_final: bool
     ) -> list[Effect]:
         """Count a search that found no leader for batches, and put them back; the last search fails them."""
         effects: list[Effect] = []
@@ -224,156 +133,6 @@ class Accumulator:
         batch.encoded = None  # or every broker that fails would leave behind what was encoded for it
         self._append(batch)
         return True
-
-    def _append(self, batch: Batch) -> None:
-        """Add a batch that takes no further messages behind those of its partition."""
-        waiting = self._activated(batch.name).waiting
-        if waiting:
-            waiting[-1].is_closed = True
-        batch.is_closed = True
-        waiting.append(batch)
-
-    # -- messages ------------------------------------------------------------------------------------------------------
-
-    def fullness(self, messages: int, size: int) -> str | None:
-        """Return what there is no room for in words; None if there is room. An empty queue takes one of any size."""
-        limits = self._limits
-        if self.messages and self.messages + messages > limits.queue_messages:
-            return f"{limits.queue_messages} messages (queue.buffering.max.messages)"
-        if self.messages and self.size + size > limits.queue_bytes:
-            return f"{limits.queue_bytes} bytes (queue.buffering.max.bytes)"
-        return None
-
-    def add(self, name: TopicPartition, pair: Pair, size: int, is_movable: bool, now: float) -> Batch:
-        """Add a message, and return its batch, in which it is the last one."""
-        waiting = self._activated(name).waiting
-        batch = waiting[-1] if waiting else None
-        if batch is None or batch.is_closed or batch.size + size > self._limits.batch_bytes:
-            if batch is not None:
-                batch.is_closed = True
-            batch = self._new_batch(name, is_movable, now)
-            waiting.append(batch)
-            self._want_leader(name, now)
-        batch.pairs.append(pair)
-        batch.times.append(now)
-        batch.size += size
-        batch.is_movable &= is_movable
-        if len(batch.pairs) >= self._limits.batch_messages:
-            self._close(batch)
-        self.messages += 1
-        self.size += size
-        return batch
-
-    def _close(self, batch: Batch) -> None:
-        """Add nothing more to a batch; the next messages without a key may go elsewhere."""
-        batch.is_closed = True
-        if self._limits.takes_turns and batch.is_movable:
-            self.layout.choose_again(batch.name.topic)
-
-    def add_batch(self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, now: float) -> Batch:
-        """Add messages that make a batch of their own, within the limits of one."""
-        batch = self._new_batch(name, is_movable, now)
-        batch.pairs, batch.size = pairs, size
-        self._append(batch)
-        self._want_leader(name, now)
-        self._close(batch)
-        self.messages += len(pairs)
-        self.size += size
-        return batch
-
-    def _new_batch(self, name: TopicPartition, is_movable: bool, now: float) -> Batch:
-        batch = Batch(name, is_movable, now)
-        batch.is_alone = self._numbering is not None or self._limits.is_compressed(name.topic)
-        return batch
-
-    def _want_leader(self, name: TopicPartition, now: float) -> None:
-        """Have the leader of a partition looked up if none is known: the last look-up may have found none."""
-        if self.layout.leader(name) is None:
-            self.layout.want(name.topic, max(now, self._queues[name].retry_at))
-
-    def close_batches(self) -> None:
-        """Have everything that waits sent now."""
-        for queue in self._active.values():
-            if queue.waiting:
-                queue.waiting[-1].is_closed = True
-
-    def _activated(self, name: TopicPartition) -> _Queue:
-        """Return the queue of a partition, which then counts among those that have something to send."""
-        queue = self._active.get(name)
-        if queue is None:
-            queue = self._active[name] = self._queues.setdefault(name, _Queue())
-        return queue
-
-    # -- requests ------------------------------------------------------------------------------------------------------
-
-    def take(self, broker: int, now: float) -> list[Batch]:
-        """Return what the next request to a broker has, batches of a partition in their order; empty if nothing is due.
-
-        The batches are in flight until `answered` or `request_failed` is called with them.
-        """
-        taken: list[Batch] = []
-        size = 0
-        for name, queue in list(self._active.items()):
-            if not queue.waiting:
-                del self._active[name]
-            elif self.layout.leader(name) == broker and self._due_at(queue) <= now:
-                size = self._take_of(queue, taken, size, now)
-                if queue.in_flight:
-                    self._active[name] = self._active.pop(name)  # the next request starts with another partition
-        return taken
-
-    def upcoming(self, broker: int) -> list[Batch]:
-        """Return the closed batches that the next request to a broker would have; nothing changes."""
-        found: list[Batch] = []
-        if self._numbering is not None:
-            return found  # its numbers are known when the one before it is stored
-        size = 0
-        for name, queue in self._active.items():
-            if self.layout.leader(name) != broker:
-                continue
-            for place, batch in enumerate(queue.waiting):
-                fits = not found or size + batch.size <= self._limits.request_bytes
-                if not batch.is_closed or not fits or (place and batch.is_alone):
-                    break
-                found.append(batch)
-                size += batch.size
-        return found
-
-    def _take_of(self, queue: _Queue, taken: list[Batch], size: int, now: float) -> int:
-        """Take the batches of one partition that are due and fit; return the size of the request then.
-
-        Those that were encoded together are taken together, since they are one record batch.
-        """
-        ahead = queue.waiting[0].encoded
-        together = () if ahead is None else ahead.batches
-        is_whole = len(together) > 0 and tuple(islice(queue.waiting, len(together))) == together
-        most = len(together) if is_whole else len(queue.waiting)
-        while queue.waiting and len(queue.in_flight) < most:
-            batch = queue.waiting[0]
-            is_due = batch.is_closed or queue.has_failed or batch.created_at + self._limits.linger_s <= now
-            fits = not taken or size + batch.size <= self._limits.request_bytes
-            if not is_due or not fits or (queue.in_flight and (batch.is_alone or queue.in_flight[-1].is_alone)):
-                break
-            self._close(batch)
-            if batch.may_be_stored:
-                self.repeated += len(batch.pairs)
-            queue.in_flight.append(queue.waiting.popleft())
-            taken.append(batch)
-            size += batch.size
-        return size
-
-    def due_at(self, broker: int) -> float | None:
-        """Return when there is something to send to a broker; None if nothing waits for it. Times may be over."""
-        led = (queue for name, queue in self._active.items() if self.layout.leader(name) == broker and queue.waiting)
-        return min((at for queue in led if (at := self._due_at(queue)) != float("inf")), default=None)
-
-    def _due_at(self, queue: _Queue) -> float:
-        if queue.in_flight:
-            return float("inf")
-        head = queue.waiting[0]
-        if head.is_closed or queue.has_failed:
-            return queue.retry_at
-        return max(queue.retry_at, head.created_at + self._limits.linger_s)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -426,10 +185,6 @@ class Accumulator:
             else:
                 effects += self._again(name, mine, reason, broker, now)
         return effects
-
-    def in_flight(self) -> list[Batch]:
-        """Return the batches that are in flight."""
-        return [batch for queue in self._queues.values() for batch in queue.in_flight]
 
     def abandon(self, reason: str) -> list[Effect]:
         """Fail everything that waits."""

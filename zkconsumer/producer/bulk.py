@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
 from zkconsumer.producer.keyed_message import GivenHeaders, as_keyed_messages
+from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.outcome import BatchOutcome
 from zkconsumer.producer.placing import PlacedMessage, Placer
 from zkconsumer.producer.send_summary import Counts, SendSummary

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from rebalance.subscription import check_topic
 from simpleconsumer.types import Headers, TopicPartition
-from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent
+from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.send_summary import SendSummary
 

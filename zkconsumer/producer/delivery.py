@@ -8,44 +8,37 @@ to topics that have to be looked up.
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from simpleconsumer.errors import BrokerError
 from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
-from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits
+from zkconsumer.producer.accumulator import Accumulator
 from zkconsumer.producer.batch import Batch, Pair
 from zkconsumer.producer.broker_thread import BrokerThread, RequestSettings
 from zkconsumer.producer.counters import Counters
+from zkconsumer.producer.effects import Effect
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull, TransactionFailed
+from zkconsumer.producer.limits import Limits
+from zkconsumer.producer.lookup_thread import Lookup, LookupThread
 from zkconsumer.producer.null_values import takes_null_values
 from zkconsumer.producer.numbering import Numbering
-from zkconsumer.producer.outcome import BatchOutcome, call_each, running
+from zkconsumer.producer.open_outcomes import OpenOutcomes
+from zkconsumer.producer.outcome import BatchOutcome, call_each, call_in_thread, running
 from zkconsumer.producer.queue_room import QueueRoom
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
 from zkconsumer.producer.transactions import Transactions, TransactionState
 
-__all__ = ["Delivery", "Lookup"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Delivery"]
 
 _LONGEST_SLEEP_S: Final = 60.0
 IDLE_BROKER_S: Final = 60.0
 """How long the thread of a broker stays that leads no partition: one that restarts leads again soon."""
 _CLOSED: Final = "the producer was closed"
-
-
-class Lookup(Protocol):
-    """Finds partitions and leaders."""
-
-    def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
-        """Return what is known about each of the topics; it has a deadline, and raises nothing."""
 
 
 class Delivery:
@@ -72,69 +65,35 @@ class Delivery:
         transactions: Transactions | None = None,
     ) -> None:
         self.owner = object()
-        self._lookup = lookup
         self._settings = settings
-        self._limits = limits
         self._lock = threading.Lock()
-        self._layouts = threading.Condition(self._lock)
         self._transactions = transactions
         self._numbering = Numbering(transactions is not None) if settings.is_idempotent else None
         self._accumulator = Accumulator(limits, rng, self._numbering)
         self._room = QueueRoom(self._lock, self._accumulator.fullness, self._send_what_waits)
         self._counters = Counters()
+        self._outcomes = OpenOutcomes(self.owner, self._lock, self._counters, settings.codec_of, transactions)
         self._takes_null_values: bool | None = None
         self._started_at = time.monotonic()
         self._brokers: dict[int, BrokerThread] = {}
-        self._open: dict[BatchOutcome, None] = {}
         self._is_closed = False
         self._has_ended = False
-        self._wake_lookup = threading.Condition(self._lock)
-        self._refresh_at = None if settings.refresh_s is None else time.monotonic() + settings.refresh_s
-        self._has_sent = False
-        self._lookup_thread = threading.Thread(target=self._look_up, name="zkconsumer-producer-lookup", daemon=True)
-        self._lookup_thread.start()
+        self._lookups = LookupThread(
+            lookup, self._lock, self._accumulator.layout, limits, settings.refresh_s, self._looked_up
+        )
+        self.look_up_again = self._lookups.again
+        self._lookups.start()
 
     # -- for the producer ----------------------------------------------------------------------------------------------
 
     def partitions(self, topic: str, wait_s: float | None = None) -> Mapping[int | str, int | None] | str:
         """Return the partitions of a topic with their leaders; or, as text, why they are not known.
 
-        It waits until a look-up has found them, as often as a batch is tried. A topic that brokers do not know is
-        looked up for `Limits.absence_s`, since it may be about to be created.
-
-        Args:
-            wait_s: Longest wait; None for no other limit.
+        Raises:
+            ProducerClosed: The producer is closed.
         """
         known = self._accumulator.layout.partitions(topic)
-        if known:
-            return known
-        deadline = None if wait_s is None else time.monotonic() + wait_s
-        with self._lock:
-            layout = self._accumulator.layout
-            earlier = layout.searches(topic).failures
-            while not (known := layout.partitions(topic)):
-                self._check_open()
-                failed = layout.searches(topic)
-                tried = failed.failures - earlier
-                is_over = tried > self._limits.retries and failed.absent_since is None
-                if tried and (failed.is_final or is_over or layout.is_absent(topic)):
-                    return failed.reason
-                if layout.was_just_absent(topic, time.monotonic(), self._limits.backoff_s):
-                    return failed.reason
-                layout.want(topic, time.monotonic() + (self._limits.backoff_s if tried else 0.0))
-                self._wake_lookup.notify()
-                left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
-                if left_s <= 0.0:
-                    return failed.reason or f"no broker has answered about it within {wait_s:g} s"
-                self._layouts.wait(min(left_s, _LONGEST_SLEEP_S))
-            return known
-
-    def look_up_again(self) -> None:
-        """Have the partitions of all topics looked up: something has changed. Waits for nothing but the lock."""
-        with self._lock:
-            for topic in self._accumulator.layout.known_topics():
-                self._accumulator.layout.want(topic, time.monotonic())
-            self._wake_lookup.notify()
+        return known or self._lookups.partitions(topic, wait_s, self._check_open)
 
     def takes_null_values(self, topic: str) -> bool | str:
         """Return whether the brokers are of Kafka 0.8.1 or later; or, as text, why that is not known."""
@@ -173,8 +132,7 @@ class Delivery:
             batch = self._accumulator.add(name, pair, size, is_movable, time.monotonic())
             count = len(batch.pairs)
             if batch.outcome is None:
-                batch.outcome = BatchOutcome(*name, self.owner)
-                self._open[batch.outcome] = None
+                batch.outcome = self._outcomes.new(name)
             if count == 1 or batch.is_closed:
                 self._wake(name)
             return batch.outcome, count - 1
@@ -187,8 +145,7 @@ class Delivery:
         with self._lock:
             self._wait_for_room(name.topic, len(pairs), size, wait_s)
             batch = self._accumulator.add_batch(name, pairs, size, is_movable, time.monotonic())
-            outcome = batch.outcome = BatchOutcome(*name, self.owner)
-            self._open[outcome] = None
+            outcome = batch.outcome = self._outcomes.new(name)
             self._wake(name)
             return outcome
 
@@ -219,8 +176,7 @@ class Delivery:
         """Return whether everything that was taken before has its outcome within the time."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self.close_batches()
-        with self._lock:
-            open_ones = list(self._open)
+        open_ones = self._outcomes.all()
         return all(each.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)) for each in open_ones)
 
     def close(self, timeout_s: float | None) -> int:
@@ -231,7 +187,7 @@ class Delivery:
         with self._lock:
             self._is_closed = True
             self._room.look_all()
-            self._layouts.notify_all()
+            self._lookups.layouts.notify_all()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         is_flushed = False
         left = 0
@@ -249,9 +205,10 @@ class Delivery:
             self._go_on(effects)
             in_flight = self._accumulator.in_flight()
             self._has_ended = True
+            self._lookups.end()
             brokers = list(self._brokers.values())
             self._wake_all()
-        callbacks = self._finish(effects)
+        callbacks = self._outcomes.finish(effects)
         for batch in in_flight:
             error = MessageNotSent(*batch.name, _CLOSED, batch.tries + 1, may_be_stored=True)
             callbacks += batch.outcome.finish(batch.name.partition, -1, error)
@@ -314,12 +271,12 @@ class Delivery:
             thread.wake.notify()
         else:
             self._accumulator.layout.want(name.topic, time.monotonic())
-            self._wake_lookup.notify()
+            self._lookups.wake.notify()
 
     def _wake_all(self) -> None:
         for thread in self._brokers.values():
             thread.wake.notify()
-        self._wake_lookup.notify()
+        self._lookups.wake.notify()
 
     def next_batches(self, thread: BrokerThread) -> list[Batch] | None:
         """Wait until there is something to send to a broker; None when nothing follows.
@@ -380,9 +337,7 @@ class Delivery:
     ) -> None:
         """Take over an answer, and how long it took; None for batches that were not sent."""
         with self._lock:
-            if not self._has_sent:
-                self._has_sent = True
-                self._wake_lookup.notify()  # until now no look-up was due
+            self._lookups.sent()
             if seconds is not None:
                 self._counters.answered(broker, seconds)
             effects = self._accumulator.answered(batches, results, time.monotonic())
@@ -407,86 +362,30 @@ class Delivery:
         self._report(effects)
 
     def _go_on(self, effects: Sequence[Effect]) -> None:
-        """Count what is finished, make outcomes for halves, and wake who waits for room or for leaders."""
-        for effect in effects:
-            if isinstance(effect, Finished):
-                self._counters.finished(effect.batch, effect.error is None)
-                if effect.error is not None and self._transactions is not None:
-                    self._transactions.message_failed(effect.error)
-            else:
-                self._counters.split_batches += 1
-                for half in effect.halves:
-                    half.outcome = BatchOutcome(*half.name, self.owner)
-                    self._open[half.outcome] = None
-                self._open.pop(effect.batch.outcome, None)
+        """Count what is finished, and wake who waits for room or for leaders."""
+        self._outcomes.count(effects)
         self._room.look()
         if self._accumulator.layout.stale:
-            self._wake_lookup.notify()
+            self._lookups.wake.notify()
 
     def _report(self, effects: Sequence[Effect]) -> None:
         """Set outcomes, and then run their callbacks."""
-        call_each(self._finish(effects))
-
-    def _finish(self, effects: Sequence[Effect]) -> list[Callable[[], None]]:
-        """Set outcomes; return the callbacks to run."""
-        callbacks: list[Callable[[], None]] = []
-        for effect in effects:
-            outcome = effect.batch.outcome
-            if outcome is None:
-                continue  # an interrupt ended the call that added its only message, and nobody has a future of it
-            if isinstance(effect, Finished):
-                self._explain(effect)
-                callbacks += outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
-                with self._lock:
-                    self._open.pop(outcome, None)
-            else:
-                first, second = effect.halves
-                outcome.split(len(first.pairs), first.outcome, second.outcome)
-        return callbacks
-
-    def _explain(self, effect: Finished) -> None:
-        """Say what to do about an error that brokers have no code for."""
-        cause = None if effect.error is None else effect.error.__cause__
-        is_unknown = isinstance(cause, BrokerError) and cause.code == -1
-        if effect.error is not None and is_unknown and self._settings.codec_of(effect.batch.name.topic) == "lz4":
-            effect.error.remedy = "brokers before Kafka 0.8.2 have no lz4: set compression.codec to gzip or snappy"
+        call_each(self._outcomes.finish(effects))
 
     # -- leaders -------------------------------------------------------------------------------------------------------
 
-    def _look_up(self) -> None:
-        """Run the thread that looks up leaders."""
-        while (topics := self._topics_to_look_up()) is not None:
-            try:
-                found = self._lookup.look_up(topics)
-            except Exception as error:
-                log.exception("a fault of the look-up of topics")
-                found = dict.fromkeys(topics, FoundTopic({}, f"a fault of the look-up: {error!r}"))
-            with self._lock:
-                effects: list[Effect] = []
-                for topic, each in found.items():
-                    effects += self._take_over(topic, each, time.monotonic())
-                self._go_on(effects)
-                self._layouts.notify_all()
-                self._wake_all()
-            callbacks = self._finish(effects)
-            if callbacks:
-                _call_in_thread(callbacks)
-
-    def _topics_to_look_up(self) -> list[str] | None:
-        """Wait until leaders have to be looked up; None when the delivery has ended."""
+    def _looked_up(self, found: Mapping[str, FoundTopic]) -> None:
+        """Take over what a look-up found, and run the callbacks of what it fails."""
         with self._lock:
-            while not self._has_ended:
-                now = time.monotonic()
-                if self._refresh_at is not None and now >= self._refresh_at and self._has_sent:
-                    self._has_sent = False
-                    self._refresh_at = now + (self._settings.refresh_s or 0.0)
-                    return self._accumulator.layout.known_topics()
-                at = self._accumulator.layout.lookup_at()
-                if at is not None and at <= now:
-                    return sorted(self._accumulator.layout.stale)
-                waits = [each for each in (at, self._refresh_at if self._has_sent else None) if each is not None]
-                self._wake_lookup.wait(min(waits, default=now + _LONGEST_SLEEP_S) - now)
-        return None
+            effects: list[Effect] = []
+            for topic, each in found.items():
+                effects += self._take_over(topic, each, time.monotonic())
+            self._go_on(effects)
+            self._lookups.layouts.notify_all()
+            self._wake_all()
+        callbacks = self._outcomes.finish(effects)
+        if callbacks:
+            call_in_thread(callbacks)
 
     def _take_over(self, topic: str, found: FoundTopic, now: float) -> list[Effect]:
         """Take over what a look-up found, and start the threads of new brokers."""
@@ -510,11 +409,3 @@ class Delivery:
             self._brokers[broker.id] = thread
         elif thread.broker != broker:
             thread.broker = broker
-
-
-def _call_in_thread(callbacks: Sequence[Callable[[], None]]) -> None:
-    thread = threading.Thread(target=call_each, args=(callbacks,), name="zkconsumer-producer-callbacks", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # there are too many threads, or the program ends
-        call_each(callbacks)

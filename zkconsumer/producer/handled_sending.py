@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
 from zkconsumer.producer.handlers import QueueItem, hooks_of
 from zkconsumer.producer.keyed_message import GivenHeaders, as_keyed_messages
+from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.outcome import SendFuture, SentMessage, call_each, failed_future, running
 from zkconsumer.producer.send_summary import Counts, SendSummary
 from zkconsumer.producer.statistics import ProducerStatistics

@@ -19,14 +19,15 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
-from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.batch import undecided_codes
 from zkconsumer.producer.broker_thread import ANY_PARTITION, RequestSettings
 from zkconsumer.producer.coordinator import Coordinator
-from zkconsumer.producer.delivery import Delivery, Lookup
+from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.handled_sending import HandledSending
 from zkconsumer.producer.handlers import EventHandler, hooks_of
+from zkconsumer.producer.limits import Limits
+from zkconsumer.producer.lookup_thread import Lookup
 from zkconsumer.producer.placing import Encoding, Placer
 from zkconsumer.producer.sending import DirectSending, Sending
 from zkconsumer.producer.topic_lookup import FoundTopic, TopicLookup

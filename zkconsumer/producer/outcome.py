@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
 from zkconsumer.producer.errors import MessageNotSent, ProducerError, without_frames
 
-__all__ = ["BatchFuture", "BatchOutcome", "SendFuture", "SentMessage", "call_each", "failed_future", "running"]
+__all__ = [
+    "BatchFuture", "BatchOutcome", "SendFuture", "SentMessage", "call_each", "call_in_thread", "failed_future",
+    "running",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -288,3 +291,12 @@ def call_each(callbacks: Iterable[Callable[[], None]]) -> None:
                 interrupt = error
     if interrupt is not None:
         raise interrupt
+
+
+def call_in_thread(callbacks: Sequence[Callable[[], None]]) -> None:
+    """Do as `call_each` in a thread of its own: callbacks may wait for the one that has them to call."""
+    thread = threading.Thread(target=call_each, args=(callbacks,), name="zkconsumer-producer-callbacks", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # there are too many threads, or the program ends
+        call_each(callbacks)

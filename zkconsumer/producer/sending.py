@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from zkconsumer.producer.accumulator import Limits
 from zkconsumer.producer.bulk import BulkSend
 from zkconsumer.producer.columns import ColumnSend
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.producer.keyed_message import GivenHeaders
+from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.outcome import BatchFuture, SendFuture, failed_future
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.send_summary import SendSummary
