@@ -53,6 +53,8 @@ SPARK_FILES = {
     "tests/spark/test_sink.py",
     "tests/spark/test_spark_batch.py",
     "tests/spark/test_spark_filters.py",
+    "tests/spark/test_spark_headers.py",
+    "tests/spark/test_spark_of_every_age.py",
     "tests/spark/test_spark_stream.py",
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
