@@ -17,7 +17,7 @@ from simpleconsumer.errors import ConnectionFailed, DecodeError
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 
-__all__ = ["probed_broker"]
+__all__ = ["Probe", "probed_broker"]
 
 _NO_ID = -1
 _VERSIONS_ID, _METADATA_ID = 1, 2
@@ -41,31 +41,67 @@ def probed_broker(
         ConnectionFailed: There is no broker, or none of Kafka 0.8 or later.
         DecodeError: What answers is no broker.
     """
-    if security is not None and security.sasl is not None:
-        return _of_versions(host, port)
-    versions = KAFKA08.frame(KAFKA08.api_versions(), _VERSIONS_ID, client_id)
-    metadata = KAFKA08.frame(KAFKA08.metadata([]), _METADATA_ID, client_id)
-    connection = Connection(host, port, timeout_s, security=security)
-    try:
-        answer = connection.call(versions + metadata)
-    except ConnectionFailed as error:
-        if not error.is_sent or not isinstance(error.__cause__, ConnectionError):
-            raise
-        # Closed: Kafka 0.8, if it answers a question that all brokers know.
-        connection.close()
-        connection = Connection(host, port, timeout_s, security=security)
-        connection.call(metadata, correlation_id=_METADATA_ID)
-        return Broker(_NO_ID, host, port)
-    finally:
-        connection.close()
-    if len(answer) < _INT32.size:
-        raise DecodeError(f"{host}:{port}: answer of {len(answer)} bytes, too short for a correlation id")
-    found = _INT32.unpack_from(answer)[0]
-    if found == _VERSIONS_ID:
-        return _of_versions(host, port)
-    if found == _METADATA_ID:
-        return Broker(_NO_ID, host, port, commit_version=2)
-    raise DecodeError(f"{host}:{port}: answer to request {found}, expected {_VERSIONS_ID} or {_METADATA_ID}")
+    return Probe(host, port, timeout_s, client_id, security=security).ask()
+
+
+class Probe:
+    """Asks one address what is there; see `probed_broker`.
+
+    Threads: One at a time. `close()` from any thread ends a question at once with ConnectionFailed.
+
+    Attributes:
+        is_closed: Nothing is asked any more.
+    """
+
+    def __init__(
+        self, host: str, port: int, timeout_s: float, client_id: str, *, security: Security | None = None
+    ) -> None:
+        self.is_closed = False
+        self._host = host
+        self._port = port
+        self._timeout_s = timeout_s
+        self._client_id = client_id
+        self._security = security
+        self._connection: Connection | None = None
+
+    def ask(self) -> Broker:
+        """Return the broker; errors are those of `probed_broker`."""
+        host, port = self._host, self._port
+        if self._security is not None and self._security.sasl is not None:
+            return _of_versions(host, port)
+        versions = KAFKA08.frame(KAFKA08.api_versions(), _VERSIONS_ID, self._client_id)
+        metadata = KAFKA08.frame(KAFKA08.metadata([]), _METADATA_ID, self._client_id)
+        try:
+            answer = self._call(versions + metadata)
+        except ConnectionFailed as error:
+            if not error.is_sent or not isinstance(error.__cause__, ConnectionError) or self.is_closed:
+                raise
+            # Closed: Kafka 0.8, if it answers a question that all brokers know.
+            self._call(metadata, _METADATA_ID)
+            return Broker(_NO_ID, host, port)
+        if len(answer) < _INT32.size:
+            raise DecodeError(f"{host}:{port}: answer of {len(answer)} bytes, too short for a correlation id")
+        found = _INT32.unpack_from(answer)[0]
+        if found == _VERSIONS_ID:
+            return _of_versions(host, port)
+        if found == _METADATA_ID:
+            return Broker(_NO_ID, host, port, commit_version=2)
+        raise DecodeError(f"{host}:{port}: answer to request {found}, expected {_VERSIONS_ID} or {_METADATA_ID}")
+
+    def close(self) -> None:
+        """End a question that is under way, and have no other one asked."""
+        self.is_closed = True
+        if self._connection is not None:
+            self._connection.close()
+
+    def _call(self, frame: bytes, correlation_id: int | None = None) -> memoryview:
+        connection = self._connection = Connection(self._host, self._port, self._timeout_s, security=self._security)
+        try:
+            if self.is_closed:
+                connection.close()
+            return connection.call(frame, correlation_id=correlation_id)
+        finally:
+            connection.close()
 
 
 def _of_versions(host: str, port: int) -> Broker:

@@ -1,7 +1,8 @@
-"""SyncProducer: sends message sets to one broker, as Kafka's class of that name does."""
+"""SyncProducer: sends messages to one broker, as Kafka's class of that name does, in the format of that broker."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -9,12 +10,16 @@ from typing import Any, Literal, Self
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, PlainPair, message_size, undecided_codes
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size, undecided_codes
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
+from zkconsumer.producer.keyed_message import as_headers
+from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import SentMessage
+from zkconsumer.producer.refusals import TOO_LARGE, remedy_for
 
 __all__ = ["SyncProducer"]
 
@@ -24,14 +29,17 @@ class SyncProducer:
 
     It looks up no leader, chooses no partition and tries nothing again. `Producer` does all of that.
 
+    A broker of Kafka 0.8 or later is asked what it speaks when the first message is sent, and again behind a lost
+    connection: there may be another one at its address. From Kafka 0.11 on it gets record batches.
+
     Args:
         host: The broker's host.
         port: The broker's port.
-        kafka_generation: `0.7` for a broker of Kafka 0.7.
+        kafka_generation: `0.7` for a broker of Kafka 0.7; `0.8` for every later one.
         request_required_acks: Who acknowledges: 1 the leader, -1 all in-sync replicas, 0 nobody.
         request_timeout_ms: Longest wait of the leader for replicas; the answer may take as long again.
         message_max_bytes: Most bytes of a message, key and value together.
-        compression_codec: `none`, `gzip`, `snappy` or `lz4`.
+        compression_codec: `none`, `gzip`, `snappy`, `lz4`, or `zstd` (Kafka 2.1 and later).
         client_id: The name under which the broker logs and counts the requests.
         security: TLS and SASL (`simpleconsumer.security.Security.of`); None for neither.
 
@@ -47,32 +55,35 @@ class SyncProducer:
         request_required_acks: Literal[-1, 0, 1] = 1,
         request_timeout_ms: int = 10_000,
         message_max_bytes: int = 1_000_000,
-        compression_codec: Literal["none", "gzip", "snappy", "lz4"] = "none",
+        compression_codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none",
         client_id: str = "zkconsumer-producer",
         security: Security | None = None,
     ) -> None:
         self._acks = request_required_acks
         self._timeout_ms = request_timeout_ms
         self._max_bytes = message_max_bytes
-        self._codec = compression_codec
-        broker = Broker(0, host, port, generation="kafka07" if kafka_generation == "0.7" else "kafka08")
-        self._connection = SimpleConsumer(
-            host, port, request_timeout_ms / 500, client_id, dialect=dialect_of(broker), security=security
-        )  # fmt: skip
-        self._has_keys = self._connection.dialect.has_metadata
+        self._place = host, port
+        self._client_id = client_id
+        self._security = security
+        self._has_keys = kafka_generation != "0.7"
+        self._sets = MessageSets(lambda topic: compression_codec)
+        self._connection: SimpleConsumer | None = None
+        self._probe = Probe(host, port, self._timeout_ms / 500, client_id, security=security)
 
     def send(
-        self, topic: str, messages: Iterable[bytes | PlainPair], partition: int | str | None = None
+        self, topic: str, messages: Iterable[bytes | Pair], partition: int | str | None = None
     ) -> SentMessage:
         """Send messages of one partition in one request; return where the first one is.
 
         Args:
             topic: Their topic.
-            messages: Values, or pairs of key and value. Kafka 0.7 stores no keys and no null values.
+            messages: Values, pairs of key and value, or key, value and headers. Kafka 0.7 stores no keys and no null
+                values, and brokers before Kafka 0.11 no headers.
             partition: Their partition, which this broker leads; None lets a broker of Kafka 0.7 choose one.
 
         Raises:
             MessageNotSent: They were not acknowledged.
+            AuthenticationFailed: Broker or client refuse each other; nothing was sent.
             OversizedMessage: One is larger than `message_max_bytes`, and nothing was sent; or the broker refuses the
                 size of the message set.
             ValueError: No messages, or no partition for a broker of Kafka 0.8 or later.
@@ -84,7 +95,7 @@ class SyncProducer:
         return found
 
     def multi_send(
-        self, messages: Mapping[TopicPartition, Iterable[bytes | PlainPair]]
+        self, messages: Mapping[TopicPartition, Iterable[bytes | Pair]]
     ) -> dict[TopicPartition, SentMessage | MessageNotSent]:
         """Send messages of several partitions in one request; return what became of each partition's.
 
@@ -95,24 +106,31 @@ class SyncProducer:
         Raises:
             What `send` raises before anything is sent.
         """
-        dialect = self._connection.dialect
-        sets = {
-            TopicPartition(*name): dialect.encode_messages(self._pairs(*name, of_one), self._codec, None, None)
-            for name, of_one in messages.items()
-        }
+        batches = [self._batch(*name, of_one) for name, of_one in messages.items()]
+        has_begun = False
         try:
-            results = self._connection.produce_sets(sets, acks=self._acks, timeout_ms=self._timeout_ms)
-            if self._acks and not self._has_keys:
-                wait_until_read(self._connection, next(iter(sets)))
+            connection = self._connected()
+            self._sets.look(connection)
+            refusals = {batch.name: self._sets.refusal(batch, False) for batch in batches}
+            sets = {each.name: self._sets.encoded([each], connection) for each in batches if not refusals[each.name]}
+            has_begun = True
+            results = connection.produce_sets(sets, acks=self._acks, timeout_ms=self._timeout_ms) if sets else []
+            if sets and self._acks and not self._has_keys:
+                wait_until_read(connection, next(iter(sets)))
         except SimpleConsumerError as error:
-            may_be_stored = not (isinstance(error, ConnectionFailed) and not error.is_sent)
-            return {name: MessageNotSent(*name, str(error), may_be_stored=may_be_stored) for name in sets}
+            self._disconnect()
+            may_be_stored = has_begun and not (isinstance(error, ConnectionFailed) and not error.is_sent)
+            return {each.name: MessageNotSent(*each.name, str(error), may_be_stored=may_be_stored) for each in batches}
+        answers = {name: ProducedPartition(code, -1) for name, code in refusals.items() if code}
+        answers |= zip(sets, results, strict=True)
         undecided = undecided_codes(self._acks)
-        return {name: _outcome(name, result, undecided) for name, result in zip(sets, results, strict=True)}
+        return {batch.name: _outcome(batch, answers[batch.name], undecided) for batch in batches}
 
     def close(self) -> None:
         """Close the connection, finally."""
-        self._connection.close()
+        self._probe.close()
+        if self._connection is not None:
+            self._connection.close()
 
     multiSend = multi_send  # noqa: N815
 
@@ -124,32 +142,57 @@ class SyncProducer:
     ) -> None:
         self.close()
 
-    def _pairs(self, topic: str, partition: int | str, messages: Iterable[bytes | PlainPair]) -> Sequence[PlainPair]:
+    def _connected(self) -> SimpleConsumer:
+        """Return the connection; a new one speaks what the broker speaks by now."""
+        if self._connection is None:
+            host, port = self._place
+            broker = self._probe.ask() if self._has_keys else Broker(0, host, port, generation="kafka07")
+            self._connection = SimpleConsumer(
+                host, port, self._timeout_ms / 500, self._client_id, dialect=dialect_of(broker),
+                security=self._security,
+            )  # fmt: skip
+            if self._probe.is_closed:  # meanwhile, by another thread
+                self._connection.close()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        """Have the next call connect again, and ask what the broker speaks."""
+        connection = self._connection
+        if connection is not None:
+            self._connection = None
+            connection.close()
+
+    def _batch(self, topic: str, partition: int | str, messages: Iterable[bytes | Pair]) -> Batch:
         if partition == -1 and self._has_keys:
             raise ValueError(f"no partition of {topic}: only a broker of Kafka 0.7 chooses one")
-        pairs = [self._checked(topic, partition, each) for each in messages]
-        if not pairs:
+        batch = Batch(TopicPartition(topic, partition), False, time.monotonic())
+        batch.pairs = [self._checked(topic, partition, each) for each in messages]
+        if not batch.pairs:
             raise ValueError(f"no messages for {topic}/{partition}")
-        return pairs
+        return batch
 
-    def _checked(self, topic: str, partition: int | str, message: Any) -> PlainPair:
-        key, value = message if isinstance(message, tuple) and len(message) == 2 else (None, message)
+    def _checked(self, topic: str, partition: int | str, message: Any) -> Pair:
+        is_pair = isinstance(message, tuple) and len(message) in (2, 3)
+        key, value, headers = (*message, ())[:3] if is_pair else (None, message, ())
         for part in (key, value):
             if part is not None and not isinstance(part, bytes):
                 raise TypeError(f"{message!r:.60} for {topic}/{partition}: bytes, or a key and a value, are needed")
-        if not self._has_keys and (key is not None or value is None):
-            raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys and no null values")
-        size = message_size((key, value)) - MESSAGE_OVERHEAD_BYTES
+        if not self._has_keys and (key is not None or value is None or headers):
+            raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys, no headers and no null values")
+        pair: Pair = (key, value, as_headers(headers)) if headers else (key, value)
+        size = message_size(pair) - MESSAGE_OVERHEAD_BYTES
         if size > self._max_bytes:
             reason = f"it has {size} bytes, more than message_max_bytes = {self._max_bytes}"
             raise OversizedMessage(topic, partition, reason)
-        return key, value
+        return pair
 
 
-def _outcome(name: TopicPartition, result: ProducedPartition, undecided: Sequence[int]) -> SentMessage | MessageNotSent:
-    code, offset = result
+def _outcome(batch: Batch, result: ProducedPartition, undecided: Sequence[int]) -> SentMessage | MessageNotSent:
+    (topic, partition), (code, offset) = batch.name, result
     if code == 0:
-        return SentMessage(name.topic, name.partition, offset if offset >= 0 else None)
-    reason = str(BrokerError(code, name.topic, name.partition))
-    kind = OversizedMessage if code in (10, 18) else MessageNotSent
-    return kind(name.topic, name.partition, reason, may_be_stored=code in undecided)
+        return SentMessage(topic, partition, offset if offset >= 0 else None)
+    reason = BrokerError(code, topic, partition)
+    kind = OversizedMessage if code in TOO_LARGE else MessageNotSent
+    error = kind(topic, partition, str(reason), may_be_stored=code in undecided)
+    error.remedy = remedy_for(reason, batch.pairs)
+    return error
