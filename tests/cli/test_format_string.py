@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.types import Message
+from simpleconsumer.types import HeaderMessage, Message
 from zkconsumer.cli.messages.format_string import message_format
 
 BYTES = st.none() | st.binary(max_size=20)
@@ -34,12 +34,19 @@ def test_null_is_told_from_empty() -> None:
     assert message_format("%k %v %T", b"NULL%d")(Message("t", 0, 0, 1, None, None, None)) == b"NULL%d NULL%d -1"
 
 
+def test_headers_stand_in_their_order() -> None:
+    headers = (("trace", b"1"), ("trace", None), ("größe", b""))
+    message = HeaderMessage("t", 0, 0, 1, b"k", b"v", None, headers)
+    assert message_format("%k %h|")(message) == "k trace=1,trace=NULL,größe=|".encode()
+    assert line("<%h>") == b"<>"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("ab%q", "'%q' at character 3 is no field; known: %t topic"), ("%", "'%' at character 1 is no field"),
         ("%é", "is no field"), (r"\q", r"'\q' at character 1 is no escape"), ("\\", "at character 1 is no escape"),
-        (r"\xg", r"'\x' at character 1 is no escape"), ("%k %h", "'%h' at character 4: there are no headers"),
+        (r"\xg", r"'\x' at character 1 is no escape"), ("%k %H", "'%H' at character 4 is no field"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(text: str, said: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.types import Message
-from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine, json_parser, line_parser
+from simpleconsumer.types import HeaderMessage
+from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine
+from zkconsumer.cli.messages.line_parsers import HeaderForm, LineForm, json_parser, line_parser
 from zkconsumer.cli.messages.message_lines import json_line
 
 MIB = 1024 * 1024
@@ -52,26 +53,71 @@ def test_of_a_line_above_the_bound_the_size_is_kept_alone() -> None:
 
 
 def test_the_first_separator_counts() -> None:
-    assert line_parser(b"::", None)(b"key::a::b") == (b"key", b"a::b")
+    assert line_parser(LineForm(b"::"))(b"key::a::b") == (b"key", b"a::b", ())
 
 
 def test_a_line_that_lacks_its_key_is_refused() -> None:
     with pytest.raises(ValueError, match=r"it has no key separator ':': 'noth\\x00ing'"):
-        line_parser(b":", None)(b"noth\x00ing")
+        line_parser(LineForm(b":"))(b"noth\x00ing")
 
 
 def test_a_text_may_stand_for_null() -> None:
-    parse = line_parser(b":", b"null")
-    assert parse(b"null:null") == (None, None)
-    assert parse(b"nul:null ") == (b"nul", b"null ")
-    assert line_parser(None, b"-")(b"-") == (None, None)
-    assert line_parser(None, b"-")(b"--") == (None, b"--")
+    parse = line_parser(LineForm(b":", b"null"))
+    assert parse(b"null:null") == (None, None, ())
+    assert parse(b"nul:null ") == (b"nul", b"null ", ())
+    assert line_parser(LineForm(None, b"-"))(b"-") == (None, None, ())
+    assert line_parser(LineForm(None, b"-"))(b"--") == (None, b"--", ())
 
 
-@given(key=st.none() | st.binary(max_size=9), value=st.none() | st.binary(max_size=9))
-def test_what_consume_prints_as_json_is_read_back(key: bytes | None, value: bytes | None) -> None:
-    line = json_line(Message("t", 0, 7, 8, key, value, None))
-    assert json_parser(True)(line.removesuffix(b"\n")) == (key, value)
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"h0:v0,h1:v1\tkey\tvalue", (b"key", b"value", (("h0", b"v0"), ("h1", b"v1")))),
+        (b"h:a:b\tk\tv\tw", (b"k", b"v\tw", (("h", b"a:b"),))),
+        (b":\t\t", (b"", b"", (("", b""),))),
+        (b"NIL\tNIL\tNIL", (None, None, ())),
+        (b"h0:NIL,h0:NILx\tk\t", (b"k", b"", (("h0", None), ("h0", b"NILx")))),
+        ("größe:\t\t".encode(), (b"", b"", (("größe", b""),))),
+        (b"\tk\tv", (b"k", b"v", ())),
+        (b"h:\xff\tk\tv", (b"k", b"v", (("h", b"\xff"),))),
+    ],
+)
+def test_headers_stand_before_the_key_as_in_kafkas_console_producer(line: bytes, expected: object) -> None:
+    assert line_parser(LineForm(b"\t", b"NIL", HeaderForm()))(line) == expected
+
+
+def test_separators_of_headers_are_texts_of_any_length() -> None:
+    form = LineForm(b"##", None, HeaderForm(b"!!", b"|", b"=="))
+    assert line_parser(form)(b"a==1|b==!!k##v") == (b"k", b"v", (("a", b"1"), ("b", b"")))
+    assert line_parser(form._replace(key_separator=None))(b"a==1!!k##v") == (None, b"k##v", (("a", b"1"),))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"h:v", "it has no headers delimiter '!': 'h:v'"),
+        (b"h:v!k", r"it has no key separator '\\t': 'h:v!k'"),
+        (b"a:1,hv!k\tv", "its header 'hv' has no ':' between name and value"),
+        (b"NIL:v!k\tv", "the name of its header 'NIL:v' is null, which no name can be"),
+        (b"\xff:v!k\tv", "the name of its header '\ufffd' is no UTF-8"),
+    ],
+)
+def test_a_line_whose_headers_cannot_be_read_is_refused(line: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        line_parser(LineForm(b"\t", b"NIL", HeaderForm(b"!")))(line)
+
+
+BYTES = st.none() | st.binary(max_size=9)
+HEADERS = st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), BYTES), max_size=4)
+
+
+@given(key=BYTES, value=BYTES, headers=HEADERS)
+def test_what_consume_prints_as_json_is_read_back(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    line = json_line(HeaderMessage("t", 0, 7, 8, key, value, None, headers=tuple(headers)))
+    assert json_parser(True)(line.removesuffix(b"\n")) == (key, value, tuple(headers))
+    assert ("headers" in json.loads(line)) == bool(headers)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +130,11 @@ def test_what_consume_prints_as_json_is_read_back(key: bytes | None, value: byte
         ({"value": "x", "value_encoding": "base65"}, "\"value_encoding\" is 'base65': base64 is the only one"),
         ({"value": "x", "value_encoding": "base64"}, '"value" is no base64'),
         ({"value": "x", "key": "\ud800"}, "surrogates not allowed"),
+        ({"value": "x", "headers": {"h": "v"}}, "\"headers\" is \"{'h': 'v'}\": a list is needed"),
+        ({"value": "x", "headers": [{"key": None, "value": ""}]}, "is no object with a text"),
+        ({"value": "x", "headers": [{"key": "h"}]}, "is no object with a text"),
+        ({"value": "x", "headers": [{"key": "\ud800", "value": ""}]}, "surrogates not allowed"),
+        ({"value": "x", "headers": [{"key": "h", "value": "x", "value_encoding": "base64"}]}, "is no base64"),
     ],
 )
 def test_json_that_is_no_message_is_refused(entry: object, said: str) -> None:
@@ -91,7 +142,9 @@ def test_json_that_is_no_message_is_refused(entry: object, said: str) -> None:
         json_parser(True)(entry.encode() if isinstance(entry, str) else json.dumps(entry).encode())
 
 
-def test_keys_are_refused_where_none_is_stored() -> None:
-    assert json_parser(False)(b'{"value": "v", "key": null}') == (None, b"v")
+def test_keys_and_headers_are_refused_where_none_is_stored() -> None:
+    assert json_parser(False)(b'{"value": "v", "key": null}') == (None, b"v", ())
     with pytest.raises(ValueError, match=r"it has a key, and Kafka 0\.7 stores none"):
         json_parser(False)(b'{"value": "v", "key": "k"}')
+    with pytest.raises(ValueError, match=r"it has headers, and Kafka 0\.7 stores none"):
+        json_parser(False)(b'{"value": "v", "headers": [{"key": "k", "value": null}]}')

@@ -213,6 +213,39 @@ def test_keys_are_not_left_out_for_a_misspelt_true(cluster: EmbeddedCluster, top
     assert b"parse.key is 'yes'; it must be true or false" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["key.separator=:"], "key.separator has no effect without parse.key=true, and whole lines would be values"),
+        (["headers.separator=;"], "headers.separator has no effect without parse.headers=true"),
+        (["parse.headers=true", "headers.delimiter=,"], "headers.delimiter and headers.separator are both ','"),
+        (["parse.headers=true", "headers.separator=:"], "headers.separator and headers.key.separator are both ':'"),
+        (["parse.key=true", "key.separator="], "key.separator is empty"),
+        (["parse.key=true", "key.separator=NIL", "null.marker=NIL"], "key.separator and null.marker are both 'NIL'"),
+        (["parse.headers=1"], "parse.headers is '1'; it must be true or false"),
+    ],
+)
+def test_properties_of_the_line_reader_that_mean_nothing_are_refused(
+    cluster: EmbeddedCluster, topic: str, options: list[str], said: str
+) -> None:
+    given = [part for option in options for part in ("--property", option)]
+    status, lines = produce(cluster, topic, b"ann:1\n", *given)
+    assert (status, stored(cluster, topic)) == (2, [])
+    assert said in " ".join(line.strip(" │|") for line in lines)
+
+
+def test_keys_that_are_not_to_be_parsed_need_no_separator(cluster: EmbeddedCluster, topic: str) -> None:
+    given = ["--property", "parse.key=false", "--property", "key.separator=:"]
+    assert produce(cluster, topic, b"ann:1\n", *given)[0] == 0
+    assert stored(cluster, topic) == [(None, b"ann:1")]
+
+
+def test_json_says_what_properties_of_the_line_reader_would(cluster: EmbeddedCluster, topic: str) -> None:
+    status, lines = produce(cluster, topic, b'{"value": "v"}\n', "--from-json", "--property", "parse.headers=true")
+    assert (status, stored(cluster, topic)) == (2, [])
+    assert "parse.headers has no effect with --from-json" in " ".join(lines)
+
+
 def test_a_value_that_is_not_allowed_is_named_with_its_line(
     cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:

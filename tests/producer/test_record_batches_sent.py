@@ -102,6 +102,50 @@ def test_the_command_sends_headers_with_every_line(cluster: KafkaCluster) -> Non
     assert [(each.value, each.headers) for each in stored(cluster, "lines")] == [(b"a", headers), (b"b", headers)]
 
 
+@pytest.mark.real
+def test_the_command_sends_the_headers_of_each_line_and_behind_them_those_of_every_line(cluster: KafkaCluster) -> None:
+    cluster.create_topic("parsed", 1)
+    address = f"127.0.0.1:{cluster.port(min(cluster.brokers))}"
+    lines = b"a:1,b:NIL\tk1\tv1\nNIL\tNIL\tv2\nnothing\nc:\xff\tk3\tNIL\n"
+    done = run(
+        "produce", "--bootstrap-server", address, "--topic", "parsed", "--property", "parse.headers=true", "--property",
+        "parse.key=true", "--property", "null.marker=NIL", "--header", "all=x", "--partition", "0", stdin=lines,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert b"line 3 was not sent: it has no headers delimiter" in done.stderr
+    assert [(each.key, each.value, each.headers) for each in stored(cluster, "parsed")] == [
+        (b"k1", b"v1", (("a", b"1"), ("b", None), ("all", b"x"))),
+        (None, b"v2", (("all", b"x"),)),
+        (b"k3", None, (("c", b"\xff"), ("all", b"x"))),
+    ]
+
+
+@pytest.mark.real
+def test_what_consume_writes_as_json_is_sent_to_another_topic_with_its_headers(cluster: KafkaCluster) -> None:
+    for topic in ("original", "copy"):
+        cluster.create_topic(topic, 1)
+    headers = (("trace", b"\x00\xff"), ("trace", None), ("größe", "größe".encode()), ("", b""))
+    with producer(cluster) as made:
+        made.send_all([
+            KeyedMessage("original", b"\xfe", b"with", headers=headers), KeyedMessage("original", b"k", None),
+            KeyedMessage("original", None, b"headers alone", headers=headers[1:2]),
+        ])  # fmt: skip
+    address = f"127.0.0.1:{cluster.port(min(cluster.brokers))}"
+    read = run("consume", "--bootstrap-server", address, "--topic", "original", "--until-end", "--json")
+    assert read.returncode == 0, read.stderr
+    done = run("produce", "--bootstrap-server", address, "--topic", "copy", "--from-json", stdin=read.stdout)
+    assert done.returncode == 0, done.stderr
+    first, second = stored(cluster, "original"), stored(cluster, "copy")
+    assert [(each.key, each.value, each.headers) for each in first] == [
+        (b"\xfe", b"with", headers), (b"k", None, ()), (None, b"headers alone", headers[1:2]),
+    ]  # fmt: skip
+    assert [(each.key, each.value, each.headers) for each in second] == [
+        (each.key, each.value, each.headers) for each in first
+    ]
+    printed = run("consume", "--bootstrap-server", address, "--topic", "copy", "--until-end", "-f", "%h;")
+    assert printed.stdout == b"trace=\x00\xff,trace=NULL," + "größe=größe,=;;trace=NULL;".encode()
+
+
 def test_a_broker_without_headers_refuses_exactly_the_messages_that_have_some(
     embedded: EmbeddedCluster, topic: str
 ) -> None:

@@ -16,9 +16,10 @@ from rebalance.subscription import check_topic
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.messages.input_lines import json_parser, line_parser
+from zkconsumer.cli.messages.line_parsers import LineForm, json_parser, line_parser
 from zkconsumer.cli.messages.produce_settings import CLIENT_ID, producer_config
 from zkconsumer.cli.messages.production import LineTarget, Produced, Production
+from zkconsumer.cli.messages.reader_properties import READER_HELP, take_line_form
 from zkconsumer.cli.messages.target_topic import ListedTopic, RegisteredTopic, Target
 from zkconsumer.cli.messages.target_topic_07 import ListedTopic07, RegisteredTopic07, check_settings_07
 from zkconsumer.cli.partition_option import PartitionType
@@ -37,9 +38,6 @@ _SHOWN_FAILURES: Final = 10
 _DEFAULT_LIMIT_07: Final = 1_000_000
 """`max.message.size` of brokers of Kafka 0.7, if it is not set otherwise."""
 
-_READER_KEYS: Final = ("parse.key", "key.separator", "null.marker")
-"""Properties of Kafka's own line reader, which `--property` takes beside the settings of a producer."""
-
 _EPILOG = """\
 \b
 A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2; --property
@@ -49,7 +47,7 @@ the defaults (--retries 100 --property retry.backoff.ms=300); after a lost conne
 
 \b
 A line ends with LF; CR belongs to the message. An empty line is an empty message. Bytes are sent as they are. A line
-that cannot be sent (larger than message.max.bytes, no key separator, no leader in time) fails alone, and is named at
+that cannot be sent (larger than message.max.bytes, no separator, no leader in time) fails alone, and is named at
 the end. After 1000 failures in a row the rest is not read.
 
 \b
@@ -77,7 +75,7 @@ Examples: three messages, two of them with the same key; what `consume --json` h
 @click.option("--key-separator", metavar="TEXT", help="Lines are key, this text, value.")
 @click.option("--null", "null_text", metavar="TEXT", help="A key or value that is this text is null.")
 @click.option("--from-json", "from_json", is_flag=True,
-              help="Lines are those of `consume --json`: their key and value are sent.")
+              help="Lines are those of `consume --json`: their key, value and headers are sent.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True,
               help="A header of every message (Kafka 0.11 and later); may be repeated.")
 @click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression. [none]")
@@ -86,7 +84,7 @@ Examples: three messages, two of them with the same key; what `consume --json` h
               help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
 @click.option("--retries", metavar="N", type=click.IntRange(min=0), help="How often a batch is sent again. [100]")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
-              help="One setting of the producer, or parse.key, key.separator, null.marker; may be repeated.")
+              help=f"One setting of the producer, or {READER_HELP}; may be repeated.")
 @click.option("--no-create", is_flag=True, help="Do not let the brokers create a topic that does not exist.")
 def produce(**options: Any) -> None:
     """Send the lines of stdin as messages.
@@ -99,8 +97,8 @@ def produce(**options: Any) -> None:
     if sys.stdin is None:
         raise CliError("standard input is closed")
     properties = named_values(options["properties"])
-    _take_reader_settings(options, properties)
     _check_options(options)
+    options["form"] = take_line_form(properties, options["key_separator"], options["null_text"], options["from_json"])
     with LeaveSignals() as signals, named_places():
         config = _config(options, properties)
         try:
@@ -119,19 +117,6 @@ def _check_options(options: dict[str, Any]) -> None:
             raise click.UsageError(f"{shown} has no effect with --from-json, which says it: leave one of them out.")
 
 
-def _take_reader_settings(options: dict[str, Any], properties: dict[str, str]) -> None:
-    """Take over the properties of Kafka's own line reader, unless an option says the same."""
-    found = {name: properties.pop(name) for name in _READER_KEYS if name in properties}
-    parses = found.get("parse.key", "false").strip().lower()
-    if parses not in ("true", "false"):
-        reason = f"parse.key is {found['parse.key']!r}; it must be true or false"
-        raise click.BadParameter(reason, param_hint="--property")
-    if parses == "true" and options["key_separator"] is None:
-        options["key_separator"] = found.get("key.separator", "\t")
-    if "null.marker" in found and options["null_text"] is None:
-        options["null_text"] = found["null.marker"]
-
-
 def _config(options: dict[str, Any], properties: dict[str, str]) -> ProducerConfig:
     chosen = {
         "compression.codec": options["codec"], "batch.num.messages": options["batch_size"],
@@ -144,12 +129,12 @@ def _config(options: dict[str, Any], properties: dict[str, str]) -> ProducerConf
 def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[Target, FoundCluster]]:
     """Yield the topic and its cluster."""
     topic, may_create = options["topic"], not options["no_create"]
-    has_keys = options["key_separator"] is not None
+    form: LineForm = options["form"]
     brokers = config.metadata_broker_list
     if brokers is not None:
         is_07 = brokers[0].id is not None or config.kafka_generation == "0.7"
         if is_07:
-            check_settings_07(config, has_keys)
+            check_settings_07(config, form, options["headers"])
         target = ListedTopic07(topic, may_create) if is_07 else ListedTopic(
             brokers, topic, may_create, CLIENT_ID, config.security
         )  # fmt: skip
@@ -162,7 +147,7 @@ def _opened(config: ProducerConfig, options: dict[str, Any]) -> Iterator[tuple[T
         cluster.refuse_other_generation()
         is_07 = cluster.generation().has_broker_nodes
         if is_07:
-            check_settings_07(config, has_keys)
+            check_settings_07(config, form, options["headers"])
         kind = RegisteredTopic07 if is_07 else RegisteredTopic
         yield kind(cluster, config.zookeeper_connect, topic, may_create, CLIENT_ID), registered_cluster(port, config)
 
@@ -191,15 +176,15 @@ def _produce(
 
 def _line_target(config: ProducerConfig, options: dict[str, Any], has_keys: bool) -> LineTarget:
     most = config.message_max_bytes
-    separator, null = (None if options[name] is None else options[name].encode("utf-8", "surrogateescape")
-                       for name in ("key_separator", "null_text"))  # fmt: skip
+    form: LineForm = options["form"]
     parse = None
-    longest = most + len(separator or b"")
+    longest = most + len(form.key_separator or b"")
     if options["from_json"]:
         parse = json_parser(has_keys)
         longest = 6 * most + 64 * 1024  # a character may be written as \u0000; and there is more in an object
-    elif separator is not None or null is not None:
-        parse = line_parser(separator, null)
+    elif form != LineForm():
+        parse = line_parser(form)
+        longest += 64 * 1024 if form.headers is not None else 0  # what stands between headers may be long
     headers = tuple(map(_header, options["headers"]))
     return LineTarget(options["topic"], options["partition"], parse, most, longest, headers)
 

@@ -1,7 +1,6 @@
 r"""Formats messages by a format string, as kcat has it: `%t %p %o %k %v\n`.
 
-Pure. Source: format.c of kcat 1.7. What differs: `%v` is `%s`, an unknown field or escape is an error, and `%h` is
-refused, as the messages of this client have no headers.
+Pure. Source: format.c of kcat 1.7. What differs: `%v` is `%s`, and an unknown field or escape is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["FIELDS_HELP", "message_format"]
 
 FIELDS_HELP: Final = (
     r"%t topic, %p partition, %o offset, %k key, %v or %s value, %K and %S their lengths (-1: null), %R the length of "
-    r"the value as 4 bytes, %T time in ms (-1: none), %%, and \n \r \t \\ \0 \xHH"
+    r"the value as 4 bytes, %T time in ms (-1: none), %h headers (name=value,name=value), %%, and \n \r \t \\ \0 \xHH"
 )
 
 _ESCAPES: Final[Mapping[str, bytes]] = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
@@ -37,6 +36,9 @@ _FIELDS: Final[Mapping[str, Callable[[Message, bytes], bytes]]] = {
     "S": lambda message, null: b"%d" % _length(message.value),
     "R": lambda message, null: _INT32.pack(_length(message.value)),
     "T": lambda message, null: b"%d" % (-1 if message.timestamp_ms is None else message.timestamp_ms),
+    "h": lambda message, null: b",".join([
+        name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in message.headers
+    ]),
 }
 _QUICK: Final[Mapping[str, tuple[bytes, str]]] = {
     "p": (b"%d", "partition"), "o": (b"%d", "offset"), "k": (b"%b", "key"), "v": (b"%b", "value"),
@@ -100,11 +102,6 @@ def _parse(text: str) -> list[bytes | str]:
 
 
 def _field(letter: str, at: int) -> str:
-    if letter == "h":
-        raise ValueError(
-            f"'%h' at character {at + 1}: there are no headers; this client reads with the protocol of Kafka 0.7 to "
-            "0.10, whose messages have none"
-        )
     if letter not in _FIELDS or letter not in string.ascii_letters:
         raise ValueError(f"'%{letter}' at character {at + 1} is no field; known: {FIELDS_HELP}")
     return letter

@@ -61,25 +61,31 @@ def _readers(shape: LineShape) -> list[Callable[[Message], bytes]]:
 
 
 def json_line(message: Message) -> bytes:
-    """Return one JSON object: topic, partition, offset, key, value, timestamp_ms.
+    """Return one JSON object: topic, partition, offset, key, value, timestamp_ms, and headers if there are any.
 
     For a message of Kafka 0.7 `partition` is null, `partition_node` its name, and `entry_index` counts the messages of
     one compressed entry, which share an offset.
 
     Key and value are text when they are UTF-8. Otherwise they are base64, and `key_encoding` or `value_encoding` is
-    `base64`.
+    `base64`. `headers` is a list of objects with `key` and `value`, to which the same applies.
     """
     entry: dict[str, Any] = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
-    for name, data in (("key", message.key), ("value", message.value)):
-        if data is None:
-            entry[name] = None
-            continue
-        try:
-            entry[name] = data.decode("utf-8")
-        except UnicodeDecodeError:
-            entry[name] = base64.b64encode(data).decode("ascii")
-            entry[f"{name}_encoding"] = "base64"
+    _put(entry, "key", message.key)
+    _put(entry, "value", message.value)
     entry["timestamp_ms"] = message.timestamp_ms
+    if message.headers:
+        entry["headers"] = [_put({"key": name}, "value", value) for name, value in message.headers]
     if isinstance(message.partition, str):
         entry |= {"partition": None, "partition_node": message.partition, "entry_index": message.index}
     return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
+
+
+def _put(entry: dict[str, Any], name: str, data: bytes | None) -> dict[str, Any]:
+    """Add bytes to an object, and return it."""
+    try:
+        entry[name] = None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        assert data is not None
+        entry[name] = base64.b64encode(data).decode("ascii")
+        entry[f"{name}_encoding"] = "base64"
+    return entry

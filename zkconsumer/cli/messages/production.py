@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from simpleconsumer.types import Headers
-from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine, ParsedLine
+from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine
+from zkconsumer.cli.messages.line_parsers import LineParser
 from zkconsumer.cli.messages.produce_progress import ProduceProgress
 from zkconsumer.cli.terminal.signals import LeaveSignals
 from zkconsumer.producer.bulk import BulkSend
@@ -40,15 +41,15 @@ class LineTarget(NamedTuple):
     Attributes:
         topic: Its topic.
         partition: Its partition; None to choose one.
-        parse: Line -> key and value; None: the line is the value.
+        parse: Line -> key, value and headers; None: the line is the value.
         max_message_bytes: Most bytes of key and value.
         max_line_bytes: Most bytes of a line that may be such a message.
-        headers: Those of every message.
+        headers: Those of every message, behind those of its line.
     """
 
     topic: str
     partition: int | str | None
-    parse: Callable[[bytes], ParsedLine] | None
+    parse: LineParser | None
     max_message_bytes: int
     max_line_bytes: int
     headers: Headers = ()
@@ -173,11 +174,11 @@ class Production:
                 add(number, topic, line, None, partition, headers)
             else:
                 try:
-                    key, value = parse(line)
+                    key, value, of_line = parse(line)
                 except ValueError as error:
                     fail(number, error)
                 else:
-                    add(number, topic, value, key, partition, headers)
+                    add(number, topic, value, key, partition, of_line + headers)
         self._lines += len(lines)
 
     def _too_long(self, line: LongLine) -> ValueError:

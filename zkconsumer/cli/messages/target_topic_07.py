@@ -8,10 +8,12 @@ Source: kafka.producer.ZKBrokerPartitionInfo, kafka.server.KafkaRequestHandlers 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rebalance.assignment import sort_partitions
 from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.messages.line_parsers import LineForm
 from zkconsumer.cli.messages.target_topic import RegisteredTopic
 from zkconsumer.config.producer_config import ProducerConfig
 
@@ -21,14 +23,21 @@ _CODECS: Final = ("none", "gzip", "snappy")
 _MADE: Final = "brokers of Kafka 0.7 make it with its first message"
 
 
-def check_settings_07(config: ProducerConfig, has_keys: bool) -> None:
+def check_settings_07(config: ProducerConfig, form: LineForm, headers: Sequence[str]) -> None:
     """Refuse what Kafka 0.7 does not have.
 
+    Args:
+        config: The settings of the producer.
+        form: The fields of a line.
+        headers: Those of every message.
+
     Raises:
-        CliError: Keys, acks of replicas, or a codec that it does not know.
+        CliError: Keys, headers, acks of replicas, or a codec that it does not know.
     """
-    if has_keys:
+    if form.key_separator is not None:
         raise CliError("Kafka 0.7 stores no keys", "leave --key-separator out")
+    if form.headers is not None or headers:
+        raise CliError("Kafka 0.7 stores no headers", "leave --header and parse.headers out")
     if config.request_required_acks == -1:
         raise CliError("Kafka 0.7 has no replicas that could acknowledge a message", "leave --acks out")
     codec = config.compression_codec
