@@ -19,7 +19,7 @@ from typing import Final
 from simpleconsumer.kafka011.batch_head import MAGIC, OVERHEAD
 from simpleconsumer.kafka08.message_shapes import Level
 from simpleconsumer.kafka08.offset_order import offset_behind
-from simpleconsumer.types import Buffer
+from simpleconsumer.types import MAX_INT64, Buffer
 
 __all__ = ["last_offset_of_unreadable", "why_batch_is_damaged"]
 
@@ -39,6 +39,8 @@ def why_batch_is_damaged(level: Level, base: int, last: int, end: int) -> str | 
         return f"base offset {base} is negative"
     if base < floor:
         return f"base offset {base} is not above {floor - 1}, the offset before"
+    if last >= MAX_INT64:  # the offset behind it could not be asked for
+        return f"offset {last} is not below {MAX_INT64}, the largest one that there is"
     if last >= level.limit and base != floor:
         return f"offset {last} is not below {level.limit}, where the log ends"
     hole = base - max(floor, level.asked)

@@ -198,7 +198,7 @@ class BatchReading:
             reason = f"the batch says that it has {count} records in {last_delta + 1} offsets"
             raise self._unreadable(CorruptMessage, base, *_NO_RECORDS, reason)
         last = base + last_delta
-        if base != level.floor or not base:  # else it follows directly on the one before
+        if base != level.floor or not base or last >= MAX_INT64:  # else it follows directly on the one before
             reason_or_none = why_batch_is_damaged(level, base, last, end)
             if reason_or_none is not None:
                 raise self._unreadable(DamagedOffset, base, *_NO_RECORDS, reason_or_none)

@@ -61,11 +61,17 @@ class _Varints:
         self._words: NDArray[np.uint64] = np.ndarray((len(stretch) - 7,), "<u8", stretch, 0, (1,))
 
     def are_good(self) -> bool:
-        """Return whether none so far was longer than 8 bytes."""
+        """Return whether none so far was longer than it may be, or than 8 bytes."""
         return self._are_good
 
-    def read(self, at: Ints) -> tuple[Ints, Ints]:
-        """Return the numbers at some places, and the places behind them."""
+    def read(self, at: Ints, most_bytes: int = 5) -> tuple[Ints, Ints]:
+        """Return the numbers at some places, and the places behind them.
+
+        Args:
+            at: The places.
+            most_bytes: How long they may be: 5 for those of 32 bits, and 8 for those of 64, longer ones of which are
+                not read here.
+        """
         low = self._stretch[at]
         if int(low.max()) < 0x80:
             number = low.astype(np.int64)
@@ -73,17 +79,17 @@ class _Varints:
         high = self._stretch[at + 1]
         is_long = low >= 0x80
         if (is_long & (high >= 0x80)).any():
-            number, behind = self._longer(at)
+            number, behind = self._longer(at, most_bytes)
         else:
             number = (low & 0x7F).astype(np.int64)
             number += (high * is_long).astype(np.int64) << 7
             behind = at + 1 + is_long
         return (number >> 1) ^ -(number & 1), behind
 
-    def _longer(self, at: Ints) -> tuple[Ints, Ints]:
-        """Return the numbers without their zigzag; those of more than 8 bytes are not read."""
+    def _longer(self, at: Ints, most_bytes: int) -> tuple[Ints, Ints]:
+        """Return the numbers without their zigzag; none if any of them is too long."""
         word = self._words[at]
-        ends = ~word & np.uint64(0x8080808080808080)
+        ends = ~word & np.uint64(0x8080808080808080 >> 8 * (8 - most_bytes))
         if not ends.all():
             self._are_good = False
             return np.zeros(len(at), np.int64), at
@@ -114,7 +120,7 @@ def read_records(areas: Areas, positions: Ints) -> Records | None:
     starts, ends, counts = found
     varints = _Varints(areas.stretch)
     _, at = varints.read(starts)
-    stamp, at = varints.read(at + 1)
+    stamp, at = varints.read(at + 1, most_bytes=8)
     delta, at = varints.read(at)
     key_length, key_start = varints.read(at)
     if not varints.are_good() or not _fits(key_length, key_start, ends):

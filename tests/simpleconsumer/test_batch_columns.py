@@ -164,6 +164,7 @@ def test_a_set_cut_anywhere_gives_the_same_messages() -> None:
         record(39), record(81), record(-1), record(40, size=0), record(40, size=500), record(40, size=-1), b"", b"\xff",
         record(40, stamp=2**63 - 1), record(40, b"\x01\x02v" + b"\x82\x00"), LONG_VARINT,
         record(40, b"\x01\x02v\x82\x01" + b"\x02k\x01" * 65), record(40, b"\x81\x00\x02v\x00"),
+        record(40, b"\x81\x80\x80\x80\x80\x00\x02v\x00"), record(40, b"\x01\x82\x80\x80\x80\x80\x00v\x00"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_one_record_of_many_is_found_in_the_same_place(middle: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import golden_batches
 import pytest
+from batch_columns import by_columns, by_messages
 from batch_decoding import decode_all, message_of
 from decoding import MEBIBYTE, entries, memory_growth_below
 
@@ -191,6 +192,19 @@ def test_times_beyond_64_bits_are_an_error_of_their_record() -> None:
     messages, [error] = decode_all(data)
     assert (messages, type(error)) == ([], CorruptMessage)
     assert "the timestamp 9223372036854775808 does not fit into 64 bits" in str(error)
+
+
+def test_offsets_end_where_the_one_behind_them_can_still_be_asked_for() -> None:
+    first = encode_record_batch([b"a", b"b"], first_offset=2**63 - 7)
+    last = encode_record_batch([b"c", b"d"], first_offset=2**63 - 5)
+    assert [m.offset for m in decode_all(first + last, 2**63 - 7)[0]] == [2**63 - number for number in (7, 6, 5, 4)]
+    for deltas in ((0, 4), (0, 2**31 - 1)):
+        offsets = [2**63 - 5 + delta for delta in deltas]
+        beyond = encode_record_batch([b"c", b"d"], first_offset=2**63 - 5, offsets=offsets)
+        messages, [error] = decode_all(first + beyond, 2**63 - 7)
+        assert ([m.value for m in messages], type(error), error.offset) == ([b"a", b"b"], DamagedOffset, 2**63 - 5)
+        assert "is not below 9223372036854775807, the largest one that there is" in str(error)
+        assert by_columns(first + beyond, 2**63 - 7) == by_messages(first + beyond, 2**63 - 7)
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
