@@ -60,6 +60,7 @@ INIT_PRODUCER_ID: Final = Api(22, "InitProducerId", (0, 1), 2)
 OFFSET_FOR_LEADER_EPOCH: Final = Api(23, "OffsetForLeaderEpoch", (0, 1, 2, 3), 4)
 ADD_PARTITIONS_TO_TXN: Final = Api(24, "AddPartitionsToTxn", (0, 1), 3)
 END_TXN: Final = Api(26, "EndTxn", (0, 1), 3)
+DESCRIBE_CONFIGS: Final = Api(32, "DescribeConfigs", (0, 1), 4)
 SASL_AUTHENTICATE: Final = Api(36, "SaslAuthenticate", (0, 1), 2)
 DELETE_GROUPS: Final = Api(42, "DeleteGroups", (0,), 2)
 
@@ -67,8 +68,8 @@ APIS: Final = {
     api.key: api
     for api in (
         PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, SASL_HANDSHAKE,
-        API_VERSIONS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS_TO_TXN, END_TXN, SASL_AUTHENTICATE,
-        DELETE_GROUPS,
+        API_VERSIONS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CONFIGS,
+        SASL_AUTHENTICATE, DELETE_GROUPS,
     )
 }  # fmt: skip
 """By key."""

@@ -11,6 +11,7 @@ from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011 import (
     add_partitions_to_txn,
     apis,
+    describe_configs,
     end_txn,
     fetch,
     find_coordinator,
@@ -186,6 +187,24 @@ class Requests:
             )  # fmt: skip
 
         return _versioned(apis.OFFSET_FOR_LEADER_EPOCH, at, can_resend=True)
+
+    def topic_settings(
+        self, topics: Sequence[str], names: Sequence[str]
+    ) -> VersionedRequest[list[tuple[int, Mapping[str, str | None]]]]:
+        """Return the request for error code and settings in force of each topic: Kafka 0.11 and later.
+
+        Args:
+            names: Of the settings that are asked for.
+        """
+
+        def at(version: int) -> Request[list[tuple[int, Mapping[str, str | None]]]]:
+            body = describe_configs.encode_describe_configs(topics, names, version)
+            return _request(
+                apis.DESCRIBE_CONFIGS, version, body,
+                lambda answer: describe_configs.decode_describe_configs(answer, topics, version), True,
+            )  # fmt: skip
+
+        return _versioned(apis.DESCRIBE_CONFIGS, at, can_resend=True)
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

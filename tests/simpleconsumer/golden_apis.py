@@ -144,6 +144,8 @@ def _others(stem: str, body: bytes) -> AnyRequest[Any]:
         "FindCoordinator-txn": KAFKA011.coordinator("g-txn", of_transactions=True),
         "OffsetCommit": KAFKA011.commit("g-group", {ZERO: OffsetAndMetadata(1, "m")}),
         "OffsetFetch": KAFKA011.committed("g-group", [ZERO, ONE]),
+        "DescribeConfigs": KAFKA011.topic_settings(["g-apis"], ["cleanup.policy"]),
+        "DescribeConfigs-unknown": KAFKA011.topic_settings(["no-such"], ["cleanup.policy"]),
         "DeleteGroups": KAFKA011.delete_group("g-group"),
         "DeleteGroups-unknown": KAFKA011.delete_group("g-none"),
         "InitProducerId": KAFKA011.producer_id("g-txn", 60_000),

@@ -258,3 +258,20 @@ def test_a_version_that_is_not_spoken_is_named() -> None:
     asked = KAFKA011.metadata([]).at(7)._replace(version=9)
     with pytest.raises(ValueError, match="version 9 of Metadata: of its versions, 1, 2, 4, 5, 7, 10, 11, 12 are sp"):
         KAFKA011.frame(asked, 1, "c")
+
+
+@pytest.mark.parametrize("kafka", ["1.1.1", "2.8.2", "3.9.2", "4.3.1"])
+def test_settings_in_force_come_for_each_topic(kafka: str) -> None:
+    for found in decoded("DescribeConfigs-v.", kafka).values():
+        assert found == [(0, {"cleanup.policy": "compact"})]
+
+
+def test_settings_of_a_topic_that_is_not_there_have_an_error() -> None:
+    assert decoded("DescribeConfigs-unknown-v.") == {0: [(3, {})], 1: [(3, {})]}
+    assert decoded("DescribeConfigs-unknown-v.", "1.1.1") == dict.fromkeys((0, 1), [(0, {"cleanup.policy": "delete"})])
+
+
+def test_settings_of_another_topic_than_asked_are_refused() -> None:
+    [each] = golden_apis.of_name("DescribeConfigs-v1")[:1]
+    with pytest.raises(DecodeError, match="1 results for 1 topics, or other ones"):
+        KAFKA011.topic_settings(["other"], ["cleanup.policy"]).at(1).decode(memoryview(each.answer))
