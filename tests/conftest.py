@@ -35,6 +35,7 @@ SPARK_FILES = {
     "tests/spark/on_kafka_07/test_load_07.py",
     "tests/spark/on_kafka_07/test_sink_07.py",
     "tests/spark/on_kafka_07/test_spark_07.py",
+    "tests/spark/test_load_by_brokers.py",
     "tests/spark/test_load_changes.py",
     "tests/spark/test_load_closed_nodes.py",
     "tests/spark/test_load_compaction.py",

@@ -268,7 +268,8 @@ def test_settings_in_force_come_for_each_topic(kafka: str) -> None:
 
 def test_settings_of_a_topic_that_is_not_there_have_an_error() -> None:
     assert decoded("DescribeConfigs-unknown-v.") == {0: [(3, {})], 1: [(3, {})]}
-    assert decoded("DescribeConfigs-unknown-v.", "1.1.1") == dict.fromkeys((0, 1), [(0, {"cleanup.policy": "delete"})])
+    defaults = [(0, {"cleanup.policy": "delete"})]
+    assert decoded("DescribeConfigs-unknown-v.", "1.1.1") == {0: defaults, 1: defaults}
 
 
 def test_settings_of_another_topic_than_asked_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.log_changes import Loss
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
 
 MANIFEST = Manifest(
     run=3,
@@ -35,7 +36,18 @@ MANIFEST = Manifest(
 )
 
 
-@pytest.mark.parametrize("manifest", [MANIFEST, Manifest(1, "", "", "", "json", "none", LoadState())])
+ID = "0f3c9d1e5a7b4c2d8e6f0a1b2c3d4e5f"
+BY_BROKERS = replace(
+    MANIFEST, zookeeper="", bootstrap_servers="b1:9092,b2:9092",
+    state=replace(
+        MANIFEST.state, topics_seen=0, by_brokers=True,
+        offsets=replace(MANIFEST.state.offsets, created_zxids={"clicks": number_of_topic(ID)},
+                        cluster_ms=number_of_cluster("mKBItNTPRZGwZpSZV725eQ")),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, BY_BROKERS, Manifest(1, "", "", "", "json", "none", LoadState())])
 def test_what_is_written_is_read(manifest: Manifest) -> None:
     assert Manifest.from_json("p", manifest.to_json()) == manifest
 
@@ -63,9 +75,19 @@ def test_a_value_that_cannot_be_is_refused_by_its_field(field: str, value: objec
         Manifest.from_json("p", json.dumps(fields))
 
 
+def test_a_load_that_asks_the_brokers_alone_writes_ids_in_a_format_of_its_own() -> None:
+    fields = json.loads(BY_BROKERS.to_json())
+    assert (fields["version"], fields["ids"], fields["cluster_id"]) == (3, {"clicks": ID}, "mKBItNTPRZGwZpSZV725eQ")
+    assert not {"births", "cluster_ms"} & fields.keys()
+    assert json.loads(MANIFEST.to_json())["version"] == 2, "one that earlier releases read"
+    for wrong in ("7", "x"):
+        with pytest.raises(LoadRefused, match="p is no manifest of a load"):
+            Manifest.from_json("p", json.dumps({**fields, "ids": {"clicks": wrong}}))
+
+
 def test_a_later_format_is_refused() -> None:
-    fields = {**json.loads(MANIFEST.to_json()), "version": 3}
-    with pytest.raises(LoadRefused, match="version 3; this release knows 1, 2"):
+    fields = {**json.loads(MANIFEST.to_json()), "version": 4}
+    with pytest.raises(LoadRefused, match="version 4; this release knows 1, 2, 3"):
         Manifest.from_json("p", json.dumps(fields))
 
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import connection_settings, named_places, zookeeper_option
+from zkconsumer.cli.connection_options import (
+    bootstrap_option,
+    brokers_instead,
+    connection_settings,
+    named_places,
+    no_zookeeper,
+    zookeeper_option,
+)
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
@@ -46,11 +53,13 @@ Examples:
   zkconsumer load --zookeeper zk1:2181 --whitelist 'web\\..*' --to hdfs://nn/lake --partition-by hour
   zkconsumer load --zookeeper zk1:2181 --topic clicks --to /data/json --format json --text --group lake
   zkconsumer load --zookeeper zk1:2181 --whitelist '.*' --to /data/table --format delta --compression zstd
+  zkconsumer load --bootstrap-server b1:9092,b2:9092 --config tls.properties --topic clicks --to /data/lake
 """
 
 
 @click.command(epilog=_EPILOG)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to load; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")
@@ -83,10 +92,11 @@ Examples:
 @click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
 def load(
-    zookeeper: str, topics: Sequence[str], whitelist: str | None, blacklist: str | None, folder: str, file_format: str,
-    partition_by: str, time_field: str | None, text: bool, compression: str | None, file_size: int | None, start: str,
-    group: str | None, on_data_loss: str, on_missing_leader: str, max_messages: int | None, max_time: float | None,
-    gaps: str, more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
+    zookeeper: str | None, brokers: str | None, topics: Sequence[str], whitelist: str | None, blacklist: str | None,
+    folder: str, file_format: str, partition_by: str, time_field: str | None, text: bool, compression: str | None,
+    file_size: int | None, start: str, group: str | None, on_data_loss: str, on_missing_leader: str,
+    max_messages: int | None, max_time: float | None, gaps: str, more: Sequence[str], master: str,
+    spark_settings: Sequence[str], as_json: bool,
 ) -> None:
     """Load topics into files, each message once, from where the last run ended."""
     from zkconsumer.spark.requirements import check_requirements
@@ -97,10 +107,10 @@ def load(
     from zkconsumer.spark.load.session import spark_session, table_settings
     from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
     from zkconsumer.spark.load.writing import Shape
-    from zkconsumer.spark.settings_files import configured_connection
+    from zkconsumer.spark.settings_files import open_source
 
     files = connection_settings()
-    source = {"zookeeper.connect": zookeeper, "startingOffsets": start}
+    source = {**_cluster(zookeeper, brokers_instead(brokers)), "startingOffsets": start}
     chosen = {"subscribe": ",".join(topics) or None, "subscribePattern": whitelist, "blacklist": blacklist,
               "group.id": group, "config": files.config, "profile": files.profile}  # fmt: skip
     source |= {name: value for name, value in chosen.items() if value is not None}
@@ -108,6 +118,8 @@ def load(
         raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
+    if group is not None and "zookeeper.connect" not in source:
+        raise click.UsageError("--group stores offsets in ZooKeeper: give --zookeeper, and not --bootstrap-server")
     options = setting_pairs("--option", more)
     warn_of_shown_secrets(options, "--option")
     source |= options
@@ -120,8 +132,8 @@ def load(
     table = shape.format if shape.is_table else None
     if table is not None:
         table_settings(table, spark_pairs)
-    with named_places(), configured_connection(settings.options().config) as port:
-        settings = limited(of_found_generation(settings, port), max_time)
+    with named_places(), open_source(settings.options().config) as found:
+        settings = limited(of_found_generation(settings, found), max_time)
     with (
         interrupted_with(
             "interrupted; the next load goes on behind the last run that was published"
@@ -134,6 +146,15 @@ def load(
         statuses = [_status(report, as_json, shape.is_table) for report in reports]
     if any(statuses):
         raise click.exceptions.Exit(min(filter(None, statuses)))
+
+
+def _cluster(zookeeper: str | None, brokers: str | None) -> dict[str, str]:
+    """Return where the cluster is found, as an option of the source."""
+    if brokers is not None:
+        return {"bootstrap.servers": brokers}
+    if zookeeper is None:
+        raise no_zookeeper(connection_settings(), or_brokers=True)
+    return {"zookeeper.connect": zookeeper}
 
 
 def _status(report: LoadReport, as_json: bool, is_table: bool) -> int:

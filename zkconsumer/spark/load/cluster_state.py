@@ -15,23 +15,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from rebalance import znodes
-from rebalance.errors import UnreadableNode
-from rebalance.requests import Exists, GetData, ZooKeeperPort
+from rebalance.requests import Exists, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.spark.bounds import Bounds, LogEnds, offsets_at_times
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.entry_bounds import at_entries, entry_positions
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
-from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
+from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.incarnations import refuse_other_kind
 from zkconsumer.spark.load.last_messages import Comparison, LastMessageCheck
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.planning import ClusterState
+from zkconsumer.spark.load.topic_policies import compacted_topics
 from zkconsumer.spark.log_changes import Logs, needing_log_start, shrunk
 from zkconsumer.spark.offset_spec import OffsetSpec
 from zkconsumer.spark.options import SourceOptions
@@ -39,7 +41,7 @@ from zkconsumer.spark.partition_names import are_byte_positions
 from zkconsumer.spark.stream_entries import StreamEntries
 from zkconsumer.spark.stream_logs import StreamLogs
 
-__all__ = ["ClusterStateReader", "refuse_recreated_topics"]
+__all__ = ["ClusterStateReader"]
 
 log = logging.getLogger(__name__)
 
@@ -49,20 +51,21 @@ _UNKNOWN: Final = -1
 
 
 class ClusterStateReader:
-    """Reads from ZooKeeper and the brokers; use it as a context manager.
+    """Reads from ZooKeeper and the brokers, or from the brokers alone; use it as a context manager.
 
     Args:
-        port: A connected port; the caller closes it.
+        source: A connected port, which the caller closes, or what asks the brokers alone.
         before: Where the last run ended.
         earlier: The states after the runs before that, the latest first.
-        allow_gaps: Treat every topic as compacted: ZooKeeper does not have the default settings of the brokers.
+        allow_gaps: Treat every topic as compacted.
     """
 
     def __init__(
-        self, port: ZooKeeperPort, options: SourceOptions, before: LoadState,
+        self, source: ZooKeeperPort | MetadataReader, options: SourceOptions, before: LoadState,
         earlier: Callable[[], Iterable[LoadState]], *, allow_gaps: bool = False,
     ) -> None:
-        self._port = port
+        self._source = source
+        self._by_brokers = isinstance(source, MetadataReader)
         self._options = options
         self._before = before
         self._earlier = earlier
@@ -70,7 +73,7 @@ class ClusterStateReader:
         self._counts_bytes = options.counts_bytes
         self._is_later_run = bool(before.offsets.offsets or before.offsets.created_zxids)
         self._logs = StreamLogs(options)
-        self._logs.use(port)
+        self._logs.use(source)
 
     def __enter__(self) -> ClusterStateReader:
         return self
@@ -91,12 +94,13 @@ class ClusterStateReader:
 
         Raises:
             TopicMissing: A topic that was named does not exist, and never did.
-            LoadRefused: The last run was on another cluster.
+            LoadRefused: The last run was on another cluster, or knew topics again by other means.
             PlanningFailed: A leader does not answer, and must; or the brokers are not supported.
-            ZooKeeperSilent: No answer in time.
+            ClusterSilent: No answer in time.
         """
-        ClusterOffsets(self._port, self._options.config, 0.0).refuse_other_generations()
-        [parent] = read_all(self._port, [Exists(znodes.TOPICS)], READ_TIMEOUT_S)
+        refuse_other_kind(self._before, by_brokers=self._by_brokers)
+        ClusterOffsets(self._source, self._options.config, 0.0).refuse_other_generations()
+        topics_seen = self._topics_seen()
         logs, log_starts = self._ask()
         silent = {name: self._logs.failure_of(name) for name in sorted(logs.partitions - logs.ends.keys())}
         if silent and not may_be_silent:
@@ -111,10 +115,16 @@ class ClusterStateReader:
             logs, log_starts = self._without_replaced(logs, log_starts)
         else:
             kept_ends, last_messages = self._compared(logs, log_starts, compacted)
-        topics_seen = None if parent is None else parent.pzxid
         return ClusterState(
-            logs, log_starts, self._starts(logs, at_latest), kept_ends, last_messages, topics_seen, compacted, silent
-        )
+            logs, log_starts, self._starts(logs, at_latest), kept_ends, last_messages, topics_seen, compacted, silent,
+            self._by_brokers,
+        )  # fmt: skip
+
+    def _topics_seen(self) -> int | None:
+        if isinstance(self._source, MetadataReader):
+            return 0
+        [parent] = read_all(self._source, [Exists(znodes.TOPICS)], READ_TIMEOUT_S)
+        return None if parent is None else parent.pzxid
 
     def _ask(self) -> tuple[Logs, dict[TopicPartition, int]]:
         """Ends and starts of the logs; of a partition whose start is needed and unknown, the end is left out, too."""
@@ -132,27 +142,31 @@ class ClusterStateReader:
             time.sleep(_PAUSE_S)
 
     def _refuse(self, logs: Logs) -> None:
-        connect = self._options.config.zookeeper_connect
+        where = self._options.config.where
         before = self._before.offsets.offsets
         if before and are_byte_positions(before) != self._counts_bytes:
             topic, partition = min(before)
             raise LoadRefused(f"the last run has loaded partition {partition} of topic {topic!r}, and kafka.generation "
                               f"is {self._options.config.kafka_generation}: it was on another generation of Kafka",
                               remedy="take another folder")
+        if logs.is_of_another_cluster(self._before.offsets) and self._by_brokers:
+            raise LoadRefused(f"the cluster {where} is not that of the last run: it has another id",
+                              remedy="take another folder for another cluster")
         if logs.is_of_another_cluster(self._before.offsets):
-            raise LoadRefused(f"ZooKeeper at {connect} is not that of the last run: its {znodes.TOPICS} was created at "
+            raise LoadRefused(f"the cluster {where} is not that of the last run: its {znodes.TOPICS} was created at "
                               "another moment", remedy="take another folder for another cluster")
         named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
-        if self._counts_bytes:
-            known = {name.topic for name in self._before.offsets.offsets}
+        if self._counts_bytes or self._by_brokers:
+            waiting = self._before.waiting if self._by_brokers else ()
+            known = {name.topic for name in (*self._before.offsets.offsets, *waiting)}
             existing = {name.topic for name in logs.partitions}
         else:
             known, existing = set(self._before.offsets.created_zxids), set(logs.created_zxids)
         missing = [topic for topic in named if topic not in existing and topic not in known]
         if missing and self._counts_bytes:
-            raise TopicMissing(f"no broker that is registered in ZooKeeper at {connect} has topic {missing[0]!r}")
+            raise TopicMissing(f"no broker that is registered {where} has topic {missing[0]!r}")
         if missing:
-            raise TopicMissing(f"topic {missing[0]!r} is not in ZooKeeper at {connect}")
+            raise TopicMissing(f"there is no topic {missing[0]!r} {where}")
 
     # -- where to start ------------------------------------------------------------------------------------------------
 
@@ -163,10 +177,10 @@ class ClusterStateReader:
             return {} if self._is_later_run else {name: logs.ends[name] for name in names}
         if at_latest:
             return {name: logs.ends[name] for name in names
-                    if self._before.starts_at_latest(name, logs.created_zxids[name.topic])}
+                    if self._before.starts_at_latest(name, logs.created_zxids.get(name.topic))}
         starting = self._options.starting
         if starting.kind == "group":
-            stored = ClusterOffsets(self._port, self._options.config, 0.0).group_offsets(
+            stored = ClusterOffsets(self._source, self._options.config, 0.0).group_offsets(
                 self._options.config.group_id, names,
                 may_have_none=self._is_later_run,  # new partitions may be new to the group, too
             )
@@ -196,27 +210,13 @@ class ClusterStateReader:
         if self._is_later_run:
             starting = replace(starting, on_no_match="latest")
         named = [name for name in names if starting.time_ms is not None or name in starting.each]
-        cluster = ClusterOffsets(self._port, self._options.config, self._options.patience_ms / 1000)
+        cluster = ClusterOffsets(self._source, self._options.config, self._options.patience_ms / 1000)
         return offsets_at_times(starting, cluster.at_times(starting.times_ms(named), is_end=False))
 
     def _compacted(self, logs: Logs) -> frozenset[str]:
         """The topics that are compacted, or may be."""
-        if self._allow_gaps:
-            return frozenset(logs.created_zxids) | {name.topic for name in logs.partitions}
-        topics = sorted(logs.created_zxids)
-        paths = [znodes.topic_config_path(topic) for topic in topics]
-        found = set()
-        for topic, path, value in zip(
-            topics, paths, read_all(self._port, [GetData(path) for path in paths], READ_TIMEOUT_S), strict=True
-        ):
-            try:
-                policy = "" if value is None else znodes.parse_topic_config(path, value[0]).get("cleanup.policy", "")
-            except UnreadableNode as error:
-                log.warning("%s; the topic is treated as not compacted", error)
-                continue
-            if "compact" in policy:
-                found.add(topic)
-        return frozenset(found)
+        topics = {*logs.created_zxids, *(name.topic for name in logs.partitions)}
+        return frozenset(topics) if self._allow_gaps else compacted_topics(self._source, self._options.config, topics)
 
     # -- whether they are the same logs --------------------------------------------------------------------------------
 
@@ -283,26 +283,3 @@ class ClusterStateReader:
             if not bounds:
                 break
         return {name: log_starts.get(name, 0) for name in bounds} | found
-
-
-def refuse_recreated_topics(port: ZooKeeperPort, created_zxids: Mapping[str, int], topics: Collection[str]) -> None:
-    """Raise if one of these topics has been deleted and created anew since the run was planned.
-
-    Offsets of a new topic start at 0 again. What was read after that moment has the offsets that were planned and the
-    messages of another log. The next run reads that log from its start, so that the messages would be there twice.
-
-    Args:
-        created_zxids: Topic -> the transaction that created it, as it was before anything was read. A topic that is
-            gone now was read before it went.
-
-    Raises:
-        AuditFailed: Names the topics.
-        ZooKeeperSilent: No answer in time.
-    """
-    names = sorted(topics)
-    nodes = read_all(port, [Exists(znodes.topic_path(topic)) for topic in names], READ_TIMEOUT_S)
-    recreated = [topic for topic, stat in zip(names, nodes, strict=True)
-                 if stat is not None and stat.czxid != created_zxids[topic]]  # fmt: skip
-    if recreated:
-        raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created anew "
-                          "while it was read", remedy="start the load again")

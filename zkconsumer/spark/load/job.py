@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.config.producer_kinds import shown_brokers
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.group_offsets import GroupOffsets
@@ -41,7 +43,7 @@ from zkconsumer.spark.load.table import LakeTable
 from zkconsumer.spark.load.writing import ICEBERG
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.spark.settings_files import configured_connection, open_source
 
 __all__ = ["LoadReport", "run_load"]
 
@@ -170,17 +172,18 @@ def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> 
 
 def _empty_run(settings: LoadSettings, last: Manifest | None) -> Manifest:
     """The next run, before it has read anything: it changes nothing."""
-    shape = settings.shape
+    shape, config = settings.shape, settings.options().config
     return Manifest(
         run=1 if last is None else last.run + 1,
         run_id=uuid.uuid4().hex[:12],
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        zookeeper=settings.options().config.zookeeper,
+        zookeeper=config.zookeeper_connect or "",
         format=shape.format,
         partition_by=shape.partition_by,
         state=LoadState() if last is None else last.state,
         text=shape.text,
         history_id=_history_id(settings, last),
+        bootstrap_servers="" if config.bootstrap_servers is None else shown_brokers(config.bootstrap_servers),
     )
 
 
@@ -198,11 +201,11 @@ def _plan(
     settings: LoadSettings, options: SourceOptions, history: History, before: LoadState
 ) -> tuple[ClusterState, RunPlan]:
     """The state of the cluster, and what of it to read."""
-    with configured_connection(options.config) as port:
-        if options.has_group:
-            GroupOffsets(port, options.config.group_id, options.commit_to_live_group).refuse_members()
+    with open_source(options.config) as source:
+        if not isinstance(source, MetadataReader) and options.has_group:
+            GroupOffsets(source, options.config.group_id, options.commit_to_live_group).refuse_members()
         with ClusterStateReader(
-            port, options, before, lambda: (each.state for each in history.earlier()), allow_gaps=settings.allow_gaps
+            source, options, before, lambda: (each.state for each in history.earlier()), allow_gaps=settings.allow_gaps
         ) as reader:
             cluster = reader.read(at_latest=settings.starts_at_latest, may_be_silent=settings.allow_leaderless)
             return cluster, plan_run(
@@ -214,8 +217,8 @@ def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int | st
     """What has arrived since. Partitions that cannot be asked now are left out, as the run is published already."""
     names = [TopicPartition(each.topic, each.partition) for each in manifest.partitions]
     try:
-        with configured_connection(options.config) as port:
-            latest = ClusterOffsets(port, options.config, options.patience_ms / 1000).latest(names)
+        with open_source(options.config) as source:
+            latest = ClusterOffsets(source, options.config, options.patience_ms / 1000).latest(names)
     except ZkConsumerError as error:
         log.warning("how much is left to be read is not known: %s", error)
         return {}

@@ -34,22 +34,36 @@ class LoadState:
         last_messages: the last message of each partition of which messages were read.
         waiting: partitions that no run has reached yet, because they had no leader.
         topics_seen: the last transaction that had changed the list of topics when it was read; `None` before the first
-            run, and if the last run was that of a release that did not store it.
+            run, and if the last run was that of a release that did not store it. 0 where the brokers alone are known.
+        by_brokers: topics are known again by what brokers say of them, and not by ZooKeeper.
     """
 
     offsets: StreamOffsets = field(default_factory=lambda: StreamOffsets({}))
     last_messages: Mapping[TopicPartition, LastMessage] = field(default_factory=dict)
     waiting: frozenset[TopicPartition] = frozenset()
     topics_seen: int | None = None
+    by_brokers: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no run has read the state of a cluster yet."""
+        offsets = self.offsets
+        return not (offsets.offsets or offsets.created_zxids or self.waiting) and self.topics_seen is None
 
     def equals(self, other: LoadState) -> bool:
         """Whether the next run would start from the same offsets, last messages and waiting partitions."""
         return (self.offsets, self.last_messages, self.waiting) == (other.offsets, other.last_messages, other.waiting)
 
-    def starts_at_latest(self, name: TopicPartition, created_zxid: int) -> bool:
+    def starts_at_latest(self, name: TopicPartition, created_zxid: int | None) -> bool:
         """Whether a partition that was never loaded existed at the last run, so that `latest` applies to it.
 
         A topic that was created since the last run, or was given another partition, has messages that no run has seen.
+        Brokers do not tell when a topic was created: there, `latest` applies to the first run alone.
+
+        Args:
+            created_zxid: the transaction that created its topic, or the number of its id, which is larger than any;
+                `None` if neither is known.
         """
         known = name.topic in self.offsets.created_zxids or name in self.offsets.offsets
-        return not known and (self.topics_seen is None or created_zxid <= self.topics_seen)
+        is_older = created_zxid is not None and created_zxid <= (self.topics_seen or 0)
+        return not known and (self.topics_seen is None or is_older)

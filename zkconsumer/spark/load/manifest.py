@@ -5,7 +5,8 @@ because both are in that file. The data files are moved to their places afterwar
 run completes that.
 
 The keys of the JSON never change, whatever the code calls their values: `ends`, `births` and `cluster_ms` are the
-offsets of the state, `tails` are the last messages. The names of the fields of `Manifest` are keys, too.
+offsets of the state, `tails` are the last messages. The names of the fields of `Manifest` are keys, too. A load that
+asks the brokers alone writes `ids` and `cluster_id` in place of `births` and `cluster_ms`.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
 """
@@ -22,14 +23,25 @@ from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest_json import manifest_text, parse_manifest
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.partition_names import parse_partition
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.stream_offsets import (
+    StreamOffsets,
+    cluster_id_of,
+    is_id,
+    number_of_cluster,
+    number_of_topic,
+)
 
 __all__ = ["VERSION", "LoadedPartition", "Manifest", "StagedFile", "run_name", "run_number"]
 
-VERSION: Final = 2
-"""Of the format; other versions are refused. The first one had no `tails`, no `waiting`, and no `cluster_ms`."""
-_KNOWN: Final = (1, VERSION)
-_STATE_KEYS: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting")
+VERSION: Final = 3
+"""Of the format; other versions are refused. The first one had no `tails`, no `waiting`, and no `cluster_ms`. The
+second one has none of `_NEW_KEYS`, and is written as long as none is needed, so that earlier releases can read it."""
+_BEFORE: Final = 2
+_KNOWN: Final = (1, _BEFORE, VERSION)
+_NEW_KEYS: Final = ("ids", "cluster_id", "bootstrap_servers")
+_STATE_KEYS: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting", "ids", "cluster_id")
+_LEFT_OUT_EMPTY: Final = ("history_id", "bootstrap_servers")
+"""Fields that are no keys while they are empty."""
 _DIGITS: Final = 9
 _NAME = re.compile(rf"([0-9]{{{_DIGITS},}})\.json")
 
@@ -83,6 +95,7 @@ class Manifest:
         files: the files that it wrote.
         lost: the offsets that it skipped.
         history_id: distinguishes the runs of this folder from those of all others; only for a table.
+        zookeeper, bootstrap_servers: where the cluster was found, for people; one of them is empty.
     """
 
     run: int
@@ -97,6 +110,7 @@ class Manifest:
     text: bool = field(default=False)
     history_id: str = ""
     lost: tuple[Loss, ...] = ()
+    bootstrap_servers: str = ""
 
     def to_json(self) -> str:
         """The content of the file."""
@@ -109,9 +123,10 @@ class Manifest:
             "files": [[*file] for file in self.files],
         }
         named = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*lists, "state")}
-        if not self.history_id:
-            del named["history_id"]
-        return manifest_text({"version": VERSION, **named, **_state_fields(state)}, lists)
+        left_out = {name for name in _LEFT_OUT_EMPTY if not named[name]}
+        head = {name: value for name, value in named.items() if name not in left_out} | _state_fields(state)
+        version = VERSION if any(name in head for name in _NEW_KEYS) else _BEFORE
+        return manifest_text({"version": version, **head}, lists)
 
     @classmethod
     def from_json(cls, path: str, text: str) -> Manifest:
@@ -158,23 +173,35 @@ def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _state_fields(state: LoadState) -> dict[str, Any]:
-    offsets = state.offsets
-    return {
-        "ends": _nested(offsets.offsets),
-        "births": dict(sorted(offsets.created_zxids.items())),
-        "cluster_ms": offsets.cluster_ms,
-        "topics_seen": state.topics_seen,
-    }
+    offsets, marks = state.offsets, dict(sorted(state.offsets.created_zxids.items()))
+    if state.by_brokers:
+        cluster = None if offsets.cluster_ms is None else cluster_id_of(offsets.cluster_ms)
+        known: dict[str, Any] = {
+            "ids": {topic: f"{number:032x}" for topic, number in marks.items()}, "cluster_id": cluster
+        }
+    else:
+        known = {"births": marks, "cluster_ms": offsets.cluster_ms}
+    return {"ends": _nested(offsets.offsets), **known, "topics_seen": state.topics_seen}
 
 
 def _state(fields: Mapping[str, Any]) -> LoadState:
-    created_zxids = {topic: int(created_zxid) for topic, created_zxid in fields["births"].items()}
+    by_brokers = "ids" in fields
+    if by_brokers:
+        marks = {topic: number_of_topic(each) for topic, each in fields["ids"].items()}
+        if not all(map(is_id, marks.values())):
+            raise ValueError("ids: one of them is no id of a topic")
+        name = fields["cluster_id"]
+        cluster = None if name is None else number_of_cluster(name)
+    else:
+        marks = {topic: int(created_zxid) for topic, created_zxid in fields["births"].items()}
+        cluster = fields.get("cluster_ms")
     offsets = {name: int(end) for name, end in _flat(fields["ends"]).items()}
     return LoadState(
-        StreamOffsets(offsets, created_zxids, fields.get("cluster_ms")),
+        StreamOffsets(offsets, marks, cluster),
         {TopicPartition(topic, number): LastMessage(*last) for topic, number, *last in fields.get("tails", ())},
         frozenset(TopicPartition(*name) for name in fields.get("waiting", ())),
         fields.get("topics_seen"),
+        by_brokers,
     )
 
 

@@ -35,6 +35,7 @@ class ClusterState:
         topics_seen: see `LoadState`.
         compacted: topics whose logs have gaps, or may have gaps.
         silent: why partitions have no end, a clause for each.
+        by_brokers: see `LoadState`.
     """
 
     logs: Logs
@@ -45,6 +46,7 @@ class ClusterState:
     topics_seen: int | None = None
     compacted: frozenset[str] = frozenset()
     silent: Mapping[TopicPartition, str] = field(default_factory=dict)
+    by_brokers: bool = False
 
 
 class RunPlan(NamedTuple):
@@ -108,6 +110,7 @@ def plan_run(
         _last_messages(before, cluster, ends),
         waiting,
         cluster.topics_seen,
+        cluster.by_brokers,
     )  # fmt: skip
     return RunPlan(asked, state, lost, left)
 

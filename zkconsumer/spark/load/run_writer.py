@@ -12,9 +12,9 @@ from typing import Any
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.load.audit import OffsetSpan, PartitionCounts, audit, incomplete
-from zkconsumer.spark.load.cluster_state import refuse_recreated_topics
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.history import History, staging_folder
+from zkconsumer.spark.load.incarnations import refuse_recreated_topics
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.planning import ClusterState, RunPlan
@@ -26,7 +26,7 @@ from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
 from zkconsumer.spark.schema import NEXT_OFFSET, schema_text
-from zkconsumer.spark.settings_files import configured_connection
+from zkconsumer.spark.settings_files import open_source
 
 __all__ = ["RunWriter"]
 
@@ -60,8 +60,8 @@ class RunWriter:
                 deleted = self._deleted(folder, plan, incomplete(plan.asked, counted, cluster.compacted))
             partitions = audit(plan.asked, counted, cluster.compacted, deleted)
             if plan.asked and cluster.logs.created_zxids:  # on Kafka 0.7 a topic has no incarnations
-                with configured_connection(self.settings.options().config) as port:
-                    refuse_recreated_topics(port, cluster.logs.created_zxids, {name.topic for name in plan.asked})
+                with open_source(self.settings.options().config) as source:
+                    refuse_recreated_topics(source, cluster.logs.created_zxids, {name.topic for name in plan.asked})
             last = {name: each.last_message for name, each in counted.items() if each.last_message is not None}
             files = self.history.staged_files(empty.run, empty.run_id, self.settings.shape.is_table)
             self.storage.sync([file.staged for file in files])  # the manifest will say that they are there
@@ -118,8 +118,8 @@ class RunWriter:
         if not short:
             return {}
         options = self.settings.options()
-        with configured_connection(options.config) as port:
-            logs = ClusterOffsets(port, options.config, options.patience_ms / 1000).log_ends(short)
+        with open_source(options.config) as source:
+            logs = ClusterOffsets(source, options.config, options.patience_ms / 1000).log_ends(short)
         starts = {name: ends.earliest for name, ends in logs.items() if ends.earliest > plan.asked[name].start}
         if self.settings.shape.has_places:
             return self._deleted_before(folder, plan, starts)

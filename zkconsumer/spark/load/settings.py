@@ -9,6 +9,7 @@ from typing import Any, Final
 from rebalance.requests import ZooKeeperPort
 from simpleconsumer.dialect import dialect_of
 from zkconsumer.cluster.generation import AUTO, refuse_other_brokers
+from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 from zkconsumer.spark.errors import OptionRefused
@@ -36,9 +37,10 @@ class LoadSettings:
     """What to load, and where to.
 
     Attributes:
-        source: Options of `format("zkconsumer")`: `zookeeper.connect`, one of `subscribe`, `subscribePattern` and
-            `blacklist`, and any others. `startingOffsets`, or a time in its place, applies to partitions that were
-            never loaded. With `group.id` the offsets are stored for that group, too, once the data is published.
+        source: Options of `format("zkconsumer")`: `zookeeper.connect` or `bootstrap.servers`, one of `subscribe`,
+            `subscribePattern` and `blacklist`, and any others. `startingOffsets`, or a time in its place, applies to
+            partitions that were never loaded. With `group.id` (and `zookeeper.connect`) the offsets are stored for that
+            group, too, once the data is published.
         folder: Path or URL of the folder, on any file system that Spark supports.
         shape: Of the files.
         allow_loss: Continue if messages that were not loaded yet are not in the logs any more.
@@ -104,22 +106,26 @@ class LoadSettings:
         return given.get("startingoffsets") == "latest" and not has_time
 
 
-def of_found_generation(settings: LoadSettings, port: ZooKeeperPort) -> LoadSettings:
+def of_found_generation(settings: LoadSettings, source: ZooKeeperPort | MetadataReader) -> LoadSettings:
     """Return the settings for the brokers that are registered: with `kafka.generation=0.7` if all are of Kafka 0.7.
 
-    Settings that name the generation of the brokers are returned as they are.
+    Settings that name the generation of the brokers are returned as they are, and so are those of brokers that were
+    found without ZooKeeper.
 
     Args:
-        port: A connected port.
+        source: A connected port, or what asks the brokers alone.
 
     Raises:
         LoadRefused: The settings have no meaning on Kafka 0.7.
         ConfigError: The settings name another generation than that of the brokers.
-        ZooKeeperSilent: No answer in time.
+        ClusterSilent: No answer in time.
     """
+    if isinstance(source, MetadataReader):
+        source.brokers()
+        return settings
     config = settings.options().config
     forced = config.kafka_generation
-    brokers = ClusterReader(port, READ_TIMEOUT_S, config.security_protocol).brokers()
+    brokers = ClusterReader(source, READ_TIMEOUT_S, config.security_protocol).brokers()
     if forced != AUTO:
         refuse_other_brokers(forced, brokers)
         return settings

@@ -1,0 +1,91 @@
+"""Tells whether topics are still those of the plan: by the transactions that created them, or by their ids.
+
+Offsets of a topic that is created again start at 0 again. What is read of it has the offsets that were planned and the
+messages of another log, and the next run would read that log from its start: the messages would be there twice.
+
+Source: docs/SPARK_LOADING.md, "Which topic it is".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+from rebalance import znodes
+from rebalance.requests import Exists, ZooKeeperPort
+from zkconsumer.cluster.leaders import usable_leaders
+from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
+from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
+from zkconsumer.spark.load.load_state import LoadState
+from zkconsumer.spark.stream_offsets import number_of_topic
+
+__all__ = ["refuse_other_kind", "refuse_recreated_topics"]
+
+
+def refuse_other_kind(before: LoadState, *, by_brokers: bool) -> None:
+    """Raise if the runs before know topics again by other numbers than this one could compare.
+
+    Raises:
+        LoadRefused: They do; tells what to do.
+    """
+    if before.is_new or before.by_brokers == by_brokers:
+        return
+    if by_brokers:
+        raise LoadRefused(
+            "the runs in this folder know topics again by what ZooKeeper says of them, and bootstrap.servers is given: "
+            "a topic that was deleted and created again in between would go unnoticed",
+            remedy="go on with zookeeper.connect; if the cluster has no ZooKeeper any more, load into another folder, "
+                   "and begin with startingOffsets set to `ends` of the last manifest in _zkconsumer/runs",
+        )  # fmt: skip
+    raise LoadRefused(
+        "the runs in this folder know topics again by what brokers say of them, and zookeeper.connect is given: a "
+        "topic that was deleted and created again in between would go unnoticed",
+        remedy="go on with bootstrap.servers",
+    )
+
+
+def refuse_recreated_topics(
+    source: ZooKeeperPort | MetadataReader, created_zxids: Mapping[str, int], topics: Collection[str]
+) -> None:
+    """Raise if one of these topics has been deleted and created anew since the run was planned.
+
+    Args:
+        created_zxids: Topic -> what identified it before anything was read. A topic that is gone now was read before it
+            went, and one without an entry has brokers that give no ids (before Kafka 2.8).
+
+    Raises:
+        AuditFailed: Names the topics.
+        ClusterSilent: No answer in time.
+    """
+    names = sorted(created_zxids.keys() & topics)
+    now = _ids_by_leaders(source, names) if isinstance(source, MetadataReader) else _created_zxids(source, names)
+    recreated = [topic for topic in names if now.get(topic, set()) - {created_zxids[topic]}]
+    if recreated:
+        raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created anew "
+                          "while it was read", remedy="start the load again")
+
+
+def _created_zxids(port: ZooKeeperPort, topics: Collection[str]) -> dict[str, set[int]]:
+    nodes = read_all(port, [Exists(znodes.topic_path(topic)) for topic in topics], READ_TIMEOUT_S)
+    return {topic: {stat.czxid} for topic, stat in zip(topics, nodes, strict=True) if stat is not None}
+
+
+def _ids_by_leaders(reader: MetadataReader, topics: Collection[str]) -> dict[str, set[int]]:
+    """Return what any of the brokers that lead these topics says of their ids.
+
+    A broker may not have heard yet of a topic that another one serves already. The leader that has served it has.
+    """
+    found: dict[str, set[int]] = {topic: set() for topic in topics}
+    if not topics:
+        return found
+    metadata, _ = reader.metadata(topics)
+    answers = [metadata]
+    for leader in {each for name, each in usable_leaders(metadata).items() if name.topic in found}:
+        with suppress(BrokersSilent):  # it is down: others lead by now
+            answers.append(reader.metadata(topics, besides=metadata.brokers.keys() - {leader})[0])
+    for answer in answers:
+        for topic, known in answer.topics.items():
+            if topic in found and known.topic_id is not None:
+                found[topic].add(number_of_topic(known.topic_id))
+    return found
