@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from broker_wire import entry, gzipped, message_set, offsets_and_values, unpacked
 
-from zkconsumer.testing.embedded.log import EARLIEST, LATEST, LogSettings, PartitionLog
+from zkconsumer.testing.embedded.log import EARLIEST, LATEST, PartitionLog
+from zkconsumer.testing.embedded.log_settings import LogSettings
 from zkconsumer.testing.embedded.messages import Refusal
 from zkconsumer.testing.embedded.storage import CLEAN_MARK, LogStorage
 from zkconsumer.testing.errors import KitError
@@ -425,13 +426,13 @@ class TestRecovery:
 
 class TestStorage:
     def test_a_clean_stop_leaves_its_mark_and_a_checkpoint(self, tmp_path: Path) -> None:
-        storage = LogStorage(tmp_path)
+        storage = LogStorage(tmp_path, PartitionLog)
         assert storage.was_clean is False
         storage.open("t", 0, LogSettings()).append(message_set(b"a", b"b"))
         storage.close()
         assert (tmp_path / CLEAN_MARK).exists()
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
-        again = LogStorage(tmp_path)
+        again = LogStorage(tmp_path, PartitionLog)
         assert again.was_clean is True
         assert not (tmp_path / CLEAN_MARK).exists()
         assert again.open("t", 0, LogSettings()).end_offset == 2
@@ -439,8 +440,8 @@ class TestStorage:
         assert not (tmp_path / CLEAN_MARK).exists()
 
     def test_a_folder_belongs_to_one_broker(self, tmp_path: Path) -> None:
-        storage = LogStorage(tmp_path)
+        storage = LogStorage(tmp_path, PartitionLog)
         with pytest.raises(KitError, match="another running broker"):
-            LogStorage(tmp_path)
+            LogStorage(tmp_path, PartitionLog)
         storage.close()
-        LogStorage(tmp_path).close()
+        LogStorage(tmp_path, PartitionLog).close()

@@ -1,6 +1,6 @@
 """An embedded broker without its protocol: the socket, start, stop, pause, and the loop that answers requests.
 
-`broker_08.Broker08` and `kafka07.broker.Broker07` add the requests and the logs of their generation.
+`leading_broker.LeadingBroker` and `kafka07.broker.Broker07` add the logs and the requests of their generation.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
-from zkconsumer.testing.embedded.protocol import BadRequest
+from zkconsumer.testing.embedded.reading import BadRequest
 from zkconsumer.testing.embedded.registry import RegistryUnavailable
 from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.embedded.server import BrokerServer, Connection
@@ -157,18 +157,35 @@ class EmbeddedBroker(ABC):
         """
 
 
-def send(connection: Connection, parts: Sequence[Part], after: Sequence[Fault]) -> bool:
-    """Send an answer, or what faults make of it; False if the connection is to be closed."""
+def send(
+    connection: Connection,
+    parts: Sequence[Part],
+    after: Sequence[Fault],
+    wait_out: Callable[[Fault], None] = lambda stall: None,
+) -> bool:
+    """Send an answer, or what faults make of it; False if the connection is to be closed.
+
+    Args:
+        wait_out: returns when the time of a fault is over, or the broker stops.
+    """
     by_kind = {fault.kind: fault for fault in after}
     if faults.GARBAGE in by_kind:
         connection.send([by_kind[faults.GARBAGE].data])
         return True
     if faults.CLOSE in by_kind:
-        whole = b"".join(part.read() if isinstance(part, LogSlice) else part for part in parts)
-        connection.send([whole[: by_kind[faults.CLOSE].count_bytes]])
+        connection.send([_whole(parts)[: by_kind[faults.CLOSE].count_bytes]])
         return False
+    if faults.STALL in by_kind:
+        stall, whole = by_kind[faults.STALL], _whole(parts)
+        connection.send([whole[: stall.count_bytes]])
+        wait_out(stall)
+        parts = [whole[stall.count_bytes :]]
     connection.send(parts)
     return True
+
+
+def _whole(parts: Sequence[Part]) -> bytes:
+    return b"".join(part.read() if isinstance(part, LogSlice) else part for part in parts)
 
 
 def materialize(part: Part) -> bytes:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Final, Literal, Self, overload
+from typing import IO, Any, Final, Literal, Self, overload
 
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
+from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.coordination import Coordination
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
 from zkconsumer.testing.embedded.faults import MOVE_LEADER, WRONG_CORRELATION_ID, FaultPlan
@@ -26,6 +27,7 @@ from zkconsumer.testing.embedded.kafka07.coordination import VERSION as VERSION_
 from zkconsumer.testing.embedded.kafka07.coordination import Coordination07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
+from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.registry import Registry
 from zkconsumer.testing.embedded.settings import BrokerSettings
@@ -105,9 +107,14 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER})
             self._coordination = Coordination07(self, self._ports, chosen, self.faults)
         else:
-            self._coordination = Coordination08(self, self._ports, chosen, self.faults)
+            self._coordination = Coordination08(self, ids, chosen, self._make_broker)
         self.brokers = dict(self._coordination.brokers)
         self._held: IO[str] | None = None
+
+    def _make_broker(self, broker_id: int, coordination: Coordination08) -> LeadingBroker[Any]:
+        folder = self.folder / f"broker-{broker_id}"
+        settings, port = coordination.settings, self._ports[broker_id]
+        return Broker08(broker_id, folder, coordination, settings, self.faults, port=port)
 
     @property
     def client(self) -> KazooClient:

@@ -12,12 +12,12 @@ import logging
 import shutil
 import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from zkconsumer.testing.embedded.broker_08 import Broker08
+from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.leadership import PartitionState, decide, moved
+from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.registry import Registry, RegistryUnavailable, TopicEntry
-from zkconsumer.testing.embedded.requests import ClusterImage
 
 AUDIT_INTERVAL_S: Final = 2.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -37,7 +37,7 @@ class Controller:
         lock: held while something is started, stopped or moved.
     """
 
-    def __init__(self, registry: Registry, brokers: Mapping[int, Broker08]) -> None:
+    def __init__(self, registry: Registry, brokers: Mapping[int, LeadingBroker[Any]]) -> None:
         self.registry = registry
         self.brokers = brokers
         self.image = ClusterImage()
@@ -74,11 +74,14 @@ class Controller:
             except Exception:  # noqa: BLE001 - top of the thread; the next look may succeed
                 _log.exception("the embedded controller failed")
 
-    def reconcile(self, order: Mapping[tuple[str, int], int] | None = None) -> None:
+    def reconcile(
+        self, order: Mapping[tuple[str, int], int] | None = None, ends: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
         """Compare what is registered with what is led, and make both what they should be.
 
         Args:
             order: leaders to be changed although the old ones run.
+            ends: partitions of these that lose everything from an offset on, and get a new epoch in any case.
         """
         with self.lock:
             if self._closed.is_set() or not self.registry.reachable:
@@ -93,14 +96,20 @@ class Controller:
             alive = registry.live_brokers()
             entries = registry.topics()
             epoch = registry.controller_epoch(running)
-            topics, changed = self._decide(entries, set(alive), epoch, order or {})
-            self._apply(topics, entries)
+            topics, changed = self._decide(entries, set(alive), epoch, order or {}, ends or {})
+            self._apply(topics, entries, ends or {})
             for (topic, partition), state in changed.items():
                 registry.set_state(topic, partition, state)
-            self.image = ClusterImage(alive, topics)
+            ids = {topic: entry.topic_id for topic, entry in entries.items() if entry.topic_id is not None}
+            self.image = ClusterImage(alive, topics, ids)
 
     def _decide(
-        self, entries: Mapping[str, TopicEntry], alive: set[int], epoch: int, order: Mapping[tuple[str, int], int]
+        self,
+        entries: Mapping[str, TopicEntry],
+        alive: set[int],
+        epoch: int,
+        order: Mapping[tuple[str, int], int],
+        ends: Mapping[tuple[str, int], int],
     ) -> tuple[Topics, dict[tuple[str, int], PartitionState]]:
         topics: Topics = {}
         changed: dict[tuple[str, int], PartitionState] = {}
@@ -109,7 +118,8 @@ class Controller:
             for partition, replicas in entry.assignment.items():
                 old = known[partition][1] if partition in known else self.registry.state(topic, partition)
                 leader = order.get((topic, partition))
-                if old is not None and leader is not None and leader != old.leader:
+                is_new = (topic, partition) in ends
+                if old is not None and leader is not None and (is_new or leader != old.leader):
                     new: PartitionState | None = moved(old, replicas, leader, epoch)
                 else:
                     new = decide(old, replicas, alive, epoch)
@@ -120,23 +130,31 @@ class Controller:
                     changed[topic, partition] = new
         return topics, changed
 
-    def _apply(self, topics: Topics, entries: Mapping[str, TopicEntry]) -> None:
-        """Have every partition led by its leader alone, with its files there."""
-        leaders = {(topic, p): state.leader for topic, each in topics.items() for p, (_, state) in each.items()}
+    def _apply(
+        self, topics: Topics, entries: Mapping[str, TopicEntry], ends: Mapping[tuple[str, int], int]
+    ) -> None:
+        """Have every partition led by its leader alone, in its epoch, with its files there."""
+        states = {(topic, p): state for topic, each in topics.items() for p, (_, state) in each.items()}
         clean = set()
         for broker in self.brokers.values():
             for where in broker.led:
-                if leaders.get(where) != broker.broker_id:
+                state = states.get(where)
+                if state is None or state.leader != broker.broker_id or where in ends:
                     broker.resign(*where)
                     clean.add(where)
-        for (topic, partition), leader in leaders.items():
-            host = self.brokers.get(leader)
+                else:
+                    broker.stay_leader(*where, state.leader_epoch)
+        for (topic, partition), state in states.items():
+            host = self.brokers.get(state.leader)
             if host is not None and host.running and (topic, partition) not in host.led:
                 arrived = self._fetch_files(f"{topic}-{partition}", host)
                 safe = (topic, partition) in clean
-                host.lead(topic, partition, entries[topic].config, clean=safe if arrived or safe else None)
+                host.lead(
+                    topic, partition, entries[topic].config, clean=safe if arrived or safe else None,
+                    epoch=state.leader_epoch, end_offset=ends.get((topic, partition)),
+                )  # fmt: skip
 
-    def _fetch_files(self, name: str, host: Broker08) -> bool:
+    def _fetch_files(self, name: str, host: LeadingBroker[Any]) -> bool:
         """True if a partition's files lay with another broker; they are with `host` now."""
         for broker in self.brokers.values():
             files = broker.folder / name
@@ -153,6 +171,5 @@ class Controller:
                 broker.resign(topic, partition, delete=True)
                 shutil.rmtree(broker.folder / f"{topic}-{partition}", ignore_errors=True)
         self.registry.forget_topic(topic)
-        self.image = ClusterImage(
-            self.image.brokers, {name: each for name, each in self.image.topics.items() if name != topic}
-        )
+        topics = {name: each for name, each in self.image.topics.items() if name != topic}
+        self.image = ClusterImage(self.image.brokers, topics, self.image.topic_ids)

@@ -1,4 +1,4 @@
-"""Leaders and topics of an embedded cluster of Kafka 0.8: one controller for all brokers.
+"""Leaders and topics of an embedded cluster of Kafka 0.8 or later: one controller for all brokers.
 
 What differs from real brokers: a partition's files are led by one broker at a time. When the leader moves they move
 with it (a rename between data folders), whether the old leader runs, was stopped or was killed. So a follower never
@@ -8,40 +8,53 @@ flushed is checked again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing.embedded.broker_08 import Broker08
+from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.coordination import Place
-from zkconsumer.testing.embedded.faults import FaultPlan
 from zkconsumer.testing.embedded.leadership import NO_LEADER
+from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
-from zkconsumer.testing.embedded.requests import ClusterImage
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.waiting import wait_until
 
+_IDS_PER_S: Final = 1000
+
 
 class Coordination08:
-    """The brokers of a cluster of Kafka 0.8, with their controller; see `Coordination`."""
+    """The brokers of a cluster of Kafka 0.8 or later, with their controller; see `Coordination`."""
 
-    def __init__(self, place: Place, ports: Mapping[int, int], settings: BrokerSettings, plan: FaultPlan) -> None:
+    def __init__(
+        self,
+        place: Place,
+        broker_ids: Sequence[int],
+        settings: BrokerSettings,
+        make: Callable[[int, Coordination08], LeadingBroker[Any]],
+        *,
+        node_version: int = 1,
+    ) -> None:
         """Make the brokers.
 
         Args:
-            ports: by broker id.
+            make: makes a broker by its id.
+            node_version: of their nodes in ZooKeeper.
         """
         self._place = place
-        self._settings = settings
-        self.brokers = {
-            n: Broker08(n, place.folder / f"broker-{n}", self, self._settings, plan, port=port)
-            for n, port in ports.items()
-        }
+        self.settings = settings
+        self._node_version = node_version
+        # Above those of an earlier run, whose batches the folder may hold.
+        self._producer_ids = itertools.count(int(time.time()) * _IDS_PER_S)
+        self.brokers = {broker_id: make(broker_id, self) for broker_id in broker_ids}
         self._controller: Controller | None = None
 
     @property
@@ -73,16 +86,20 @@ class Coordination08:
     @property
     def auto_create_topics(self) -> bool:
         """Whether asking for a topic makes it."""
-        return self._settings.auto_create_topics_enable
+        return self.settings.auto_create_topics_enable
 
     def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
         """Register a topic unless it exists; returns before it has leaders."""
-        assignment = kafka_topics.spread(partitions or self._settings.num_partitions, 1, sorted(self.image.brokers))
+        assignment = kafka_topics.spread(partitions or self.settings.num_partitions, 1, sorted(self.image.brokers))
         try:
             self.registry.create_topic(topic, assignment, config)
         except TopicExists:
             pass  # another request made it meanwhile
         self._control_of_brokers.look_again()
+
+    def next_producer_id(self) -> int:
+        """Return an id that no producer of the cluster has had."""
+        return next(self._producer_ids)
 
     # ---- start and end
 
@@ -101,10 +118,11 @@ class Coordination08:
     def _make_registry(self) -> Registry:
         if not self._place.has_zookeeper:
             return MemoryRegistry()
-        timeout_s = self._settings.zookeeper_session_timeout_ms / 1000
+        timeout_s = self.settings.zookeeper_session_timeout_ms / 1000
         return ZooKeeperRegistry(
-            self._place.zookeeper_hosts, chroot=self._place.chroot, session_timeout_s=timeout_s, login=self._place.login
-        )
+            self._place.zookeeper_hosts, chroot=self._place.chroot, session_timeout_s=timeout_s,
+            login=self._place.login, node_version=self._node_version,
+        )  # fmt: skip
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker; returns when it is registered and leads what falls to it."""
@@ -197,12 +215,16 @@ class Coordination08:
         leader = self.leader(topic, partition)
         if leader is None:
             raise KitError(f"{topic}/{partition} has no leader")
-        return self.brokers[leader].log(topic, partition)
+        log: PartitionLog = self.brokers[leader].log(topic, partition)
+        return log
 
-    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+    def move_leader(self, topic: str, partition: int, broker_id: int, *, end_offset: int | None = None) -> None:
         """Make a broker the leader of a partition; its files move there. Returns when it serves requests.
 
         A broker that is no replica takes the place of the last one.
+
+        Args:
+            end_offset: everything from there on is lost, as by an unclean election; the leader may be the old one.
 
         Raises:
             KitError: the broker does not run, or there is no such partition.
@@ -218,7 +240,8 @@ class Coordination08:
             wanted = (broker_id, *others[: len(replicas) - 1])
             if wanted != replicas:
                 self.registry.set_assignment(topic, assignment | {partition: wanted})
-            self._control_of_brokers.reconcile(order={(topic, partition): broker_id})
+            where = topic, partition
+            self._control_of_brokers.reconcile({where: broker_id}, {} if end_offset is None else {where: end_offset})
 
     def wait_leaders(
         self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from zkconsumer.testing.embedded.protocol import API_NAMES
+from zkconsumer.testing.embedded.protocol import API_NAMES as API_NAMES_08
 from zkconsumer.testing.waiting import wait_until
 
 ERROR: Final = "error"
@@ -24,7 +24,10 @@ CUT_TAIL: Final = "cut_tail"
 WRONG_CORRELATION_ID: Final = "wrong_correlation_id"
 CORRUPT: Final = "corrupt"
 MOVE_LEADER: Final = "move_leader"
+STALL: Final = "stall"
 
+API_NAMES: Final = (*API_NAMES_08.values(), "api_versions", "init_producer_id", "offset_for_leader_epoch")
+"""What a fault may name; the last ones are there from Kafka 0.10 on."""
 
 TopicPartition = tuple[str, int | str]
 
@@ -35,7 +38,8 @@ class Fault:
 
     Attributes:
         kind: a constant of this module.
-        api: produce, fetch, offsets, metadata, offset_commit, offset_fetch, consumer_metadata; None: all.
+        api: produce, fetch, offsets, metadata, offset_commit, offset_fetch, consumer_metadata (FindCoordinator later),
+            or from 0.10 on api_versions, init_producer_id, offset_for_leader_epoch; None: all.
         topic, partition, broker, client_id: None matches everything; a request matches by any of its partitions. A
             partition of Kafka 0.7 is named by its number or by `broker-number`.
     """
@@ -54,8 +58,8 @@ class Fault:
     to_broker: int = -1
 
     def __post_init__(self) -> None:
-        if self.api is not None and self.api not in API_NAMES.values():
-            raise ValueError(f"api {self.api!r} is none of {', '.join(API_NAMES.values())}")
+        if self.api is not None and self.api not in API_NAMES:
+            raise ValueError(f"api {self.api!r} is none of {', '.join(API_NAMES)}")
 
     @classmethod
     def error(
@@ -73,6 +77,16 @@ class Fault:
     def close(cls, api: str | None = None, topic: str | None = None, *, after_bytes: int = 0) -> Self:
         """Do what was asked, send the first bytes of the answer (none by default) and close the connection."""
         return cls(CLOSE, api, topic, count_bytes=after_bytes)
+
+    @classmethod
+    def stall(
+        cls, seconds: float, api: str | None = None, topic: str | None = None, *, after_bytes: int = 0
+    ) -> Self:
+        """Do what was asked, send the first bytes of the answer, and the rest so many seconds later.
+
+        The wait is no longer than the broker runs and the fault is not cleared.
+        """
+        return cls(STALL, api, topic, seconds=seconds, count_bytes=after_bytes)
 
     @classmethod
     def garbage(cls, data: bytes, api: str | None = None, topic: str | None = None) -> Self:
@@ -234,3 +248,8 @@ class FaultPlan:
             for done, stopping in self._waiting.items():
                 if stopping.is_set():
                     done.set()
+
+
+def correlation_id(asked: int, after: Iterable[Fault]) -> int:
+    """Return the correlation id of an answer: the one that was asked with, or another one if a fault wants it."""
+    return asked ^ 0x5A5A5A if any(fault.kind == WRONG_CORRELATION_ID for fault in after) else asked

@@ -1,6 +1,6 @@
 """The log of one partition: segments on disk, appended to at the end, read from any offset, dropped at the start.
 
-Source: kafka.log.Log, kafka.log.LogManager, kafka.log.LogConfig, kafka.server.KafkaApis (0.8.2.2).
+Source: kafka.log.Log, kafka.log.LogManager, kafka.server.KafkaApis (0.8.2.2).
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import bisect
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from zkconsumer.testing.embedded.log_settings import LogSettings
 from zkconsumer.testing.embedded.messages import (
     MESSAGE_SET_TOO_LARGE,
     MESSAGE_TOO_LARGE,
@@ -28,42 +28,22 @@ from zkconsumer.testing.embedded.segment import LogSlice, Segment, segment_files
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-NEVER: Final = (1 << 63) - 1
-WEEK_MS: Final = 7 * 24 * 3600 * 1000
 
 
-@dataclass(frozen=True)
-class LogSettings:
-    """Settings of a log, by the names and with the defaults of Kafka's topic settings (`.` for `_`).
+class Numbered(NamedTuple):
+    """Entries that got their offsets.
 
     Attributes:
-        segment_bytes, segment_ms: a new segment starts when the old one is as large or as old.
-        retention_bytes, retention_ms: whole segments are deleted while the log is larger (-1: never) or they are older
-            (-1: never).
-        flush_messages, flush_ms: fsync after as many messages or milliseconds; Kafka leaves both to the system.
-        max_message_bytes: largest entry (message or wrapper), its 12 bytes of offset and size included.
-        index_interval_bytes: bytes between two pairs of the index.
+        data: the bytes to store.
+        next_offset: the offset behind their last message.
+        positions: where each entry starts.
+        offsets: of the first message of each entry.
     """
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = WEEK_MS
-    retention_bytes: int = -1
-    retention_ms: int = WEEK_MS
-    flush_messages: int = NEVER
-    flush_ms: int = NEVER
-    max_message_bytes: int = 1_000_012
-    index_interval_bytes: int = 4096
-
-    def with_topic(self, config: Mapping[str, object]) -> LogSettings:
-        """Return these settings changed by those of a topic; keys that mean nothing here are passed over.
-
-        A compacted topic (`cleanup.policy=compact`) is never compacted here, but kept for ever.
-        """
-        known = {field.name.replace("_", "."): field.name for field in fields(self)}
-        changed = {known[key]: int(str(value)) for key, value in config.items() if key in known}
-        if config.get("cleanup.policy") == "compact":
-            changed |= {"retention_ms": -1, "retention_bytes": -1}
-        return replace(self, **changed)
+    data: Bytes
+    next_offset: int
+    positions: Sequence[int]
+    offsets: Sequence[int]
 
 
 def _now_ms() -> int:
@@ -158,14 +138,27 @@ class PartitionLog:
         checked = check(message_set, self.settings.max_message_bytes)
         if not checked.positions:
             return -1
+
+        def number(first: int) -> Numbered:
+            data, next_offset, positions = assign_offsets(checked, first)
+            return Numbered(data, next_offset, positions, range(first, first + len(positions)))
+
+        return self._append(number)
+
+    def _append(self, number: Callable[[int], Numbered]) -> int:
+        """Return the offset that the next message had, once entries are in the file.
+
+        Args:
+            number: makes the entries, given the offset of the first one; called with the log locked.
+        """
         with self._lock:
             self._require_open()
             first = self._end_offset
-            data, next_offset, positions = assign_offsets(checked, first)
+            data, next_offset, positions, offsets = number(first)
             self._check_sizes(len(data), positions)
             if self._must_roll(len(data)):
                 self._roll()
-            self._active.append(first, data, positions)
+            self._active.append(offsets, data, positions)
             self._end_offset = next_offset
             self._unflushed += next_offset - first
             if self._unflushed >= self.settings.flush_messages:
@@ -175,7 +168,7 @@ class PartitionLog:
             waiter.set()
         return first
 
-    def _check_sizes(self, size_bytes: int, positions: list[int]) -> None:
+    def _check_sizes(self, size_bytes: int, positions: Sequence[int]) -> None:
         """Recompressed wrappers may have grown, so they are measured again."""
         if len(positions) == 1 and size_bytes > self.settings.max_message_bytes:
             limit = f"at most {self.settings.max_message_bytes} are stored"
@@ -230,7 +223,7 @@ class PartitionLog:
             self._require_open()
             if offset == self._end_offset:
                 return LogSlice()
-            first = bisect.bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+            first = self._index_of(offset)
             if offset > self._end_offset or first < 0:
                 raise Refusal(OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
             if max_bytes < 0:
@@ -240,6 +233,10 @@ class PartitionLog:
                 if position is not None:
                     return segment.slice(position, max_bytes)
             return LogSlice()
+
+    def _index_of(self, offset: int) -> int:
+        """Index of the segment in whose range an offset lies; -1 before the first one."""
+        return bisect.bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
 
     def offsets_before(self, time_ms: int, max_offsets: int) -> list[int]:
         """Return offsets at which segments start, and the end, newest first, that were written by a time.
@@ -358,7 +355,7 @@ class PartitionLog:
 
     def _segment_of(self, offset: int) -> Segment:
         self._require_open()
-        first = bisect.bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        first = self._index_of(offset)
         if first < 0 or offset >= self._end_offset:
             raise ValueError(f"{self!r} does not hold offset {offset}")
         return self._segments[first]

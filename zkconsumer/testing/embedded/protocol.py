@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct, error, pack
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
+
+from zkconsumer.testing.embedded.reading import BadRequest, Reader, TopicPartition
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -31,16 +33,8 @@ API_NAMES: Final = {
 }
 """What is served, by API key."""
 
-T = TypeVar("T")
-TopicPartition = tuple[str, int]
-
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
-_INT64 = Struct(">q")
-
-
-class BadRequest(Exception):  # noqa: N818 - not a failure of the broker
-    """A request that cannot be read, or that is not served: the Java broker closes the connection."""
 
 
 class Produce(NamedTuple):
@@ -125,60 +119,13 @@ class Request(NamedTuple):
     body: Body
 
 
-class _Reader:
-    """Reads a request front to back; what does not fit is a struct.error or a BadRequest."""
-
-    def __init__(self, data: bytes | bytearray) -> None:
-        self._view = memoryview(data)
-        self._at = 0
-
-    def _take(self, layout: Struct) -> int:
-        value: int = layout.unpack_from(self._view, self._at)[0]
-        self._at += layout.size
-        return value
-
-    def int16(self) -> int:
-        return self._take(_INT16)
-
-    def int32(self) -> int:
-        return self._take(_INT32)
-
-    def int64(self) -> int:
-        return self._take(_INT64)
-
-    def _bytes(self, length: int) -> memoryview:
-        end = self._at + length
-        if length < 0 or end > len(self._view):
-            raise BadRequest(f"{length} bytes at byte {self._at} of {len(self._view)}")
-        part = self._view[self._at : end]
-        self._at = end
-        return part
-
-    def string(self) -> str:
-        length = self.int16()
-        return str(self._bytes(length), "utf-8", "replace") if length >= 0 else ""
-
-    def sized(self) -> memoryview:
-        return self._bytes(self.int32())
-
-    def partitions(self, read: Callable[[], T]) -> dict[TopicPartition, T]:
-        """`[topic [int32 partition, what read reads]]`; of a partition that comes twice the last."""
-        found: dict[TopicPartition, T] = {}
-        for _ in range(self.int32()):
-            topic = self.string()
-            for _ in range(self.int32()):
-                partition = self.int32()
-                found[topic, partition] = read()
-        return found
-
-
 def decode_request(data: bytes | bytearray) -> Request:
     """Return the request in a frame (without its size).
 
     Raises:
         BadRequest: it is cut, an API key or version is not served by 0.8.2, or a length is impossible.
     """
-    reader = _Reader(data)
+    reader = Reader(data)
     try:
         api_key, version = reader.int16(), reader.int16()
         if api_key not in API_NAMES:
@@ -191,26 +138,26 @@ def decode_request(data: bytes | bytearray) -> Request:
         raise BadRequest(f"request of {len(data)} bytes: {cut}") from cut
 
 
-def _read_produce(reader: _Reader, version: int) -> Produce:
+def _read_produce(reader: Reader, version: int) -> Produce:
     return Produce(reader.int16(), reader.int32(), reader.partitions(reader.sized))
 
 
-def _read_fetch(reader: _Reader, version: int) -> Fetch:
+def _read_fetch(reader: Reader, version: int) -> Fetch:
     def position() -> FetchPosition:
         return FetchPosition(reader.int64(), reader.int32())
 
     return Fetch(reader.int32(), reader.int32(), reader.int32(), reader.partitions(position))
 
 
-def _read_offsets(reader: _Reader, version: int) -> Offsets:
+def _read_offsets(reader: Reader, version: int) -> Offsets:
     return Offsets(reader.int32(), reader.partitions(lambda: (reader.int64(), reader.int32())))
 
 
-def _read_metadata(reader: _Reader, version: int) -> Metadata:
+def _read_metadata(reader: Reader, version: int) -> Metadata:
     return Metadata([reader.string() for _ in range(reader.int32())])
 
 
-def _read_offset_commit(reader: _Reader, version: int) -> OffsetCommit:
+def _read_offset_commit(reader: Reader, version: int) -> OffsetCommit:
     def offset() -> CommittedOffset:
         value = reader.int64()
         timestamp_ms = reader.int64() if version == 1 else -1
@@ -222,15 +169,15 @@ def _read_offset_commit(reader: _Reader, version: int) -> OffsetCommit:
     return OffsetCommit(version, group, reader.partitions(offset))
 
 
-def _read_offset_fetch(reader: _Reader, version: int) -> OffsetFetch:
+def _read_offset_fetch(reader: Reader, version: int) -> OffsetFetch:
     return OffsetFetch(version, reader.string(), list(reader.partitions(lambda: None)))
 
 
-def _read_consumer_metadata(reader: _Reader, version: int) -> ConsumerMetadata:
+def _read_consumer_metadata(reader: Reader, version: int) -> ConsumerMetadata:
     return ConsumerMetadata(reader.string())
 
 
-_READERS: Final[dict[int, Callable[[_Reader, int], Body]]] = {
+_READERS: Final[dict[int, Callable[[Reader, int], Body]]] = {
     PRODUCE: _read_produce,
     FETCH: _read_fetch,
     OFFSETS: _read_offsets,

@@ -6,7 +6,9 @@ it where a Java broker of version 0.8.2 keeps it.
 
 from __future__ import annotations
 
+import base64
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -15,6 +17,11 @@ from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.errors import KitError
 
 Assignment = Mapping[int, Sequence[int]]
+
+
+def id_text(data: bytes) -> str:
+    """Return an id of 16 bytes as Kafka writes it."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class TopicExists(Exception):  # noqa: N818
@@ -26,10 +33,11 @@ class RegistryUnavailable(KitError):  # noqa: N818
 
 
 class TopicEntry(NamedTuple):
-    """A topic as registered: partition -> replicas, and its settings."""
+    """A topic as registered: partition -> replicas, its settings, and its id of 16 bytes where brokers have ids."""
 
     assignment: dict[int, tuple[int, ...]]
     config: dict[str, object]
+    topic_id: bytes | None = None
 
 
 class Registry(Protocol):
@@ -86,6 +94,9 @@ class Registry(Protocol):
     def set_state(self, topic: str, partition: int, state: PartitionState) -> None:
         """Register the state of a partition."""
 
+    def cluster_id(self) -> str:
+        """Id of the cluster, which is made at the first call."""
+
     def commit_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Store the offset of a group, as its consumers do."""
 
@@ -107,6 +118,7 @@ class MemoryRegistry:
         self._doomed: set[str] = set()
         self._states: dict[tuple[str, int], PartitionState] = {}
         self._offsets: dict[tuple[str, str, int], int] = {}
+        self._cluster_id = id_text(uuid.uuid4().bytes)
         self._controller = -1
         self._epoch = 0
 
@@ -158,14 +170,15 @@ class MemoryRegistry:
         with self._lock:
             if topic in self._topics:
                 raise TopicExists(topic)
-            self._topics[topic] = TopicEntry({p: tuple(r) for p, r in assignment.items()}, dict(config))
+            replicas = {p: tuple(r) for p, r in assignment.items()}
+            self._topics[topic] = TopicEntry(replicas, dict(config), uuid.uuid4().bytes)
         self._changed()
 
     def set_assignment(self, topic: str, assignment: Assignment) -> None:
         """Change replicas or partitions."""
         with self._lock:
-            entry = self._topics[topic]
-            self._topics[topic] = TopicEntry({p: tuple(r) for p, r in assignment.items()}, entry.config)
+            replicas = {p: tuple(r) for p, r in assignment.items()}
+            self._topics[topic] = self._topics[topic]._replace(assignment=replicas)
         self._changed()
 
     def doomed_topics(self) -> list[str]:
@@ -196,6 +209,10 @@ class MemoryRegistry:
         """Register the state of a partition."""
         with self._lock:
             self._states[topic, partition] = state
+
+    def cluster_id(self) -> str:
+        """Id of the cluster."""
+        return self._cluster_id
 
     def commit_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Store an offset."""

@@ -5,83 +5,41 @@ Source: kafka.server.KafkaApis, ReplicaManager, DelayedFetch, MetadataCache (0.8
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from zkconsumer.testing.embedded import protocol as protocol
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
+from zkconsumer.testing.embedded.cluster_image import ClusterImage, Codes, Host
+from zkconsumer.testing.embedded.fetch_wait import MAX_WAIT_S, FetchWait, close_all, interleaved
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.messages import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
-    NOT_COORDINATOR,
-    OFFSET_METADATA_TOO_LARGE,
     REQUEST_TIMED_OUT,
-    UNKNOWN,
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
-from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, GroupOffsets
-from zkconsumer.testing.embedded.protocol import BrokerAddress, PartitionAnswer, TopicAnswer, TopicPartition
-from zkconsumer.testing.embedded.registry import Registry, RegistryUnavailable
+from zkconsumer.testing.embedded.offset_storage import OffsetStorage
+from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
+from zkconsumer.testing.embedded.protocol import PartitionAnswer, TopicAnswer
+from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer.testing.embedded.segment import LogSlice
-from zkconsumer.testing.waiting import Deadline
 
-MAX_METADATA_BYTES = 4096
-MAX_WAIT_S = 600.0
 REPLICA_NOT_AVAILABLE = 9
 
-Codes = dict[TopicPartition, int]
+
+class Fetched(NamedTuple):
+    """What a fetch brings of a partition."""
+
+    code: int
+    end_offset: int
+    data: LogSlice
 
 
-@dataclass(frozen=True)
-class ClusterImage:
-    """What brokers know of the cluster: running brokers, and by topic and partition replicas and state."""
-
-    brokers: dict[int, BrokerAddress] = field(default_factory=dict)
-    topics: dict[str, dict[int, tuple[tuple[int, ...], PartitionState]]] = field(default_factory=dict)
-
-
-class Cluster(Protocol):
-    """What a broker needs of its cluster."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The newest image."""
-
-    @property
-    def registry(self) -> Registry:
-        """Where offsets of version 0 are kept."""
-
-    @property
-    def auto_create_topics(self) -> bool:
-        """Whether asking for a topic makes it."""
-
-    def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
-        """Register a topic unless it exists; its leaders follow."""
-
-
-class Host(Protocol):
-    """What the answers need of their broker."""
-
-    @property
-    def broker_id(self) -> int:
-        """Its id."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """Its cluster."""
-
-    @property
-    def stopping(self) -> threading.Event:
-        """Set when the broker ends."""
-
-    def log(self, topic: str, partition: int) -> PartitionLog:
-        """The log of a partition that is led here; Refusal 3 or 6 otherwise."""
+Results = dict[TopicPartition, Fetched]
 
 
 class RequestHandler:
@@ -92,8 +50,7 @@ class RequestHandler:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._offsets_lock = threading.Lock()
-        self._group_offsets: GroupOffsets | None = None
+        self._offset_storage = OffsetStorage(host)
 
     def answer(self, request: protocol.Request, errors: Codes) -> list[Part] | None:
         """Return the body of the answer, None for a request that gets none; slices in it must be closed.
@@ -150,43 +107,23 @@ class RequestHandler:
     # ---- fetch
 
     def _fetch(self, body: protocol.Fetch, errors: Codes) -> list[Part]:
-        """Answer at once if there is enough, an error, or no wish to wait; else when one of these comes true."""
-        deadline = Deadline(min(max(body.max_wait_ms, 0) / 1000, MAX_WAIT_S))
-        waiter = threading.Event()
-        watched: set[PartitionLog] = set()
-        try:
-            while True:
-                waiter.clear()
-                results = self._read_all(body, errors, waiter, watched)
-                readable = sum(part.length for _, _, part in results.values())
-                failed = any(code for code, _, _ in results.values())
-                done = readable >= body.min_bytes or failed or not results or deadline.expired
-                if done or self._host.stopping.is_set():
-                    return _fetch_parts(results)
-                _close(part for _, _, part in results.values())
-                waiter.wait(deadline.remaining_s)
-        finally:
-            for log in watched:
-                log.remove_waiter(waiter)
+        wait = FetchWait(body.max_wait_ms, body.min_bytes, self._host.stopping)
+        return _fetch_parts(wait.answer(lambda watch: self._read_all(body, errors, watch)))
 
-    def _read_all(
-        self, body: protocol.Fetch, errors: Codes, waiter: threading.Event, watched: set[PartitionLog]
-    ) -> dict[TopicPartition, tuple[int, int, LogSlice]]:
-        results: dict[TopicPartition, tuple[int, int, LogSlice]] = {}
+    def _read_all(self, body: protocol.Fetch, errors: Codes, watch: Callable[[PartitionLog], None]) -> Results:
+        results: Results = {}
         for topic, partition in protocol.by_topic(body.positions):
             position = body.positions[topic, partition]
             try:
                 _refuse(errors, topic, partition)
                 log = self._host.log(topic, partition)
-                if log not in watched and body.max_wait_ms > 0:
-                    log.add_waiter(waiter)
-                    watched.add(log)
+                watch(log)
                 part = log.read(position.offset, position.max_bytes)
-                results[topic, partition] = (0, log.end_offset, part)
+                results[topic, partition] = Fetched(0, log.end_offset, part)
             except Refusal as refusal:
-                results[topic, partition] = (refusal.code, -1, LogSlice())
+                results[topic, partition] = Fetched(refusal.code, -1, LogSlice())
             except OSError:
-                _close(part for _, _, part in results.values())
+                close_all(results)
                 raise
         return results
 
@@ -238,18 +175,10 @@ class RequestHandler:
         for (topic, partition), offset in body.offsets.items():
             try:
                 _refuse(errors, topic, partition)
-                self._require_topic(topic)
-                if len(offset.metadata.encode()) > MAX_METADATA_BYTES:
-                    raise Refusal(OFFSET_METADATA_TOO_LARGE, f"metadata above {MAX_METADATA_BYTES} bytes")
-                if body.version == 0:
-                    self._host.cluster.registry.commit_offset(body.group, topic, partition, offset.offset)
-                else:
-                    self._kept_offsets().commit(body.group, topic, partition, offset)
+                self._offset_storage.commit(body.group, topic, partition, offset, in_registry=body.version == 0)
                 results[topic, partition] = 0
             except Refusal as refusal:
                 results[topic, partition] = refusal.code
-            except RegistryUnavailable:
-                results[topic, partition] = UNKNOWN
         return protocol.encode_offset_commit(results.items())
 
     def _committed(self, body: protocol.OffsetFetch, errors: Codes) -> bytes:
@@ -257,50 +186,16 @@ class RequestHandler:
         for topic, partition in body.partitions:
             try:
                 _refuse(errors, topic, partition)
-                read = self._from_registry if body.version == 0 else self._from_log
-                results[topic, partition] = read(body.group, topic, partition)
+                found = self._offset_storage.committed(body.group, topic, partition, in_registry=body.version == 0)
+                results[topic, partition] = (-1, "", 0) if found is None else (found.offset, found.metadata, 0)
             except Refusal as refusal:
                 results[topic, partition] = (-1, "", refusal.code)
-            except RegistryUnavailable:
-                results[topic, partition] = (-1, "", UNKNOWN)
         return protocol.encode_offset_fetch(results.items())
 
-    def _from_registry(self, group: str, topic: str, partition: int) -> tuple[int, str, int]:
-        self._require_topic(topic)
-        offset = self._host.cluster.registry.committed_offset(group, topic, partition)
-        return (-1, "", UNKNOWN_TOPIC_OR_PARTITION) if offset is None else (offset, "", 0)
-
-    def _from_log(self, group: str, topic: str, partition: int) -> tuple[int, str, int]:
-        if partition not in self._host.cluster.image.topics.get(topic, {}):
-            raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"{topic}/{partition} does not exist")
-        found = self._kept_offsets().committed(group, topic, partition)
-        return (-1, "", 0) if found is None else (found.offset, found.metadata, 0)
-
-    def _require_topic(self, topic: str) -> None:
-        if topic not in self._host.cluster.image.topics:
-            raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
-
-    def _kept_offsets(self) -> GroupOffsets:
-        """The offsets kept in Kafka, if this broker coordinates."""
-        try:
-            log = self._host.log(OFFSETS_TOPIC, 0)
-        except Refusal as refusal:
-            raise Refusal(NOT_COORDINATOR, f"{OFFSETS_TOPIC}/0 is not led here") from refusal
-        with self._offsets_lock:
-            if self._group_offsets is None or self._group_offsets.log is not log:
-                self._group_offsets = GroupOffsets(log)
-            return self._group_offsets
-
     def _coordinator(self, errors: Codes) -> bytes:
-        """All groups have one coordinator: the leader of the only partition of the offsets topic."""
-        if ("", -1) in errors:
-            return protocol.encode_consumer_metadata(errors["", -1], None)
-        image = self._host.cluster.image
-        if OFFSETS_TOPIC not in image.topics:
-            self._host.cluster.create_automatically(OFFSETS_TOPIC, partitions=1, config=OFFSETS_CONFIG)
-            return protocol.encode_consumer_metadata(COORDINATOR_NOT_AVAILABLE, None)
-        leader = image.brokers.get(image.topics[OFFSETS_TOPIC][0][1].leader)
-        return protocol.encode_consumer_metadata(0 if leader else COORDINATOR_NOT_AVAILABLE, leader)
+        code = errors.get(("", -1), 0)
+        leader = None if code else self._offset_storage.coordinator()
+        return protocol.encode_consumer_metadata(code or (0 if leader else COORDINATOR_NOT_AVAILABLE), leader)
 
 
 def _refuse(errors: Codes, topic: str, partition: int) -> None:
@@ -320,17 +215,8 @@ def _partition_answer(
     return PartitionAnswer(0 if complete else REPLICA_NOT_AVAILABLE, partition, state.leader, living, isr)
 
 
-def _fetch_parts(results: dict[TopicPartition, tuple[int, int, LogSlice]]) -> list[Part]:
-    heads = protocol.encode_fetch((where, (code, end, part.length)) for where, (code, end, part) in results.items())
-    parts: list[Part] = []
-    slices = [part for _, _, part in results.values()]
-    for number, head in enumerate(heads):
-        parts.append(head)
-        if number < len(slices):
-            parts.append(slices[number])
-    return parts
-
-
-def _close(slices: Iterable[LogSlice]) -> None:
-    for each in slices:
-        each.close()
+def _fetch_parts(results: Results) -> list[Part]:
+    heads = protocol.encode_fetch(
+        (where, (found.code, found.end_offset, found.data.length)) for where, found in results.items()
+    )
+    return interleaved(heads, [found.data for found in results.values()])

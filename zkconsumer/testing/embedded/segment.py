@@ -1,5 +1,7 @@
 """One file of a partition's log: `<20-digit base offset>.log`, entries back to back, and its sparse index.
 
+An entry is a message or wrapper of magic 0 or 1, or a record batch.
+
 Source: kafka.log.LogSegment, kafka.log.FileMessageSet (0.8.2.2).
 """
 
@@ -13,6 +15,8 @@ from struct import Struct
 from types import TracebackType
 from typing import Self
 
+from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, has_batch_checksum
+from zkconsumer.testing.embedded.entries import OFFSETS_BYTES, last_offset
 from zkconsumer.testing.embedded.file_ends import append_bytes
 from zkconsumer.testing.embedded.index import OffsetIndex
 from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
@@ -115,7 +119,7 @@ class Segment:
         """Index the entries from `position` on, cut the file behind the last whole one, return the next offset."""
         next_offset = self.base_offset
         self._since_index = 0
-        for at, offset, size in self._walk(position):
+        for at, offset, size in self.walk(position):
             if check_crc and not self._crc_is_right(at, size):
                 break
             self._note(offset, at, ENTRY_OVERHEAD + size)
@@ -133,32 +137,47 @@ class Segment:
             self._since_index = 0
         self._since_index += size_bytes
 
-    def _walk(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """Yield position, offset and message size of the whole entries from `position` on."""
+    def walk(self, position: int = 0) -> Iterator[tuple[int, int, int]]:
+        """Yield position, last offset and size (without its 12 bytes in front) of the whole entries from there on."""
         while position + ENTRY_OVERHEAD <= self.size_bytes:
-            window = os.pread(self._fd, min(_WINDOW_BYTES, self.size_bytes - position), position)
+            window = self._window(position, _WINDOW_BYTES)
             at = 0
-            while at + ENTRY_OVERHEAD <= len(window):
-                offset, size = _ENTRY.unpack_from(window, at)
+            while at + self._needed(position, window) <= len(window):
+                size = _ENTRY.unpack_from(window, at)[1]
                 if size < SMALLEST_MESSAGE or position + at + ENTRY_OVERHEAD + size > self.size_bytes:
                     return
-                yield position + at, offset, size
+                yield position + at, last_offset(window, at), size
                 at += ENTRY_OVERHEAD + size
             if at == 0:
                 return
             position += at
 
+    def _window(self, position: int, size_bytes: int) -> bytes:
+        return os.pread(self._fd, min(size_bytes, self.size_bytes - position), position)
+
+    def _needed(self, position: int, window: bytes) -> int:
+        """How many bytes of an entry a window must hold, so that its offsets are known."""
+        return ENTRY_OVERHEAD if position + len(window) >= self.size_bytes else OFFSETS_BYTES
+
+    def entry(self, position: int, size: int) -> bytes:
+        """Return the entry at a position, with its 12 bytes in front."""
+        return os.pread(self._fd, ENTRY_OVERHEAD + size, position)
+
     def _crc_is_right(self, position: int, size: int) -> bool:
-        message = os.pread(self._fd, size, position + ENTRY_OVERHEAD)
-        return len(message) == size and zlib.crc32(memoryview(message)[4:]) == _CRC.unpack_from(message)[0]
+        entry = self.entry(position, size)
+        if len(entry) < ENTRY_OVERHEAD + size:
+            return False
+        if entry[MAGIC_AT] == MAGIC:
+            return has_batch_checksum(entry, 0, len(entry))
+        return bool(zlib.crc32(memoryview(entry)[ENTRY_OVERHEAD + 4 :]) == _CRC.unpack_from(entry, ENTRY_OVERHEAD)[0])
 
     # ---- writing
 
-    def append(self, first_offset: int, data: Bytes, positions: Sequence[int]) -> None:
+    def append(self, offsets: Sequence[int], data: Bytes, positions: Sequence[int]) -> None:
         """Write entries to the end of the file.
 
         Args:
-            first_offset: of the first message; with more than one entry each holds one message.
+            offsets: of the first message of each entry.
             positions: where each entry starts in `data`.
 
         Raises:
@@ -166,8 +185,8 @@ class Segment:
         """
         append_bytes(self._fd, self.size_bytes, data)
         ends = [*positions[1:], len(data)]
-        for number, (start, end) in enumerate(zip(positions, ends, strict=True)):
-            self._note(first_offset + number, self.size_bytes + start, end - start)
+        for offset, start, end in zip(offsets, positions, ends, strict=True):
+            self._note(offset, self.size_bytes + start, end - start)
         self.size_bytes += len(data)
 
     def flush(self) -> None:
@@ -188,8 +207,8 @@ class Segment:
 
     def corrupt(self, offset: int) -> bool:
         """Flip the bits of the last byte of the entry that holds an offset; False if none does."""
-        for at, last_offset, size in self._walk(0):
-            if last_offset >= offset:
+        for at, last, size in self.walk():
+            if last >= offset:
                 end = at + ENTRY_OVERHEAD + size - 1
                 os.pwrite(self._fd, bytes([os.pread(self._fd, 1, end)[0] ^ 0xFF]), end)
                 return True
@@ -197,16 +216,16 @@ class Segment:
 
     def write_offset(self, offset: int, found: int) -> bool:
         """Write `found` over the offset of the entry that holds `offset`; False if none does."""
-        for at, last_offset, _ in self._walk(0):
-            if last_offset >= offset:
+        for at, last, _ in self.walk():
+            if last >= offset:
                 os.pwrite(self._fd, _OFFSET.pack(found), at)
                 return True
         return False
 
     def remove(self, offsets: Collection[int]) -> None:
-        """Take the entries with these offsets out, as compaction does; slices that were handed out stay as they are."""
+        """Take the entries with these last offsets out, as compaction does; slices handed out stay as they are."""
         kept = b"".join(
-            os.pread(self._fd, ENTRY_OVERHEAD + size, at) for at, offset, size in self._walk(0) if offset not in offsets
+            self.entry(at, size) for at, last, size in self.walk() if last not in offsets
         )
         cleaned = self.path.with_suffix(".cleaned")
         cleaned.write_bytes(kept)
@@ -220,19 +239,15 @@ class Segment:
     # ---- reading
 
     def find(self, offset: int) -> int | None:
-        """Return the position of the first entry whose offset is this or a later one; None behind the last.
-
-        A wrapper has the offset of its last message, so an offset inside of it finds the wrapper.
-        """
+        """Return the position of the first entry that holds this offset or a later one; None behind the last."""
         position = self._index.lookup(offset - self.base_offset)
         while position + ENTRY_OVERHEAD <= self.size_bytes:
-            window = os.pread(self._fd, min(_SEARCH_BYTES, self.size_bytes - position), position)
+            window = self._window(position, _SEARCH_BYTES)
             at = 0
-            while at + ENTRY_OVERHEAD <= len(window):
-                found, size = _ENTRY.unpack_from(window, at)
-                if found >= offset:
+            while at + self._needed(position, window) <= len(window):
+                if last_offset(window, at) >= offset:
                     return position + at
-                at += ENTRY_OVERHEAD + max(size, 0)
+                at += ENTRY_OVERHEAD + max(_ENTRY.unpack_from(window, at)[1], 0)
             if at == 0:
                 return None
             position += at

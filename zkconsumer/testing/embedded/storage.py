@@ -12,16 +12,19 @@ import fcntl
 import logging
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Generic, TypeVar
 
-from zkconsumer.testing.embedded.log import LogSettings, PartitionLog
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.log_settings import LogSettings
 from zkconsumer.testing.errors import KitError
 
 CLEAN_MARK: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 STOP_TIMEOUT_S: Final = 10.0
+Log = TypeVar("Log", bound=PartitionLog)
 _log = logging.getLogger(__name__)
 
 
@@ -44,17 +47,18 @@ def hold(folder: Path) -> IO[str]:
     return held
 
 
-class LogStorage:
+class LogStorage(Generic[Log]):
     """The open logs of one broker.
 
     Threads: every method from any thread.
     """
 
-    def __init__(self, folder: Path, *, check_interval_s: float = 1.0) -> None:
+    def __init__(self, folder: Path, make: Callable[..., Log], *, check_interval_s: float = 1.0) -> None:
         """Take a data folder.
 
         Args:
             folder: made if need be.
+            make: opens a log, given the arguments of `PartitionLog`.
             check_interval_s: how often flushing by time and retention are looked at.
 
         Raises:
@@ -65,14 +69,15 @@ class LogStorage:
         mark = folder / CLEAN_MARK
         self.was_clean = mark.exists()
         mark.unlink(missing_ok=True)
-        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._make = make
+        self._logs: dict[tuple[str, int], Log] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._check_interval_s = check_interval_s
         self._keeper = threading.Thread(target=self._keep, name=f"log keeper of {folder.name}", daemon=True)
         self._keeper.start()
 
-    def open(self, topic: str, partition: int, settings: LogSettings, *, clean: bool | None = None) -> PartitionLog:
+    def open(self, topic: str, partition: int, settings: LogSettings, *, clean: bool | None = None) -> Log:
         """Return the log of a partition, opened or made if need be.
 
         Args:
@@ -82,7 +87,7 @@ class LogStorage:
             log = self._logs.get((topic, partition))
             if log is None:
                 was_clean = self.was_clean if clean is None else clean
-                log = PartitionLog(self.folder, topic, partition, settings, clean=was_clean)
+                log = self._make(self.folder, topic, partition, settings, clean=was_clean)
                 self._logs[topic, partition] = log
             return log
 

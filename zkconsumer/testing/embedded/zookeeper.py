@@ -1,4 +1,4 @@
-"""The registry of an embedded cluster in ZooKeeper: the same nodes as Java brokers of version 0.8.2 write.
+"""The registry of an embedded cluster in ZooKeeper: the same nodes as Java brokers of its version write.
 
 | node | kept by |
 |---|---|
@@ -8,6 +8,8 @@
 
 Topics made, grown or marked for deletion by others (Kafka's own tools, say) are seen by watches.
 
+`nodes` has the texts.
+
 Source: kafka.utils.ZkUtils, kafka.admin.AdminUtils, kafka.controller.KafkaController (0.8.2.2).
 """
 
@@ -16,16 +18,31 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from zkconsumer.cluster.topic_payloads import format_topic, format_topic_config
+from zkconsumer.cluster.topic_payloads import format_grown_topic, format_topic_config
 from zkconsumer.testing.embedded.leadership import PartitionState
+from zkconsumer.testing.embedded.nodes import (
+    broker_node,
+    controller_node,
+    json_text,
+    read_topic_id,
+    state_node,
+    topic_node,
+)
 from zkconsumer.testing.embedded.protocol import BrokerAddress
-from zkconsumer.testing.embedded.registry import Assignment, RegistryUnavailable, TopicEntry, TopicExists
+from zkconsumer.testing.embedded.registry import (
+    Assignment,
+    RegistryUnavailable,
+    TopicEntry,
+    TopicExists,
+    id_text,
+)
 from zkconsumer.testing.embedded.session import BrokerSession, cluster_client, done, end_owner
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
@@ -36,30 +53,8 @@ CONFIG = "/config/topics"
 DOOMED = "/admin/delete_topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
 ROOTS = ("/consumers", IDS, TOPICS, "/config/changes", CONFIG, DOOMED)
-
-
-def broker_node(broker: BrokerAddress, now_ms: int) -> bytes:
-    """Return the text of `/brokers/ids/<id>` as 0.8.1 and 0.8.2 write it."""
-    fields = {"jmx_port": -1, "timestamp": str(now_ms), "host": broker.host, "version": 1, "port": broker.port}
-    return _json(fields)
-
-
-def state_node(state: PartitionState) -> bytes:
-    """Return the text of a state node."""
-    fields = {
-        "controller_epoch": state.controller_epoch,
-        "leader": state.leader,
-        "version": 1,
-        "leader_epoch": state.leader_epoch,
-        "isr": list(state.isr),
-    }
-    return _json(fields)
-
-
-def controller_node(broker_id: int, now_ms: int) -> bytes:
-    """Return the text of `/controller`."""
-    return _json({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
 
 
 def state_path(topic: str, partition: int) -> str:
@@ -78,7 +73,13 @@ class ZooKeeperRegistry:
     """
 
     def __init__(
-        self, connect: str, *, chroot: str = "", session_timeout_s: float = 6.0, login: ZooKeeperLogin | None = None
+        self,
+        connect: str,
+        *,
+        chroot: str = "",
+        session_timeout_s: float = 6.0,
+        login: ZooKeeperLogin | None = None,
+        node_version: int = 1,
     ) -> None:
         """Prepare a registry; nothing is connected before `start()`.
 
@@ -86,8 +87,10 @@ class ZooKeeperRegistry:
             connect: connect string without chroot.
             session_timeout_s: of the brokers' sessions.
             login: how its sessions authenticate.
+            node_version: of the nodes of brokers, by which others tell their generation.
         """
         self._login = login
+        self._node_version = node_version
         self._hosts = connect
         self._connect = connect + chroot
         self._chroot = chroot
@@ -165,7 +168,7 @@ class ZooKeeperRegistry:
             session.client.add_listener(lambda state: self._changed())
             self._sessions[broker.broker_id] = session
         try:
-            text = broker_node(broker, _now_ms())
+            text = broker_node(broker, _now_ms(), self._node_version)
             done(session.client.create_async(f"{IDS}/{broker.broker_id}", text, ephemeral=True))
         except NodeExistsError:
             pass  # a lost reply: the node is of this very session
@@ -255,7 +258,7 @@ class ZooKeeperRegistry:
             config = json.loads(done(self.client.get_async(f"{CONFIG}/{topic}"))[0])["config"]
         except (NoNodeError, ValueError, KeyError):
             config = {}
-        return TopicEntry(assignment, config)
+        return TopicEntry(assignment, config, read_topic_id(data))
 
     def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, object]) -> None:
         """Write configuration and assignment, in this order, as Kafka's tools do."""
@@ -267,14 +270,16 @@ class ZooKeeperRegistry:
         except NodeExistsError:
             done(self.client.set_async(f"{CONFIG}/{topic}", settings))
         try:
-            done(self.client.create_async(f"{TOPICS}/{topic}", format_topic(assignment)))
+            done(self.client.create_async(f"{TOPICS}/{topic}", topic_node(assignment, self._node_version)))
         except NodeExistsError:
             raise TopicExists(topic) from None
         self._topics_moved(None)
 
     def set_assignment(self, topic: str, assignment: Assignment) -> None:
-        """Write the assignment."""
-        done(self.client.set_async(f"{TOPICS}/{topic}", format_topic(assignment)))
+        """Write the assignment; other fields stay as they are."""
+        path = f"{TOPICS}/{topic}"
+        text = format_grown_topic(topic, done(self.client.get_async(path))[0], assignment)
+        done(self.client.set_async(path, text))
         with self._lock:
             self._stale.add(topic)
         self._changed()
@@ -316,6 +321,15 @@ class ZooKeeperRegistry:
         """Write the state node."""
         self._put(state_path(topic, partition), state_node(state))
 
+    def cluster_id(self) -> str:
+        """Read the id of the cluster; the first call makes the node."""
+        text = json_text({"version": "1", "id": id_text(uuid.uuid4().bytes)})
+        try:
+            done(self.client.create_async(CLUSTER_ID, text, makepath=True))
+        except NodeExistsError:
+            text = done(self.client.get_async(CLUSTER_ID))[0]
+        return str(json.loads(text)["id"])
+
     # ---- offsets
 
     def commit_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
@@ -352,7 +366,3 @@ class ZooKeeperRegistry:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

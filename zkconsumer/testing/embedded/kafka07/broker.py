@@ -24,7 +24,7 @@ from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka.topics_07 import partition_name
 
 START_TIMEOUT_S: Final = 60.0
-_AFTER = (faults.CLOSE, faults.GARBAGE, faults.CUT_TAIL)
+_AFTER = (faults.CLOSE, faults.GARBAGE, faults.STALL, faults.CUT_TAIL)
 _APIS: Final = {
     requests.PRODUCE: "produce",
     requests.FETCH: "fetch",
@@ -141,7 +141,9 @@ class Broker07(EmbeddedBroker):
             after = self._take(_AFTER, api, where)
             sets = [self._spoil(part, each, after) if isinstance(part, Fetch) and isinstance(each, FetchedSet) else each
                     for part, each in zip(request.parts, parts, strict=False)]  # fmt: skip
-            return not self.stopping.is_set() and send(connection, _frame(request.kind, sets), after)
+            return not self.stopping.is_set() and send(
+                connection, _frame(request.kind, sets), after, lambda stall: self._faults.wait_out(stall, self.stopping)
+            )
         finally:
             _close(parts)
 

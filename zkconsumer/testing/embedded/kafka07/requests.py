@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error
 from typing import Final, NamedTuple, TypeVar
 
-from zkconsumer.testing.embedded.protocol import BadRequest
+from zkconsumer.testing.embedded.reading import BadRequest
 
 PRODUCE: Final = 0
 FETCH: Final = 1

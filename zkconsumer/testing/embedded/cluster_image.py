@@ -1,0 +1,74 @@
+"""What an embedded broker of Kafka 0.8 or later knows of its cluster, and asks of it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zkconsumer.testing.embedded.leadership import PartitionState
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.protocol import BrokerAddress
+from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.registry import Registry
+
+__all__ = ["Cluster", "ClusterImage", "Codes", "Host"]
+
+Codes = dict[TopicPartition, int]
+"""Error codes that faults want, by partition; -1: the topic, or the group."""
+
+
+@dataclass(frozen=True)
+class ClusterImage:
+    """What brokers know of the cluster.
+
+    Attributes:
+        brokers: those that run.
+        topics: by topic and partition, replicas and state.
+        topic_ids: of the topics that have one, 16 bytes each.
+    """
+
+    brokers: dict[int, BrokerAddress] = field(default_factory=dict)
+    topics: dict[str, dict[int, tuple[tuple[int, ...], PartitionState]]] = field(default_factory=dict)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+
+
+class Cluster(Protocol):
+    """What a broker needs of its cluster."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image."""
+
+    @property
+    def registry(self) -> Registry:
+        """Where offsets of version 0 are kept."""
+
+    @property
+    def auto_create_topics(self) -> bool:
+        """Whether asking for a topic makes it."""
+
+    def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
+        """Register a topic unless it exists; its leaders follow."""
+
+    def next_producer_id(self) -> int:
+        """Return an id that no producer of the cluster has had."""
+
+
+class Host(Protocol):
+    """What the answers need of their broker."""
+
+    @property
+    def broker_id(self) -> int:
+        """Its id."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Its cluster."""
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set when the broker ends."""
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """The log of a partition that is led here; Refusal 3 or 6 otherwise."""

@@ -1,0 +1,109 @@
+"""An API as an embedded broker serves it: how a request is read, what it is answered, which faults may befall it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from simpleconsumer.kafka011.apis import Api
+from zkconsumer.testing.embedded.broker import Part
+from zkconsumer.testing.embedded.cluster_image import Cluster, Codes
+from zkconsumer.testing.embedded.faults import Fault
+from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.offset_storage import OffsetStorage
+from zkconsumer.testing.embedded.reading import Reader, TopicPartition
+
+__all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "refuse"]
+
+Body = TypeVar("Body")
+
+
+class Host011(Protocol):
+    """What the answers need of their broker."""
+
+    @property
+    def broker_id(self) -> int:
+        """Its id."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Its cluster."""
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set when the broker ends."""
+
+    @property
+    def served(self) -> Mapping[int, range]:
+        """The versions that it lists, by API key."""
+
+    @property
+    def offset_storage(self) -> OffsetStorage:
+        """The committed offsets of groups."""
+
+    def log(self, topic: str, partition: int) -> BatchLog:
+        """The log of a partition that is led here; Refusal 3 or 6 otherwise."""
+
+
+@dataclass(frozen=True)
+class Asked(Generic[Body]):
+    """A request that is to be answered.
+
+    Attributes:
+        version: of the request.
+        body: what it asks.
+        host: the broker.
+        errors: codes that are answered for partitions (-1: the topic, or the group) without doing anything.
+        take: takes a fault of a kind that befalls a partition, None without one.
+    """
+
+    version: int
+    body: Body
+    host: Host011
+    errors: Codes
+    take: Callable[[str, TopicPartition], Fault | None]
+
+
+def _no_partition(body: object) -> list[TopicPartition]:
+    return [("", -1)]
+
+
+def _nothing_fetched(body: object) -> list[tuple[TopicPartition, int]]:
+    return []
+
+
+@dataclass(frozen=True)
+class ServedApi(Generic[Body]):
+    """One API.
+
+    Attributes:
+        api: its number and encodings.
+        name: by which faults know it.
+        versions: those that are served here; a broker lists those of them that its generation has.
+        read: reads the body of a request.
+        answer: returns the parts of an answer's body, None for no answer; slices in it must be closed. It may wait, and
+            it may raise BadRequest or NoAnswer to close the connection.
+        partitions: those of a request, by which faults go; -1 means a whole topic.
+        fetched: partition and offset of each message set in an answer (`mishaps.Befallen`).
+    """
+
+    api: Api
+    name: str
+    versions: range
+    read: Callable[[Reader, int], Body]
+    answer: Callable[[Asked[Body]], list[Part] | None]
+    partitions: Callable[[Body], Sequence[TopicPartition]] = _no_partition
+    fetched: Callable[[Body], Sequence[tuple[TopicPartition, int]]] = _nothing_fetched
+
+
+AnyApi = ServedApi[Any]
+
+
+def refuse(errors: Codes, where: TopicPartition) -> None:
+    """Raise Refusal if a fault wants it for a partition."""
+    code = errors.get(where, 0)
+    if code:
+        raise Refusal(code, f"{where[0]}/{where[1]}: on purpose")

@@ -1,0 +1,278 @@
+"""The log of one partition with record batches; entries of older formats, from before an upgrade, may stand among them.
+
+Batches are kept as they were produced. What brokers keep in files beside the log (producers, aborted transactions) is
+read from the batches themselves when the log is opened; epochs of leaders are in their file.
+
+Source: kafka.log.Log, kafka.server.ReplicaManager (2.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_CONTROL, MAGIC, MAGIC_AT, OVERHEAD, read_head
+from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
+from simpleconsumer.types import AbortedTransaction, OffsetAndTimestamp
+from zkconsumer.testing.embedded.entries import last_offset
+from zkconsumer.testing.embedded.kafka011 import batches
+from zkconsumer.testing.embedded.kafka011.epochs import FILE, LeaderEpochs
+from zkconsumer.testing.embedded.kafka011.producers import Producers
+from zkconsumer.testing.embedded.log import Numbered, PartitionLog
+from zkconsumer.testing.embedded.log_settings import LogSettings
+from zkconsumer.testing.embedded.messages import OFFSET_OUT_OF_RANGE, Bytes, Refusal, entries
+from zkconsumer.testing.embedded.segment import LogSlice, Segment
+
+__all__ = ["BatchLog", "Read"]
+
+FENCED_EPOCH: Final = 74
+UNKNOWN_EPOCH: Final = 75
+_ANY_EPOCH: Final = -1
+_HEAD_AND_MARKER_BYTES: Final = HEAD_BYTES + 32
+_MARKER_TYPES: Final = {False: b"\0\0\0\0", True: b"\0\0\0\1"}
+_MARKER_VALUE: Final = b"\0\0" + bytes(4)
+
+
+class Read(NamedTuple):
+    """What a fetch reads of a partition.
+
+    Attributes:
+        data: whole entries, of which the last one may be cut off.
+        high_watermark: the end of the log.
+        last_stable_offset: the first message of an open transaction, or the end.
+        start_offset: the first message that is there.
+        aborted: the aborted transactions among the data; None unless they were asked for.
+    """
+
+    data: LogSlice
+    high_watermark: int
+    last_stable_offset: int
+    start_offset: int
+    aborted: list[AbortedTransaction] | None = None
+
+
+class BatchLog(PartitionLog):
+    """One partition on disk.
+
+    Threads: every method from any thread.
+    """
+
+    def __init__(
+        self, folder: Path, topic: str, partition: int, settings: LogSettings | None = None, **more: Any
+    ) -> None:
+        super().__init__(folder, topic, partition, settings, **more)
+        self._epochs = LeaderEpochs(self._epochs_text())
+        self._epoch = self._epochs.latest
+        self._producers = Producers()
+        self._read_producers()
+
+    def _epochs_text(self) -> str:
+        try:
+            return (self.folder / FILE).read_text()
+        except OSError:
+            return ""
+
+    def _read_producers(self) -> None:
+        self._producers = Producers()
+        for _, _, _, head in self._heads():
+            self._note(head)
+
+    def _note(self, entry: Bytes) -> None:
+        """Take note of the producer of an entry, of which at least the head is there."""
+        if entry[MAGIC_AT] == MAGIC:
+            head = read_head(entry, 0)
+            self._producers.note(head, is_abort=bool(head.attributes & IS_CONTROL) and batches.is_abort(entry))
+
+    def _heads(self) -> Iterator[tuple[Segment, int, int, bytes]]:
+        """Yield segment, position, size and first bytes of each entry."""
+        for segment in self._segments:
+            for position, _, size in segment.walk():
+                yield segment, position, size, segment.entry(position, min(size, _HEAD_AND_MARKER_BYTES))
+
+    # ---- epochs
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader; -1 before the first one."""
+        return self._epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Lead in an epoch from now on; does nothing in the same one."""
+        with self._lock:
+            self._epoch = max(epoch, self._epoch)
+            if self._epochs.begin(epoch, self._end_offset):
+                (self.folder / FILE).write_text(self._epochs.text())
+
+    def require_epoch(self, known: int) -> None:
+        """Return if a client knows the epoch of the leader, or says nothing about it (-1).
+
+        Raises:
+            Refusal: 74 it knows an older one, 75 it knows one that is not here yet.
+        """
+        if known not in (_ANY_EPOCH, self._epoch):
+            code = FENCED_EPOCH if known < self._epoch else UNKNOWN_EPOCH
+            raise Refusal(code, f"{self!r} is led in epoch {self._epoch}, not {known}")
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the newest epoch up to that one, and the offset at which it ended; -1 and -1 if that is not known."""
+        with self._lock:
+            self._require_open()
+            return self._epochs.end_of(epoch, self._end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """Return the epoch in which an offset was written; -1 if it is not known."""
+        with self._lock:
+            return self._epochs.epoch_at(offset)
+
+    # ---- writing
+
+    def append_batch(self, data: Bytes) -> int:
+        """Return the offset of the first message of a produced batch, once it is in the file.
+
+        A batch that its producer sends again is not stored twice.
+
+        Raises:
+            Refusal: what `batches.check_batch`, `Producers.stored_at` and `PartitionLog.append` have.
+        """
+        head = batches.check_batch(data, self.settings.max_message_bytes)
+        with self._lock:
+            self._require_open()
+            stored = self._producers.stored_at(head)
+            return self._append_entry(data, head.last_delta) if stored is None else stored
+
+    def _append_entry(self, data: Bytes, last_delta: int) -> int:
+        stored = bytearray()
+
+        def number(first: int) -> Numbered:
+            stored[:] = batches.numbered(data, first, self._epoch)
+            return Numbered(stored, first + last_delta + 1, [0], [first])
+
+        with self._lock:
+            offset = self._append(number)
+            self._note(stored)
+        return offset
+
+    def append_marker(self, producer_id: int, *, commit: bool, producer_epoch: int = 0) -> int:
+        """Return the offset of a control batch that ends a transaction, as a transaction coordinator writes it."""
+        producer = BatchProducer(producer_id, producer_epoch, -1, is_transactional=True)
+        record = (_MARKER_TYPES[commit], _MARKER_VALUE)
+        stamp = self._clock()
+        batch = encode_record_batch([record], timestamp_ms=stamp, producer=producer, is_control=True)
+        return self._append_entry(batch, 0)
+
+    def append_as_is(self, data: Bytes) -> None:
+        """Append entries of any format with the offsets and epochs that stand in them, unchecked, in one segment.
+
+        Raises:
+            ValueError: they do not begin behind the end of the log, or are not whole.
+        """
+        found = list(entries(data))
+        ends = [last_offset(data, position) for position, _ in found]
+        if not found or found[-1][0] + OVERHEAD + found[-1][1] != len(data):
+            raise ValueError(f"{len(data)} bytes are no whole entries")
+
+        def number(first: int) -> Numbered:
+            starts = [read_offset(data, position) for position, _ in found]
+            if starts[0] < first:
+                raise ValueError(f"offset {starts[0]} of {self!r}")
+            return Numbered(data, ends[-1] + 1, [position for position, _ in found], starts)
+
+        with self._lock:
+            self._append(number)
+            for position, size in found:
+                self._note(data[position : position + OVERHEAD + size])
+
+    def truncate(self, offset: int) -> None:
+        """Drop this offset and all later ones, as an unclean leader election does."""
+        with self._lock:
+            super().truncate(offset)
+            self._epochs.cut(self._end_offset)
+            self._read_producers()
+
+    # ---- reading
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first message of the oldest open transaction, or the end."""
+        with self._lock:
+            first = self._producers.first_open_offset
+            return self._end_offset if first is None else first
+
+    def read_batches(self, offset: int, max_bytes: int, *, whole_first: bool, is_committed: bool) -> Read:
+        """Return the entries from the one that holds an offset on, within one segment.
+
+        Args:
+            max_bytes: the last entry may be cut off there; nothing comes if the first one is larger.
+            whole_first: whether the first entry comes whole, however large.
+            is_committed: nothing from the first open transaction on, and what was aborted before.
+
+        Raises:
+            Refusal: 1 the offset is beyond the end or before the start, 6 the log was closed.
+        """
+        with self._lock:
+            self._require_open()
+            if not self.start_offset <= offset <= self._end_offset:
+                raise Refusal(OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
+            stable = self.last_stable_offset
+            limit = stable if is_committed else self._end_offset
+            data = self._slice(offset, limit, max(max_bytes, 0), whole_first)
+            aborted = self._aborted(offset, data) if is_committed else None
+            return Read(data, self._end_offset, stable, self.start_offset, aborted)
+
+    def _slice(self, offset: int, limit: int, max_bytes: int, whole_first: bool) -> LogSlice:
+        if offset >= limit:
+            return LogSlice()
+        for segment in self._segments[self._index_of(offset) :]:
+            position = segment.find(offset)
+            if position is None:
+                continue
+            first = next((size + OVERHEAD for _, _, size in segment.walk(position)), 0)
+            if first > max_bytes and not whole_first:
+                return LogSlice()
+            end = segment.find(limit) if limit < self._end_offset else None
+            wanted = max(max_bytes, first)
+            return segment.slice(position, wanted if end is None else min(wanted, end - position))
+        return LogSlice()
+
+    def _aborted(self, offset: int, data: LogSlice) -> list[AbortedTransaction]:
+        end = offset
+        whole = data.read()
+        for position, _ in entries(whole):
+            end = last_offset(whole, position) + 1
+        return [AbortedTransaction(*each[:2]) for each in self._producers.aborted_between(offset, end)]
+
+    def at_time(self, time_ms: int) -> OffsetAndTimestamp | None:
+        """Return the first message with a timestamp at or after a time; None without one."""
+        with self._lock:
+            self._require_open()
+            for segment, position, size, head in self._heads():
+                found = _first_at(segment.entry(position, size), time_ms) if _may_hold(head, time_ms) else None
+                if found is not None:
+                    return found
+        return None
+
+
+def read_offset(data: Bytes, at: int) -> int:
+    """Return the offset field of an entry."""
+    return int.from_bytes(data[at : at + 8], "big", signed=True)
+
+
+def _may_hold(entry: bytes, time_ms: int) -> bool:
+    """Return whether an entry may hold a message that is as young; of older formats the head does not tell."""
+    if entry[MAGIC_AT] != MAGIC:
+        return True
+    head = read_head(entry, 0)
+    return head.max_timestamp_ms >= time_ms and not head.attributes & IS_CONTROL
+
+
+def _first_at(entry: bytes, time_ms: int) -> OffsetAndTimestamp | None:
+    try:
+        for message in KAFKA011.decode_messages(entry, "", 0, 0):
+            if message.timestamp_ms is not None and message.timestamp_ms >= time_ms:
+                return OffsetAndTimestamp(message.offset, message.timestamp_ms)
+    except SimpleConsumerError:
+        pass  # damaged on purpose: it has no time
+    return None

@@ -1,0 +1,151 @@
+"""An embedded broker whose partitions are given to it by a controller: Kafka 0.8 and later.
+
+`broker_08.Broker08` and `kafka011.broker.Broker011` add the requests of their generation.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from zkconsumer.testing.embedded.broker import HOST, EmbeddedBroker
+from zkconsumer.testing.embedded.cluster_image import Cluster
+from zkconsumer.testing.embedded.faults import FaultPlan
+from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.messages import NOT_LEADER, UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.mishaps import Mishaps
+from zkconsumer.testing.embedded.protocol import BrokerAddress
+from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.settings import BrokerSettings
+from zkconsumer.testing.embedded.storage import LogStorage
+from zkconsumer.testing.errors import KitError
+
+__all__ = ["LeadingBroker", "MovesLeaders"]
+
+Log = TypeVar("Log", bound=PartitionLog)
+
+
+class MovesLeaders(Cluster, Protocol):
+    """A cluster that can move a leader, which a fault may ask for."""
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition."""
+
+
+class LeadingBroker(EmbeddedBroker, Generic[Log]):
+    """A broker of a cluster with a controller.
+
+    Threads: every method from any thread.
+    """
+
+    def __init__(
+        self, broker_id: int, folder: Path, cluster: MovesLeaders, settings: BrokerSettings, plan: FaultPlan,
+        make_log: Callable[..., Log], *, port: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            broker_id, folder, plan, port=port, max_connections=settings.max_connections,
+            max_request_bytes=settings.socket_request_max_bytes,
+        )  # fmt: skip
+        self._cluster = cluster
+        self._settings = settings
+        self._make_log = make_log
+        self._storage: LogStorage[Log] | None = None
+        self._led: dict[TopicPartition, Log] = {}
+        self._once_led: set[TopicPartition] = set()
+        self._mishaps = Mishaps(plan, broker_id, self.stopping, cluster.move_leader)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Its cluster."""
+        return self._cluster
+
+    @property
+    def registration(self) -> BrokerAddress:
+        """What it is registered as."""
+        return BrokerAddress(self.broker_id, HOST, self.advertised_port or self.port)
+
+    # ---- start and end
+
+    def _open_logs(self) -> None:
+        self._once_led.clear()
+        interval_s = self._settings.log_retention_check_interval_ms / 1000
+        self._storage = LogStorage(self.folder, self._make_log, check_interval_s=interval_s)
+
+    def _leave_logs(self, *, clean: bool) -> None:
+        led, self._led = self._led, {}
+        if not clean:
+            for log in led.values():
+                log.close(flush=False)
+
+    def _close_logs(self, *, clean: bool) -> None:
+        if self._storage is not None:
+            self._storage.close(clean=clean)
+            self._storage = None
+
+    # ---- what it leads
+
+    @property
+    def led(self) -> set[TopicPartition]:
+        """The partitions that it leads."""
+        return set(self._led)
+
+    def lead(
+        self,
+        topic: str,
+        partition: int,
+        config: dict[str, object],
+        *,
+        clean: bool | None = None,
+        epoch: int = 0,
+        end_offset: int | None = None,
+    ) -> None:
+        """Open the log of a partition and answer for it.
+
+        Args:
+            config: settings of the topic.
+            clean: whether its files were closed in order; None: as the whole folder was.
+            epoch: of the leader.
+            end_offset: everything from there on is lost, as by an unclean election.
+        """
+        if self._storage is None:
+            raise KitError(f"broker {self.broker_id} does not run")
+        log = self._storage.open(topic, partition, self._settings.log.with_topic(config), clean=clean)
+        if end_offset is not None:
+            log.truncate(end_offset)
+        self._begin_epoch(log, epoch)
+        self._led[topic, partition] = log
+        self._once_led.add((topic, partition))
+
+    def stay_leader(self, topic: str, partition: int, epoch: int) -> None:
+        """Go on leading in another epoch, or the same one."""
+        log = self._led.get((topic, partition))
+        if log is not None:
+            self._begin_epoch(log, epoch)
+
+    @abstractmethod
+    def _begin_epoch(self, log: Log, epoch: int) -> None:
+        """Tell a log the epoch of its leader."""
+
+    def resign(self, topic: str, partition: int, *, delete: bool = False) -> None:
+        """Close the log of a partition, flushed; clients that wait for its messages learn that the leader moved."""
+        self._led.pop((topic, partition), None)
+        if self._storage is not None:
+            self._storage.release(topic, partition, delete=delete)
+        if delete:
+            self._once_led.discard((topic, partition))
+
+    def log(self, topic: str, partition: int) -> Log:
+        """Return the log of a partition that is led here.
+
+        Raises:
+            Refusal: 6 it is led elsewhere, and here is, or was, a replica; 3 otherwise.
+        """
+        log = self._led.get((topic, partition))
+        if log is not None:
+            return log
+        replicas, _ = self._cluster.image.topics.get(topic, {}).get(partition, ((), None))
+        if self.broker_id in replicas or (topic, partition) in self._once_led:
+            raise Refusal(NOT_LEADER, f"{topic}/{partition} is not led by broker {self.broker_id}")
+        raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"{topic}/{partition} is not on broker {self.broker_id}")
