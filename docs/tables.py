@@ -62,6 +62,7 @@ PACKAGES = (
     "zkconsumer/testing/kafka",
     "zkconsumer/testing/embedded",
     "zkconsumer/testing/embedded/kafka07",
+    "zkconsumer/testing/embedded/kafka011",
     "zkconsumer/testing/proxy",
     "zkconsumer/testing/java",
     "tests/simulator",

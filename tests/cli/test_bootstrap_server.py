@@ -19,9 +19,9 @@ Clusters = Callable[[str, int], KafkaCluster]
 NOBODY = "127.0.0.1:1"
 
 
-@pytest.fixture(scope="module")
-def old_brokers() -> Iterator[str]:
-    with EmbeddedCluster(2, zookeeper=False) as cluster:
+@pytest.fixture(scope="module", params=["0.8", "1.1", "2.8", "4.3"])
+def addresses(request: pytest.FixtureRequest) -> Iterator[str]:
+    with EmbeddedCluster(2, generation=request.param, zookeeper=False) as cluster:
         cluster.create_topic("clicks", partitions=2)
         cluster.produce("clicks", [b"a", b"b"], partition=0)
         yield f"{NOBODY},{cluster.broker_list}"
@@ -32,19 +32,19 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(program, arguments, prog_name="zkconsumer", env=without)
 
 
-def test_a_topic_of_kafka_0_8_is_listed_and_read(old_brokers: str) -> None:
-    shown = run("topics", "--bootstrap-server", old_brokers, "--json")
+def test_a_topic_is_listed_and_read(addresses: str) -> None:
+    shown = run("topics", "--bootstrap-server", addresses, "--json")
     rows = json.loads(shown.stdout)["partitions"]
     assert [(row["topic"], row["partition"], row["earliest"], row["latest"]) for row in rows] == [
         ("clicks", 0, 0, 2), ("clicks", 1, 0, 0),
     ]  # fmt: skip
-    read = run("consume", "--bootstrap-server", old_brokers, "--topic", "clicks", "--until-end", "--print-offset")
+    read = run("consume", "--bootstrap-server", addresses, "--topic", "clicks", "--until-end", "--print-offset")
     assert (read.stdout, read.returncode) == (b"0\ta\n1\tb\n", 0)
 
 
-def test_what_is_not_there_is_named(old_brokers: str) -> None:
-    found = run("topics", "list", "click", "--bootstrap-server", old_brokers)
-    assert f"there is no topic 'click' at the brokers {old_brokers}; did you mean 'clicks'?".encode() in found.stderr
+def test_what_is_not_there_is_named(addresses: str) -> None:
+    found = run("topics", "list", "click", "--bootstrap-server", addresses)
+    assert f"there is no topic 'click' at the brokers {addresses}; did you mean 'clicks'?".encode() in found.stderr
     silent = run("topics", "--bootstrap-server", NOBODY)
     assert (silent.returncode, f"{NOBODY}: Connection refused".encode() in silent.stderr) == (1, True)
 
@@ -87,8 +87,8 @@ def test_nothing_that_names_a_cluster_is_an_error_with_both_ways() -> None:
         assert (refused.exit_code, "Or give --bootstrap-server HOST:PORT." in refused.stderr) == (2, True)
 
 
-def test_a_file_may_name_the_brokers(tmp_path: Path, old_brokers: str) -> None:
+def test_a_file_may_name_the_brokers(tmp_path: Path, addresses: str) -> None:
     file = tmp_path / "consumer.properties"
-    file.write_text(f"bootstrap.servers={old_brokers}\n")
+    file.write_text(f"bootstrap.servers={addresses}\n")
     shown = run("topics", "--config", str(file), "--json")
     assert len(json.loads(shown.stdout)["partitions"]) == 2

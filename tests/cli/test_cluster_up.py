@@ -163,12 +163,23 @@ def test_a_cluster_of_kafka_0_7_has_its_topics_on_each_broker_and_keeps_its_data
     assert ends == [13, 26]
 
 
+def test_brokers_without_zookeeper_need_no_java_and_name_their_addresses() -> None:
+    with Running("cluster", "up", "--generation", "4.3", "--topic", "clicks:2") as command:
+        up = Up(command)
+        assert up.said("cluster") == "1 embedded broker, protocol of Kafka 4.3.1"
+        where = ("--bootstrap-server", up.said("brokers"), "--topic", "clicks")
+        assert run("produce", *where, stdin=b"one\ntwo\n").returncode == 0
+        assert sorted(run("consume", *where, "--until-end").stdout.split()) == [b"one", b"two"]
+        assert not any(line.startswith("ZooKeeper") for line in command.lines())
+        assert command.end() == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--kafka", "0.8.2.2", "--generation", "0.7"], "--kafka names the brokers already"),
         (["--generation", "0.7", "--brokers", "2", "--topic", "clicks:3:2"], "clicks: Kafka 0.7 has no replicas"),
-        (["--generation", "0.6"], "'0.6' is not one of '0.8', '0.7'"),
+        (["--generation", "0.6"], "'0.6' is not one of '0.8', '0.7', '0.11', '1.1', '2.8', '4.3'"),
     ],
 )
 def test_what_a_generation_cannot_have_is_refused(arguments: list[str], said: str) -> None:
@@ -277,9 +288,11 @@ def test_only_embedded_brokers_keep_their_data(tmp_path: Path) -> None:
 def test_the_versions_distinguish_embedded_and_real_brokers() -> None:
     entries = json.loads(invoke("versions", "--json").stdout)["versions"]
     assert [(entry["version"], entry["brokers"]) for entry in entries] == [
-        ("0.8.2.2", "embedded"), ("0.7.2", "embedded"), *((version, "real") for version in kafka_versions())
-    ]  # fmt: skip
-    assert all(entry["needs"].startswith("Java") for entry in entries)
+        *((version, "embedded") for version in ("0.8.2.2", "0.7.2", "0.11.0.3", "1.1.1", "2.8.2", "4.3.1")),
+        *((version, "real") for version in kafka_versions()),
+    ]
+    assert [entry["version"] for entry in entries if not entry["needs"].startswith("Java")] == ["4.3.1"]
+    assert entries[5]["needs"] == "nothing"
     assert entries[0]["needs"].endswith("ZooKeeper")
     shown = invoke("versions").stdout
     for entry in entries:

@@ -32,13 +32,14 @@ _MAX_PARTITIONS = 2_000
 """Most partitions of one topic: ZooKeeper takes some ten seconds for these, and minutes for five times as many."""
 
 _MAX_FILE_NAME = 255
+_GENERATIONS = ("0.8", "0.7", "0.11", "1.1", "2.8", "4.3")
 _COUNTS_07 = "topic.partition.count.map"
 
 _UP_EPILOG = """\
 \b
-Embedded brokers run within this command, are up in about two seconds and speak the protocol of Kafka 0.8.2, or 0.7.2
-with --generation 0.7; they need Java for ZooKeeper alone. Real ones (--kafka) are Kafka's own, each in a JVM; their
-jars are fetched once, by Maven.
+Embedded brokers run within this command, are up in about two seconds and speak the protocol of Kafka 0.8.2, or that of
+--generation, of which those from 0.11 on have record batches; they need Java for ZooKeeper alone, and 4.3 has none.
+Real ones (--kafka) are Kafka's own, each in a JVM; their jars are fetched once, by Maven.
 
 \b
 All servers listen on 127.0.0.1 only, keep their data in a temporary folder unless --data names one, and end with this
@@ -51,6 +52,8 @@ Example: fixed ports, and data that is kept
   zkconsumer cluster up --zookeeper-port 2181 --port 9092 --data clicks-cluster
 Example: brokers of Kafka 0.7, and a topic with four partitions on each of the two
   zkconsumer cluster up --generation 0.7 --brokers 2 --topic clicks:4
+Example: brokers that store record batches, without ZooKeeper and without Java
+  zkconsumer cluster up --generation 4.3
 Example: real brokers
   zkconsumer cluster up --kafka 0.9.0.1
 Example: real brokers without ZooKeeper, as Kafka has none from 4.0 on
@@ -149,13 +152,15 @@ def cluster() -> None:
 def versions(as_json: bool) -> None:
     """List the brokers that `cluster up` can start, and what they need.
 
-    The first ones are those it starts without --kafka; 0.7.2 with --generation 0.7.
+    The first ones are those it starts without --kafka, all but 0.8.2.2 with --generation.
     """
-    from zkconsumer.testing.embedded.cluster import VERSIONS
+    from zkconsumer.testing.embedded.cluster import VERSIONS, WITH_ZOOKEEPER
     from zkconsumer.testing.kafka.known_versions import kafka_versions, needs_of
     from zkconsumer.testing.zookeeper.server import needs
 
-    rows = [(version, "embedded", needs()) for version in VERSIONS.values()]
+    rows = [
+        (version, "embedded", needs() if name in WITH_ZOOKEEPER else "nothing") for name, version in VERSIONS.items()
+    ]
     rows += [(version, "real", needs_of(version)) for version in kafka_versions()]
     if as_json:
         fields = ("version", "brokers", "needs")
@@ -166,7 +171,7 @@ def versions(as_json: bool) -> None:
 
 @cluster.command(epilog=_UP_EPILOG)
 @click.option("--kafka", metavar="VERSION", help="Start real brokers of this version instead of embedded ones.")
-@click.option("--generation", type=click.Choice(["0.8", "0.7"]), help="Generation of the embedded brokers. [0.8]")
+@click.option("--generation", type=click.Choice(_GENERATIONS), help="Generation of the embedded brokers. [0.8]")
 @click.option("--brokers", metavar="N", type=click.IntRange(1, 20), default=1, help="Number of brokers. [1]")
 @click.option("--topic", "topics", metavar="NAME:PARTITIONS:REPLICATION", type=_TopicType(), multiple=True,
               help="Create a topic unless it is there; both numbers may be left out and are 1 then; may be repeated. "

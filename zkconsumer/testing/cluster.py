@@ -18,6 +18,7 @@ from zkconsumer.testing.kept_writer import KeptWriter
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import Produced, Sendable, produce
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
+from zkconsumer.testing.versions import FIRST_WITHOUT_OLD_REQUESTS, version_tuple
 from zkconsumer.testing.with_block import WithBlock
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
@@ -73,6 +74,10 @@ class Cluster(Protocol):
     @property
     def has_zookeeper(self) -> bool:
         """Whether there is a ZooKeeper; a cluster in KRaft mode has none."""
+
+    @property
+    def takes_old_requests(self) -> bool:
+        """Whether its brokers take the requests of Kafka 0.8."""
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
@@ -255,6 +260,11 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     def has_zookeeper(self) -> bool:
         """Whether there is a ZooKeeper."""
         return bool(self._zookeeper)
+
+    @property
+    def takes_old_requests(self) -> bool:
+        """Whether its brokers take the requests of Kafka 0.8."""
+        return version_tuple(self.version) < FIRST_WITHOUT_OLD_REQUESTS
 
     def _without_zookeeper(self) -> KitError:
         return KitError("this cluster does without ZooKeeper")

@@ -24,7 +24,7 @@ from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.topic_lookup import FoundTopic
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.positions_07 import PositionFinder07
-from zkconsumer.testing.versions import FIRST_WITHOUT_OLD_REQUESTS, check_codec, version_tuple
+from zkconsumer.testing.versions import check_codec, version_tuple
 
 __all__ = ["Leaders", "Sent", "Target", "Writer", "check_leaders", "plain_errors", "registered_leaders"]
 
@@ -49,9 +49,17 @@ class TargetBroker(Protocol):
 
 
 class Target(Protocol):
-    """The part of a `Cluster` that a writer needs."""
+    """The part of a `Cluster` that a writer needs.
+
+    Attributes:
+        version: of Kafka.
+    """
 
     version: str
+
+    @property
+    def takes_old_requests(self) -> bool:
+        """Whether its brokers take the requests of Kafka 0.8."""
 
     @property
     def brokers(self) -> Mapping[int, TargetBroker]:
@@ -263,7 +271,7 @@ class _Lookup:
         self._cluster = cluster
         self._places = dict(places)
         self._leaders = leaders
-        self._kind = _generation(cluster.version)
+        self._kind = _generation(cluster)
 
     def renew(self, topic: str, leaders: Leaders) -> bool:
         """Whether that is what was found at last; true for a topic that was never looked up."""
@@ -295,9 +303,8 @@ def _nothing() -> None:
     pass
 
 
-def _generation(version: str) -> str:
-    """The generation of requests that brokers of a version are sent: the oldest that they take."""
-    number = version_tuple(version)
-    if number < (0, 8):
+def _generation(cluster: Target) -> str:
+    """The generation of requests that brokers are sent: the oldest that they take."""
+    if version_tuple(cluster.version) < (0, 8):
         return "kafka07"
-    return "kafka08" if number < FIRST_WITHOUT_OLD_REQUESTS else "kafka011"
+    return "kafka08" if cluster.takes_old_requests else "kafka011"

@@ -2,10 +2,10 @@
 
 The cluster has the interface of `KafkaCluster`, so that a test can run on either. What differs from real brokers:
 
-- In Kafka 0.8 a partition's files are led by one broker at a time, and move with their leader (`coordination_08`). So a
-  follower never lags, and a death loses no message that the dead leader had stored.
+- From Kafka 0.8 on a partition's files are led by one broker at a time, and move with their leader
+  (`coordination_08`). So a follower never lags, and a death loses no message that the dead leader had stored.
 - The brokers share this process: one cannot be SIGSTOPped; `pause` keeps its answers back instead.
-- One process serves a cluster: in Kafka 0.8, two of them on one ZooKeeper path would both be controllers.
+- One process serves a cluster: from Kafka 0.8 on, two of them on one ZooKeeper path would both be controllers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.coordination import Coordination
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
 from zkconsumer.testing.embedded.faults import MOVE_LEADER, WRONG_CORRELATION_ID, FaultPlan
+from zkconsumer.testing.embedded.kafka011.broker import Broker011
+from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS
+from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka07.coordination import VERSION as VERSION_07
 from zkconsumer.testing.embedded.kafka07.coordination import Coordination07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
@@ -37,12 +40,15 @@ from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 
-VERSIONS: Final = {"0.8": "0.8.2.2", "0.7": VERSION_07}
+VERSIONS: Final = {"0.8": "0.8.2.2", "0.7": VERSION_07} | {name: each.version for name, each in GENERATIONS.items()}
 """Generation -> the version of Kafka whose protocol its embedded brokers speak."""
+
+WITH_ZOOKEEPER: Final = {name for name in VERSIONS if name not in GENERATIONS or GENERATIONS[name].node_version}
+"""The generations whose brokers are registered in ZooKeeper."""
 
 
 class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
-    """Brokers of the protocol of Kafka 0.8.2, or 0.7.2, in this process, registered in a real ZooKeeper.
+    """Brokers of the protocol of one version of Kafka in this process, registered in a real ZooKeeper.
 
     `with EmbeddedCluster(brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen when the
     object is made, so a proxy can be put in front of a broker before it starts.
@@ -75,9 +81,10 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
         Args:
             brokers: how many (with the ids 0, 1, ...), or the ids themselves.
-            generation: of Kafka: 0.8 (the protocol of 0.8.2) or 0.7.
+            generation: of Kafka: 0.8 (the protocol of 0.8.2), 0.7, or one with record batches: 0.11, 1.1, 2.8, or 4.3,
+                which has no ZooKeeper.
             zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster;
-                False does without, for tests of one client with one broker, without Java.
+                False does without, for clients that are given the brokers' addresses, and without Java.
             chroot: path in ZooKeeper under which the cluster lives.
             settings: broker properties, see `BrokerSettings` and, of Kafka 0.7, `BrokerSettings07`.
             folder: for the data, that of the cluster's own ZooKeeper included, kept when the cluster is closed; a
@@ -88,12 +95,17 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             login: how brokers, members and the cluster's own client authenticate to ZooKeeper.
 
         Raises:
-            ValueError: no broker, an unknown generation or setting, a chroot that is no absolute path, or ports that
-                cannot be.
+            ValueError: no broker, an unknown generation or setting, a chroot that is no absolute path, ports that
+                cannot be, or a ZooKeeper for brokers of Kafka 4.
         """
         ids = broker_ids(brokers)
         if generation not in VERSIONS:
-            raise ValueError(f"generation {generation!r}: embedded brokers are of {' and '.join(VERSIONS)}")
+            raise ValueError(f"generation {generation!r}: embedded brokers are of {', '.join(VERSIONS)}")
+        self._native = GENERATIONS.get(generation)
+        if generation not in WITH_ZOOKEEPER:
+            if zookeeper:
+                raise ValueError(f"brokers of Kafka {generation} have no ZooKeeper, and zookeeper is {zookeeper!r:.80}")
+            zookeeper = False
         chosen = _settings_of(generation, settings or {})
         super().__init__(
             ids, zookeeper=zookeeper, chroot=chroot, port=port, zookeeper_port=zookeeper_port, folder=folder,
@@ -101,19 +113,22 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         )  # fmt: skip
         self.login = login
         self.faults = FaultPlan()
+        self.version = VERSIONS[generation]
         self._coordination: Coordination
         if isinstance(chosen, BrokerSettings07):
-            self.version = VERSIONS[generation]
             self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER})
             self._coordination = Coordination07(self, self._ports, chosen, self.faults)
         else:
-            self._coordination = Coordination08(self, ids, chosen, self._make_broker)
+            node_version = self._native.node_version if self._native else 1
+            self._coordination = Coordination08(self, ids, chosen, self._make_broker, node_version=node_version)
         self.brokers = dict(self._coordination.brokers)
         self._held: IO[str] | None = None
 
     def _make_broker(self, broker_id: int, coordination: Coordination08) -> LeadingBroker[Any]:
         folder = self.folder / f"broker-{broker_id}"
         settings, port = coordination.settings, self._ports[broker_id]
+        if self._native is not None:
+            return Broker011(broker_id, folder, coordination, settings, self.faults, self._native, port=port)
         return Broker08(broker_id, folder, coordination, settings, self.faults, port=port)
 
     @property
@@ -125,6 +140,11 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
     def has_zookeeper(self) -> bool:
         """False for a cluster that does without."""
         return self._zookeeper is not False
+
+    @property
+    def takes_old_requests(self) -> bool:
+        """Whether its brokers take the requests of Kafka 0.8; those with record batches convert none."""
+        return self._native is None
 
     # ---- start and end
 
@@ -255,7 +275,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
     @property
     def registry(self) -> Registry:
-        """Where the cluster of Kafka 0.8 is registered; KitError before the start, and in Kafka 0.7."""
+        """Where the cluster of Kafka 0.8 or later is registered; KitError before the start, and in Kafka 0.7."""
         if not isinstance(self._coordination, Coordination08):
             raise KitError("brokers of Kafka 0.7 register themselves")
         return self._coordination.registry
@@ -282,6 +302,17 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             return self._coordination.log(topic, partition)
         raise KitError(f"{partition!r} is no partition of Kafka {self.version}")
 
+    def batch_log(self, topic: str, partition: int) -> BatchLog:
+        """The same of a cluster with record batches: it also takes markers of transactions, and entries as they are.
+
+        Raises:
+            KitError: the partition has no leader, or the cluster is of Kafka 0.7 or 0.8.
+        """
+        log = self.log(topic, partition)
+        if not isinstance(log, BatchLog):
+            raise KitError(f"the logs of Kafka {self.version} have no record batches")
+        return log
+
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition; its files move there. Returns when it serves requests.
 
@@ -291,6 +322,23 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
             KitError: the broker does not run, or there is no such partition.
         """
         self._coordination.move_leader(topic, partition, broker_id)
+
+    def elect_unclean(self, topic: str, partition: int, end_offset: int, broker_id: int | None = None) -> None:
+        """Lose everything from an offset on, and lead the partition in a new epoch, as an unclean election does.
+
+        Args:
+            end_offset: the new end of the log.
+            broker_id: the new leader; None: the one of now.
+
+        Raises:
+            KitError: the broker does not run, or there is no such partition; or the cluster is of Kafka 0.7.
+        """
+        if not isinstance(self._coordination, Coordination08):
+            raise KitError("Kafka 0.7 elects no leaders")
+        leader = self._coordination.leader(topic, partition) if broker_id is None else broker_id
+        if leader is None:
+            raise KitError(f"{topic}/{partition} has no leader")
+        self._coordination.move_leader(topic, partition, leader, end_offset=end_offset)
 
     def wait_leaders(
         self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -25,6 +25,7 @@ WRONG_CORRELATION_ID: Final = "wrong_correlation_id"
 CORRUPT: Final = "corrupt"
 MOVE_LEADER: Final = "move_leader"
 STALL: Final = "stall"
+ABORTED: Final = "aborted"
 
 API_NAMES: Final = (*API_NAMES_08.values(), "api_versions", "init_producer_id", "offset_for_leader_epoch")
 """What a fault may name; the last ones are there from Kafka 0.10 on."""
@@ -56,6 +57,7 @@ class Fault:
     data: bytes = b""
     offset: int = 0
     to_broker: int = -1
+    aborted_transactions: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.api is not None and self.api not in API_NAMES:
@@ -115,6 +117,14 @@ class Fault:
     def move_leader(cls, topic: str, partition: int | str, to_broker: int, api: str | None = None) -> Self:
         """Move a partition to another broker just before the request is looked at."""
         return cls(MOVE_LEADER, api, topic, partition, to_broker=to_broker)
+
+    @classmethod
+    def aborted(cls, topic: str, partition: int | str, transactions: Sequence[tuple[int, int]]) -> Self:
+        """Name these aborted transactions (producer id, first offset), in this order, in the place of the true ones.
+
+        Befalls only fetches with `isolation.level=read_committed`.
+        """
+        return cls(ABORTED, "fetch", topic, partition, aborted_transactions=tuple(transactions))
 
     def only(self, *, broker: int | None = None, client_id: str | None = None) -> Fault:
         """Return the same fault for requests to one broker, or of one client, alone."""

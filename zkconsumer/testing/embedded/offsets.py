@@ -78,6 +78,11 @@ class GroupOffsets:
         with self._lock:
             return self._offsets.get((group, topic, partition))
 
+    def partitions(self, group: str) -> list[tuple[str, int]]:
+        """Return the partitions of which a group has offsets."""
+        with self._lock:
+            return sorted((topic, partition) for owner, topic, partition in self._offsets if owner == group)
+
 
 def _behind(message_set: bytes, end_offset: int) -> int:
     """Return the offset behind the last whole entry."""

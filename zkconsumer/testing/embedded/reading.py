@@ -37,6 +37,15 @@ class Reader:
         self._view = memoryview(data)
         self._at = 0
 
+    @property
+    def position(self) -> int:
+        """How many bytes were read."""
+        return self._at
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._at = position
+
     def _take(self, layout: Struct) -> int:
         value: int = layout.unpack_from(self._view, self._at)[0]
         self._at += layout.size

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from simpleconsumer.kafka011.apis import Api
 from zkconsumer.testing.embedded.broker import Part
-from zkconsumer.testing.embedded.cluster_image import Cluster, Codes
+from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.messages import Refusal
@@ -39,6 +39,10 @@ class Host011(Protocol):
     @property
     def served(self) -> Mapping[int, range]:
         """The versions that it lists, by API key."""
+
+    @property
+    def is_before_2(self) -> bool:
+        """Whether it answers as brokers before 2.0 do, where the version of a request does not say it."""
 
     @property
     def offset_storage(self) -> OffsetStorage:
@@ -71,7 +75,7 @@ def _no_partition(body: object) -> list[TopicPartition]:
     return [("", -1)]
 
 
-def _nothing_fetched(body: object) -> list[tuple[TopicPartition, int]]:
+def _nothing_fetched(body: object, image: ClusterImage) -> list[tuple[TopicPartition, int]]:
     return []
 
 
@@ -96,7 +100,7 @@ class ServedApi(Generic[Body]):
     read: Callable[[Reader, int], Body]
     answer: Callable[[Asked[Body]], list[Part] | None]
     partitions: Callable[[Body], Sequence[TopicPartition]] = _no_partition
-    fetched: Callable[[Body], Sequence[tuple[TopicPartition, int]]] = _nothing_fetched
+    fetched: Callable[[Body, ClusterImage], Sequence[tuple[TopicPartition, int]]] = _nothing_fetched
 
 
 AnyApi = ServedApi[Any]

@@ -36,7 +36,7 @@ _EPOCH = Struct(">i")
 _EPOCH_AT: Final = 12
 _MARKER = Struct(">hh")
 _ABORT: Final = 0
-_ZSTD: Final = 4
+ZSTD: Final = 4
 
 
 def check_batch(data: Bytes, max_message_bytes: int) -> BatchHead:
@@ -73,7 +73,7 @@ def _check_records(head: BatchHead, area: Bytes) -> None:
         Refusal: 87.
     """
     codec = head.attributes & CODEC_MASK
-    if codec > _ZSTD:
+    if codec > ZSTD:
         raise Refusal(INVALID_RECORD, f"codec {codec} is unknown")
     try:
         records = codecs.decompress(codec, area, _MAX_INFLATED_BYTES) if codec else bytes(area)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
-from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_CONTROL, MAGIC, MAGIC_AT, OVERHEAD, read_head
+from simpleconsumer.kafka011.batch_head import CODEC_MASK, HEAD_BYTES, IS_CONTROL, MAGIC, MAGIC_AT, OVERHEAD, read_head
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.types import AbortedTransaction, OffsetAndTimestamp
 from zkconsumer.testing.embedded.entries import last_offset
@@ -30,6 +30,7 @@ __all__ = ["BatchLog", "Read"]
 
 FENCED_EPOCH: Final = 74
 UNKNOWN_EPOCH: Final = 75
+UNSUPPORTED_CODEC: Final = 76
 _ANY_EPOCH: Final = -1
 _HEAD_AND_MARKER_BYTES: Final = HEAD_BYTES + 32
 _MARKER_TYPES: Final = {False: b"\0\0\0\0", True: b"\0\0\0\1"}
@@ -129,15 +130,21 @@ class BatchLog(PartitionLog):
 
     # ---- writing
 
-    def append_batch(self, data: Bytes) -> int:
+    def append_batch(self, data: Bytes, *, takes_zstd: bool = True) -> int:
         """Return the offset of the first message of a produced batch, once it is in the file.
 
         A batch that its producer sends again is not stored twice.
 
+        Args:
+            takes_zstd: whether the request may have brought zstd.
+
         Raises:
-            Refusal: what `batches.check_batch`, `Producers.stored_at` and `PartitionLog.append` have.
+            Refusal: 76 zstd in an old request; and what `batches.check_batch`, `Producers.stored_at` and
+                `PartitionLog.append` have.
         """
         head = batches.check_batch(data, self.settings.max_message_bytes)
+        if head.attributes & CODEC_MASK == batches.ZSTD and not takes_zstd:
+            raise Refusal(UNSUPPORTED_CODEC, f"{self!r}: zstd in a request of before version 7")
         with self._lock:
             self._require_open()
             stored = self._producers.stored_at(head)

@@ -1,0 +1,196 @@
+"""Requests recorded from brokers with record batches, replayed: the embedded broker answers every byte as they did.
+
+What differs from run to run is put in from the run: the port, the ids of cluster and topic, and producer ids. What the
+embedded broker does not serve (transactions, groups, older versions of Fetch) is left out, and named here.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+from broker_wire import Wire, request
+
+from tests.simpleconsumer import golden_apis
+from tests.simpleconsumer.golden_apis import Frames
+from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster
+from zkconsumer.testing.waiting import wait_until
+
+GENERATIONS = ("1.1", "2.8", "4.3")
+TOPIC = "g-apis"
+NOT_SERVED = r"(AddPartitionsToTxn|DeleteGroups|EndTxn|Sasl|FindCoordinator-txn|InitProducerId-v|Fetch-v[23]$).*"
+NEVER_EQUAL = r"(ApiVersions|InitProducerId-idempotent).*"
+"""A table with APIs that are not served, and a number that is new each time; both have tests of their own."""
+UNORDERED = ("1.1", "Metadata-v5")
+"""A broker of 1.1 names partitions in no order."""
+IS_TRANSACTIONAL = 0x10
+IS_CONTROL = 0x20
+
+
+def recorded(generation: str) -> list[Frames]:
+    """The frames of a version in the order in which they were sent."""
+    frames = [each for each in golden_apis.every() if each.kafka == VERSIONS[generation]]
+    return sorted(frames, key=lambda each: struct.unpack_from(">i", each.request, 8)[0])
+
+
+def final_log(generation: str) -> list[bytes]:
+    """The batches of the topic as the last recorded fetch shows them; of some no produce request is recorded."""
+    answer = [each for each in recorded(generation) if each.name.startswith("Fetch-aborted")][-1].answer
+    at = next(at for at in range(len(answer)) if re.match(rb"\0{11}.\0{4}\x02", answer[at : at + 17], re.DOTALL))
+    found = []
+    while at + 61 <= len(answer):
+        end = at + 12 + struct.unpack_from(">i", answer, at + 8)[0]
+        found.append(answer[at:end])
+        at = end
+    assert at == len(answer)
+    return found
+
+
+def place(batch: bytes) -> int:
+    """The base offset of a batch."""
+    return int(struct.unpack_from(">q", batch)[0])
+
+
+class Replay:
+    """A cluster to which the recording is sent, in its order; the answers by name."""
+
+    def __init__(self, cluster: EmbeddedCluster, generation: str) -> None:
+        self.cluster = cluster
+        self.answers: dict[str, bytes] = {}
+        self._log = cluster.batch_log(TOPIC, 0)
+        self._batches = final_log(generation)
+        self._port = cluster.port(0)
+        with Wire(self._port) as wire:
+            for frames in recorded(generation):
+                self._make_ready_for(frames, wire)
+                if not re.fullmatch(NOT_SERVED, frames.name):
+                    self.answers[frames.name] = wire.ask(frames.request)
+
+    def _make_ready_for(self, frames: Frames, wire: Wire) -> None:
+        """Bring the broker to where the real one was: some of what it had been sent before is not recorded."""
+        name = frames.name
+        if name == "FindCoordinator-v0":
+            wait_until(lambda: wire.ask(frames.request)[8:10] == b"\0\0", 10, "a coordinator")
+        elif name.startswith("Produce"):
+            [stored] = frames.decoded()
+            self._append_up_to(stored.base_offset)
+        elif name.startswith("Fetch") and frames.version >= 4:
+            self._append_up_to(max(each.high_watermark for each in frames.decoded()))
+        elif name.startswith(("EndTxn-commit", "EndTxn-abort")):
+            markers = [place(batch) for batch in self._batches if batch[22] & IS_CONTROL]
+            self._append_up_to(next(offset for offset in markers if offset >= self._log.end_offset) + 1)
+        elif name.startswith("ListOffsets-stable"):
+            self._append_while(lambda batch: batch[22] == IS_TRANSACTIONAL)
+
+    def _append_up_to(self, end_offset: int) -> None:
+        self._append_while(lambda batch: place(batch) < end_offset)
+
+    def _append_while(self, is_wanted: Callable[[bytes], bool]) -> None:
+        """Append the batches of the recording behind the end of the log, as long as they are wanted."""
+        for batch in self._batches:
+            if place(batch) >= self._log.end_offset:
+                if not is_wanted(batch):
+                    return
+                self._log.append_as_is(batch)
+
+    def expected(self, frames: Frames) -> bytes:
+        """The recorded answer, told of the port and the ids of this run."""
+        answer = struct.pack(">i", len(frames.answer) + 4) + frames.request[8:12] + frames.answer
+        at = answer.find(b"127.0.0.1") + len("127.0.0.1")
+        if at >= 9:
+            answer = answer[:at] + struct.pack(">i", self._port) + answer[at + 4 :]
+        if frames.name.startswith("Metadata"):
+            answer = re.sub(rb"[\w-]{22}", self.cluster.registry.cluster_id().encode(), answer)
+            at = answer.find(TOPIC.encode()) + len(TOPIC)
+            if frames.version >= 10 and at >= len(TOPIC):
+                answer = answer[:at] + (self.cluster.registry.topics()[TOPIC].topic_id or b"") + answer[at + 16 :]
+        return answer
+
+
+@pytest.fixture(scope="module")
+def replays() -> Iterator[dict[str, Replay]]:
+    """The replay of each generation."""
+    replays = {}
+    clusters = []
+    try:
+        for generation in GENERATIONS:
+            clusters.append(EmbeddedCluster(1, generation=generation, zookeeper=False).start_all())
+            clusters[-1].create_topic(TOPIC, 2)
+            replays[generation] = Replay(clusters[-1], generation)
+        yield replays
+    finally:
+        for cluster in clusters:
+            cluster.close()
+
+
+ALL = [(generation, each) for generation in GENERATIONS for each in recorded(generation)]
+EQUAL = [
+    pytest.param(generation, each, id=str(each))
+    for generation, each in ALL
+    if not re.fullmatch(f"{NOT_SERVED}|{NEVER_EQUAL}", each.name) and (generation, each.name) != UNORDERED
+]
+
+
+@pytest.mark.parametrize(("generation", "frames"), EQUAL)
+def test_an_answer_is_that_of_the_recording(replays: dict[str, Replay], generation: str, frames: Frames) -> None:
+    replay = replays[generation]
+    assert replay.answers[frames.name].hex() == replay.expected(frames).hex()
+
+
+def test_metadata_of_a_broker_that_names_partitions_in_no_order_is_the_same(replays: dict[str, Replay]) -> None:
+    generation, name = UNORDERED
+    [frames] = [each for each in recorded(generation) if each.name == name]
+    replay = replays[generation]
+
+    def partitions(answer: bytes) -> list[object]:
+        return sorted(frames.asked.decode(memoryview(answer[8:])).topics[TOPIC].partitions)
+
+    assert partitions(replay.answers[name]) == partitions(replay.expected(frames))
+    assert sorted(replay.answers[name]) == sorted(replay.expected(frames))
+
+
+def test_every_version_that_is_spoken_by_the_client_is_replayed_but_those_that_convert() -> None:
+    replayed = {(each.asked.api_key, each.version) for _, each in ALL if not re.fullmatch(NOT_SERVED, each.name)}
+    left_out = {(each.asked.api_key, each.version) for _, each in ALL} - replayed
+    served = {0, 1, 2, 3, 8, 9, 10, 18, 22, 23}
+    assert {(key, version) for key, version in left_out if key in served} == {(1, 2), (1, 3)}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_what_is_listed_is_listed_by_the_real_broker_in_at_least_these_versions(
+    replays: dict[str, Replay], generation: str
+) -> None:
+    [frames] = [each for each in recorded(generation) if each.name == "ApiVersions-v0"]
+    code, real = frames.decoded()
+    own_code, own = frames.asked.decode(memoryview(replays[generation].answers["ApiVersions-v0"][8:]))
+    assert code == own_code == 0
+    assert sorted(own) == [0, 1, 2, 3, 8, 9, 10, 18, 22, 23]
+    for key, versions in own.items():
+        assert versions.start >= real[key].start
+        assert versions.stop <= real[key].stop
+        if key not in (0, 1):  # of these two, the versions that would have to be converted are left out
+            assert versions.start == real[key].start
+
+
+def test_producer_ids_are_new_each_time(replays: dict[str, Replay]) -> None:
+    answers = [answer for name, answer in replays["2.8"].answers.items() if name.startswith("InitProducerId-idem")]
+    assert len(answers) == len({answer[14:22] for answer in answers}) == 2
+    assert {answer[8:14] + answer[22:] for answer in answers} == {bytes(8)}
+
+
+@pytest.mark.parametrize(("generation", "body"), [("1.1", "002300000000"), ("2.8", "002300000001001200000003")])
+def test_an_unknown_version_of_api_versions_is_answered_as_of_version_0(
+    replays: dict[str, Replay], generation: str, body: str
+) -> None:
+    with Wire(replays[generation].cluster.port(0)) as wire:
+        assert wire.ask(request(18, b"", version=99))[8:].hex() == body
+        assert wire.ask(request(18, b""))[8:10] == b"\0\0"
+
+
+@pytest.mark.parametrize(("api", "version"), [(0, 2), (1, 3), (3, 99), (11, 0), (99, 0)])
+def test_an_unknown_api_or_version_closes_the_connection(replays: dict[str, Replay], api: int, version: int) -> None:
+    with Wire(replays["4.3"].cluster.port(0)) as wire:
+        wire.send(request(api, bytes(40), version=version))
+        assert wire.is_closed()

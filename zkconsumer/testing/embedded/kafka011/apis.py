@@ -1,0 +1,38 @@
+"""The APIs that embedded brokers of Kafka 0.11 and later serve. Another one is a file and a line here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkconsumer.testing.embedded.kafka011 import (
+    api_versions,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+)
+from zkconsumer.testing.embedded.kafka011.api import AnyApi
+
+__all__ = ["SERVED"]
+
+SERVED: Final[dict[int, AnyApi]] = {
+    each.api.key: each
+    for each in (
+        produce.API,
+        fetch.API,
+        list_offsets.API,
+        metadata.API,
+        offset_commit.API,
+        offset_fetch.API,
+        find_coordinator.API,
+        api_versions.API,
+        init_producer_id.API,
+        offset_for_leader_epoch.API,
+    )
+}
+"""By key."""

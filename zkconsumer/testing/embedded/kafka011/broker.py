@@ -1,0 +1,129 @@
+"""An embedded broker of Kafka 0.11 or later: reads requests, has them answered, and plays the faults in answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from struct import error, pack
+from typing import Any, Final, NamedTuple
+
+from simpleconsumer.kafka011 import apis as client_apis
+from zkconsumer.testing.embedded import faults as faults
+from zkconsumer.testing.embedded.broker import Part, send
+from zkconsumer.testing.embedded.faults import Fault, FaultPlan
+from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked
+from zkconsumer.testing.embedded.kafka011.api_versions import refused_version
+from zkconsumer.testing.embedded.kafka011.apis import SERVED
+from zkconsumer.testing.embedded.kafka011.generations import Generation
+from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.leading_broker import LeadingBroker, MovesLeaders
+from zkconsumer.testing.embedded.mishaps import Befallen
+from zkconsumer.testing.embedded.offset_storage import OffsetStorage
+from zkconsumer.testing.embedded.reading import BadRequest, Reader, TopicPartition
+from zkconsumer.testing.embedded.segment import LogSlice
+from zkconsumer.testing.embedded.server import Connection
+from zkconsumer.testing.embedded.settings import BrokerSettings
+
+__all__ = ["Broker011"]
+
+_API_VERSIONS: Final = client_apis.API_VERSIONS.key
+
+
+class _Request(NamedTuple):
+    """A request as read; without `body` it asks for a version of ApiVersions that is not served."""
+
+    api: AnyApi
+    version: int
+    correlation_id: int
+    client_id: str
+    body: Any
+    is_known: bool = True
+
+
+class Broker011(LeadingBroker[BatchLog]):
+    """A broker that lists the versions that it serves.
+
+    Threads: every method from any thread.
+
+    Attributes:
+        served: those versions, by API key; a test may put other ones here, as an upgrade does.
+        is_before_2: whether it answers as brokers before 2.0 do, where the version of a request does not say it.
+        offset_storage: the committed offsets of groups.
+    """
+
+    def __init__(
+        self, broker_id: int, folder: Path, cluster: MovesLeaders, settings: BrokerSettings, plan: FaultPlan,
+        generation: Generation, *, port: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(broker_id, folder, cluster, settings, plan, BatchLog, port=port)
+        self.served: Mapping[int, range] = generation.served
+        self.is_before_2 = generation.is_before_2
+        self.offset_storage = OffsetStorage(self)
+
+    def _begin_epoch(self, log: BatchLog, epoch: int) -> None:
+        log.begin_epoch(epoch)
+
+    # ---- requests
+
+    def _serve_one(self, connection: Connection, frame: bytearray) -> bool:
+        request = self._read(frame)
+        api = request.api
+        where = list(api.partitions(request.body)) if request.is_known else [("", -1)]
+        fetched = api.fetched(request.body, self._cluster.image) if request.is_known else ()
+        befallen = Befallen(api.name, request.client_id, where, fetched)
+        self._mishaps.before(befallen)
+        parts = self._answer(request, befallen)
+        if parts is None:
+            return True
+        try:
+            after = self._mishaps.after(befallen)
+            parts = self._mishaps.spoil(befallen, parts, after)
+            if self.stopping.is_set():
+                return False
+            whole = [_head(request, parts, after), *parts]
+            return send(connection, whole, after, lambda stall: self._faults.wait_out(stall, self.stopping))
+        finally:
+            for part in parts:
+                if isinstance(part, LogSlice):
+                    part.close()
+
+    def _read(self, frame: bytearray) -> _Request:
+        """Read a request.
+
+        Raises:
+            BadRequest: it is cut, or is of an API or version that is not served.
+        """
+        reader = Reader(frame)
+        try:
+            key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
+            client_id = reader.nullable_string() or ""
+            served = self.served.get(key, range(0))
+            if version not in served:
+                if key != _API_VERSIONS or not served:
+                    raise BadRequest(f"version {version} of API key {key} is not served")
+                return _Request(SERVED[key], version, correlation_id, client_id, None, is_known=False)
+            api = SERVED[key]
+            reader.is_flexible = version >= api.api.flexible_from
+            reader.end()
+            return _Request(api, version, correlation_id, client_id, api.read(reader, version))
+        except error as cut:
+            raise BadRequest(f"request of {len(frame)} bytes: {cut}") from cut
+
+    def _answer(self, request: _Request, befallen: Befallen) -> list[Part] | None:
+        if not request.is_known:
+            return [refused_version(self.served[_API_VERSIONS])]
+        errors = self._mishaps.errors(befallen)
+
+        def take(kind: str, where: TopicPartition) -> Fault | None:
+            one = Befallen(befallen.api, befallen.client_id, [where])
+            return next(iter(self._mishaps.take((kind,), one)), None)
+
+        return request.api.answer(Asked(request.version, request.body, self, errors, take))
+
+
+def _head(request: _Request, parts: Sequence[Part], after: Sequence[Fault]) -> bytes:
+    """What precedes the body of an answer; under another correlation id if a fault wants it."""
+    is_flexible = request.version >= request.api.api.flexible_from and request.api.api.key != _API_VERSIONS
+    tags = b"\0" if is_flexible else b""
+    size = len(tags) + sum(part.length if isinstance(part, LogSlice) else len(part) for part in parts)
+    return pack(">ii", size + 4, faults.correlation_id(request.correlation_id, after)) + tags

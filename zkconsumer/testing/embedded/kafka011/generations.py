@@ -1,0 +1,66 @@
+"""What tells the generations of embedded brokers from 0.11 on apart: the versions that they list. Pure.
+
+Source: the answers to ApiVersions of brokers of Kafka 0.11.0.3, 1.1.1, 2.8.2 and 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from simpleconsumer.kafka011 import apis
+from zkconsumer.testing.embedded.kafka011.apis import SERVED
+
+__all__ = ["GENERATIONS", "Generation"]
+
+
+class Generation(NamedTuple):
+    """Brokers of one version of Kafka.
+
+    Attributes:
+        version: of Kafka.
+        node_version: of their nodes in ZooKeeper; 0: there is no ZooKeeper.
+        listed: the versions of each API, by its key.
+        is_before_2: whether it answers as brokers before 2.0 do, where the version of a request does not say it.
+    """
+
+    version: str
+    node_version: int
+    listed: Mapping[int, range]
+    is_before_2: bool = False
+
+    @property
+    def served(self) -> dict[int, range]:
+        """The versions that an embedded broker lists: those of its version of Kafka that are served here."""
+        common = {
+            key: range(max(each.start, SERVED[key].versions.start), min(each.stop, SERVED[key].versions.stop))
+            for key, each in self.listed.items()
+            if key in SERVED
+        }
+        return {key: each for key, each in common.items() if each}
+
+
+def _up_to(*newest: int) -> dict[int, range]:
+    keys = (
+        apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA, apis.OFFSET_COMMIT, apis.OFFSET_FETCH,
+        apis.FIND_COORDINATOR, apis.API_VERSIONS, apis.INIT_PRODUCER_ID, apis.OFFSET_FOR_LEADER_EPOCH,
+    )  # fmt: skip
+    return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True)}
+
+
+_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 6, 4) | {
+    apis.PRODUCE.key: range(3, 14),
+    apis.FETCH.key: range(4, 19),
+    apis.LIST_OFFSETS.key: range(1, 12),
+    apis.OFFSET_COMMIT.key: range(2, 11),
+    apis.OFFSET_FETCH.key: range(1, 11),
+    apis.OFFSET_FOR_LEADER_EPOCH.key: range(2, 5),
+}
+
+GENERATIONS: Final = {
+    "0.11": Generation("0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0), is_before_2=True),
+    "1.1": Generation("1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0), is_before_2=True),
+    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4)),
+    "4.3": Generation("4.3.1", 0, _KAFKA_4),
+}
+"""By the name under which a cluster is told its generation."""

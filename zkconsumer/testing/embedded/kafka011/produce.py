@@ -1,0 +1,78 @@
+"""Produce: appends record batches. Batches of idempotent producers are stored once, and in order.
+
+Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceResponse.json (2.8).
+"""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import Final, NamedTuple
+
+from simpleconsumer.kafka011 import apis
+from zkconsumer.testing.embedded.broker import NoAnswer, Part
+from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
+from zkconsumer.testing.embedded.kafka011.writing import by_topic
+from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.reading import Reader, TopicPartition
+
+__all__ = ["API"]
+
+INVALID_REQUIRED_ACKS: Final = 21
+_FIRST_WITH_ZSTD: Final = 7
+
+
+class Produce(NamedTuple):
+    """Batches by partition."""
+
+    acks: int
+    batches: dict[TopicPartition, memoryview]
+
+
+class _Stored(NamedTuple):
+    code: int
+    base_offset: int = -1
+    start_offset: int = -1
+
+
+def _read(reader: Reader, version: int) -> Produce:
+    reader.nullable_string()  # transactional id
+    acks = reader.int16()
+    reader.int32()  # time-out: there is no replica to wait for
+    return Produce(acks, reader.partitions(reader.sized))
+
+
+def _answer(asked: Asked[Produce]) -> list[Part] | None:
+    body = asked.body
+    results = {where: _store(asked, where, data) for where, data in body.batches.items()}
+    if body.acks == 0:
+        if any(stored.code for stored in results.values()):
+            raise NoAnswer("a batch was refused, and the producer wants no answer")
+        return None
+    rows = ((where, _row(asked.version, where[1], stored)) for where, stored in results.items())
+    return [by_topic(rows) + pack(">i", 0)]
+
+
+def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _Stored:
+    try:
+        refuse(asked.errors, where)
+        if asked.body.acks not in (-1, 0, 1):
+            raise Refusal(INVALID_REQUIRED_ACKS, f"acks {asked.body.acks}")
+        log = asked.host.log(*where)
+        base_offset = log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD)
+        return _Stored(0, base_offset, log.start_offset)
+    except Refusal as refusal:
+        return _Stored(refusal.code)
+
+
+def _row(version: int, partition: int, stored: _Stored) -> bytes:
+    row = pack(">ihqq", partition, stored.code, stored.base_offset, -1)  # no append time
+    if version >= 5:
+        row += pack(">q", stored.start_offset)
+    if version >= 8:
+        row += pack(">ih", 0, -1)  # no record is named, and the error has no words
+    return row
+
+
+API: Final = ServedApi(
+    apis.PRODUCE, "produce", range(3, 9), _read, _answer, lambda body: list(body.batches)
+)
