@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gzip
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from kafka_07 import BOTH_07, cluster_07
+from kafka_07 import BOTH_07, cluster_07, entry, send_set
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.testing import Cluster, EmbeddedCluster, LastingLoad, NotSupported, SteadyLoad, load
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka.topics_07 import broker_of
+from zkconsumer.testing.positions_07 import PositionFinder07
 from zkconsumer.testing.producing import BATCH_MESSAGES
 
 pytestmark = pytest.mark.real
@@ -64,6 +68,35 @@ def test_messages_of_a_compressed_entry_share_its_position(
     ]
     assert [index for _, index, _ in found] == [*range(BATCH_MESSAGES), *range(5)]
     assert len({place.offset for place in went}) == 2
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_a_compressed_entry_is_found_by_its_messages_also_where_its_bytes_are_others(
+    cluster: Cluster, fresh_topic: Callable[[], str], level: int
+) -> None:
+    """The same messages do not always compress to the same bytes: those of isal depend on what it had compressed."""
+    topic, wanted = fresh_topic(), [(None, b"first"), (None, b"second")]
+    cluster.create_topic(topic)
+    data = KAFKA07.encode_messages(wanted, "gzip", None, None)
+    finder = PositionFinder07(cluster.port(0), topic, 0, 10.0)
+    finder.prepare()
+    before = send_set(cluster, topic, "0-0", gzip_entry([b"third", b"fourth"], level))
+    send_set(cluster, topic, "0-0", gzip_entry([b"first", b"second"], level))
+    assert finder.places(data, True, 2) == [(before, 0), (before, 1)]
+    finder.close()
+    late = PositionFinder07(cluster.port(0), topic, 0, 0.5)
+    late.prepare()
+    send_set(cluster, topic, "0-0", gzip_entry([b"first", b"third"], level))
+    with pytest.raises(KitError, match=r"are not seen 0\.5 s after"):
+        late.places(data, True, 2)
+    late.close()
+
+
+def gzip_entry(values: Sequence[bytes], level: int) -> bytes:
+    """One compressed entry, as some producer writes it."""
+    payload = gzip.compress(b"".join(map(entry, values)), level)
+    message = struct.pack(">bbI", 1, 1, zlib.crc32(payload)) + payload
+    return struct.pack(">i", len(message)) + message
 
 
 def test_what_0_7_does_not_have_is_refused(cluster: Cluster, fresh_topic: Callable[[], str]) -> None:

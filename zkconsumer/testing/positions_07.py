@@ -1,7 +1,7 @@
 """Finds where messages are stored in a log of Kafka 0.7, whose brokers acknowledge nothing.
 
 A set is stored as it was sent, as a whole and in one segment. So the log is read from its end before the request, until
-the same bytes start at an entry: that is where they are, and by then consumers see them.
+the same messages start at an entry: that is where they are, and by then consumers see them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA07
+from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import FetchRequest
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.waiting import Deadline
@@ -64,20 +65,19 @@ class PositionFinder07:
         """
         start, self._end = self._end, None
         assert start is not None
-        position = self._find(start, data)
-        self._end = position + len(data)
+        position, self._end = self._find(start, data, _values(data) if is_compressed else None)
         if is_compressed:
             return [(position, number) for number in range(count)]
         return [(position + each, 0) for each in _entry_starts(data)]
 
-    def _find(self, start: int, data: bytes) -> int:
-        """Return where these bytes are, from a position on at which an entry starts."""
+    def _find(self, start: int, data: bytes, values: list[bytes | None] | None) -> tuple[int, int]:
+        """Return where a set is and where it ends, from a position on at which an entry starts; see `_look`."""
         deadline, pause_s, at = Deadline(self._timeout_s), _SHORTEST_PAUSE_S, start
         place = f"{self._topic}/{self._partition}"
         while True:
-            found, behind = self._look(at, data)
+            found, behind = self._look(at, data, values)
             if found is not None:
-                return found
+                return found, behind
             if behind > at:
                 at = behind
                 continue
@@ -90,29 +90,49 @@ class PositionFinder07:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _look(self, at: int, data: bytes) -> tuple[int | None, int]:
-        """Return where the bytes are in what can be read from `at` on, if they are, and where to look next."""
-        request = FetchRequest(self._topic, self._partition, at, len(data) + _MORE_BYTES)
+    def _look(self, at: int, data: bytes, values: list[bytes | None] | None) -> tuple[int | None, int]:
+        """Return where a set is in what can be read from `at` on, if it is, and its end, or where to look next.
+
+        Args:
+            data: Its bytes, as they are stored if it is not compressed.
+            values: Of its messages, if it is compressed; the same messages do not always compress to the same bytes.
+        """
+        log = self._read(at, len(data) + _MORE_BYTES)
+        inside = 0
+        needed = len(data) if values is None else _SIZE.size
+        while len(log) - inside >= needed:
+            if values is None and log.startswith(data, inside):
+                return at + inside, at + inside + len(data)
+            (size,) = _SIZE.unpack_from(log, inside)
+            end = inside + _SIZE.size + size
+            if end > len(log):
+                break
+            if values is not None and _values(log[inside:end]) == values:
+                return at + inside, at + end
+            inside = end
+        return None, at + inside
+
+    def _read(self, at: int, max_bytes: int) -> bytes:
+        request = FetchRequest(self._topic, self._partition, at, max_bytes)
         [answer] = self._broker.multifetch([request])
         place = f"{self._topic}/{self._partition}"
         if answer.error_code == _OUT_OF_RANGE:
             raise KitError(f"{place} has no position {at} any more: another log is there now")
         if answer.error_code:
             raise KitError(f"{place} cannot be read at {at}: error {answer.error_code}")
-        log = bytes(answer.message_set)
-        inside = 0
-        while len(log) - inside >= len(data):
-            if log.startswith(data, inside):
-                return at + inside, at + inside
-            (size,) = _SIZE.unpack_from(log, inside)
-            if inside + _SIZE.size + size > len(log):
-                break
-            inside += _SIZE.size + size
-        return None, at + inside
+        return bytes(answer.message_set)
 
     def close(self) -> None:
         """Close the connection."""
         self._broker.close()
+
+
+def _values(entry: bytes) -> list[bytes | None] | None:
+    """The values of the messages of one entry; None if it is damaged."""
+    try:
+        return [message.value for message in KAFKA07.decode_messages(entry, "", 0, 0)]
+    except SimpleConsumerError:
+        return None
 
 
 def _entry_starts(data: bytes) -> list[int]:
