@@ -73,7 +73,8 @@ the end. The messages of a compressed set share a position, and entry_index of -
 \b
 --format prints what it says and nothing else:
   %t topic, %p partition, %o offset, %T time in ms (-1: none), %k key, %v or %s value, %K and %S their lengths (-1:
-  null), %R length of the value as 4 bytes, %%, and \\n \\r \\t \\\\ \\0 \\xHH. A null prints nothing, or --null.
+  null), %R length of the value as 4 bytes, %h headers (name=value,name=NULL), %%, and \\n \\r \\t \\\\ \\0
+  \\xHH. A null prints nothing, or --null.
 
 \b
 Status: 0 done (also after Ctrl-C, SIGTERM, or when the reader of a pipe goes away); 1 if a message or a partition
