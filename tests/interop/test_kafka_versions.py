@@ -17,7 +17,9 @@ CODECS = ("none", "gzip", "snappy")
 TIMESTAMP_MS = 1_400_000_000_123
 
 
-@pytest.mark.parametrize("version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2"])
+@pytest.mark.parametrize(
+    "version", ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2"]
+)
 def test_every_message_of_every_codec_is_read_and_committed(version: str) -> None:
     is_timed = version not in ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1")
     with KafkaCluster(version, brokers=1) as cluster:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.real
 
 Clusters = Callable[[str, int], KafkaCluster]
 SLOW = pytest.mark.slow
+WITH_OLD_FORMATS = ("0.11.0.3", "1.1.1", "2.8.2")
 PATIENCE_S = 60
 COMMITTED = {"isolation.level": "read_committed"}
 
@@ -49,13 +50,13 @@ def by_group(cluster: KafkaCluster, topic: str, group: str) -> list[Message]:
     return found
 
 
-@pytest.mark.parametrize("version", [pytest.param("1.1.1", marks=SLOW), pytest.param("2.8.2", marks=SLOW)])
+@pytest.mark.parametrize("version", [pytest.param(each, marks=SLOW) for each in WITH_OLD_FORMATS])
 def test_logs_in_the_formats_of_older_brokers(
     kafka_clusters: Clusters, fresh_topic: Callable[[], str], fresh_group: str, version: str
 ) -> None:
     """A setting of the topic says in which format a broker stores what comes: of magic 0, 1 or 2."""
     cluster = kafka_clusters(version, 1)
-    topics = {form: fresh_topic() for form in ("0.9.0", "0.10.0", version[:3])}
+    topics = {form: fresh_topic() for form in ("0.9.0", "0.10.0", version.rpartition(".")[0])}
     for form, topic in topics.items():
         cluster.create_topic(topic, config={"message.format.version": form, "retention.ms": -1})
         values = [b"%s %s %d" % (form.encode(), codec, number) for codec in (b"none", b"gzip", b"snappy", b"lz4")
@@ -70,7 +71,7 @@ def test_logs_in_the_formats_of_older_brokers(
             assert {message.timestamp_ms is None for message in found} == {form == "0.9.0"}
 
 
-@pytest.mark.parametrize("version", [pytest.param(version, marks=SLOW) for version in ("1.1.1", "2.8.2", "3.9.2")])
+@pytest.mark.parametrize("version", [pytest.param(each, marks=SLOW) for each in (*WITH_OLD_FORMATS, "3.9.2")])
 def test_what_cleaning_leaves_of_a_log_is_read_to_its_end(
     kafka_clusters: Clusters, fresh_topic: Callable[[], str], version: str
 ) -> None:

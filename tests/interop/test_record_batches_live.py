@@ -17,6 +17,7 @@ from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.options import batch_options
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.versions import version_tuple
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -24,15 +25,15 @@ pytestmark = pytest.mark.real
 
 Clusters = Callable[[str, int], KafkaCluster]
 SLOW = pytest.mark.slow
-VERSIONS = [pytest.param("1.1.1", marks=SLOW), pytest.param("2.8.2", marks=SLOW), "3.9.2"]
-WITHOUT_ZSTD = "1.1.1"
+VERSIONS = [*(pytest.param(each, marks=SLOW) for each in ("0.11.0.3", "1.1.1", "2.8.2")), "3.9.2"]
+FIRST_WITH_ZSTD = (2, 1)
 START_MS = 1_700_000_000_000
 PLACES = ("offset", "key", "value", "headers")
 PATIENCE_S = 60
 
 
 def codecs_of(version: str) -> list[str]:
-    return ["none", "gzip", "snappy", "lz4", *([] if version == WITHOUT_ZSTD else ["zstd"])]
+    return ["none", "gzip", "snappy", "lz4", *(["zstd"] if version_tuple(version) >= FIRST_WITH_ZSTD else [])]
 
 
 def servers(cluster: KafkaCluster) -> dict[str, object]:

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.real
 
 Clusters = Callable[[str, int], KafkaCluster]
 SLOW = pytest.mark.slow
-VERSIONS = [pytest.param("1.1.1", marks=SLOW), pytest.param("2.8.2", marks=SLOW), "3.9.2", "4.3.1"]
+VERSIONS = [*(pytest.param(each, marks=SLOW) for each in ("0.11.0.3", "1.1.1", "2.8.2")), "3.9.2", "4.3.1"]
 WITH_ZOOKEEPER = VERSIONS[:-1]
 PATIENCE_S = 60
 COMMITTED = {"isolation.level": "read_committed"}

@@ -195,7 +195,7 @@ def test_a_look_up_that_takes_long_leaves_later_calls_their_time(
 
 @pytest.mark.slow
 @pytest.mark.real
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2"])
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2"])
 def test_every_version_stores_what_it_is_sent(version: str, group: str) -> None:
     with KafkaCluster(version, brokers=1) as cluster:
         cluster.create_topic("t", 2, 1)

@@ -16,11 +16,12 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.producer import MessageNotSent, OversizedMessage, SentMessage, SyncProducer
 from zkconsumer.testing import Cluster, EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 SLOW = pytest.mark.slow
 OLDER = ("0.9.0.1", "0.10.2.2")
-NEWER = ("1.1.1", "2.8.2", "3.9.2")
+NEWER = ("0.11.0.3", "1.1.1", "2.8.2", "3.9.2")
 
 
 @pytest.fixture(scope="module", params=["4.3.1", *(pytest.param(each, marks=SLOW) for each in NEWER)])
@@ -129,8 +130,8 @@ def test_a_message_set_that_the_broker_finds_too_large_was_not_stored(kafka_0822
 @pytest.mark.real
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_brokers_of_today_get_record_batches_with_headers_in_every_codec(newer: KafkaCluster, codec: str) -> None:
-    if codec == "zstd" and newer.version == "1.1.1":
-        pytest.skip("Kafka 1.1 has no zstd")
+    if codec == "zstd" and version_tuple(newer.version) < (2, 1):
+        pytest.skip("zstd came with Kafka 2.1")
     topic, port = f"today-{codec}", newer.port(0)
     newer.create_topic(topic, 2)
     headers = (("trace", b"\x00\x01"), ("trace", None))

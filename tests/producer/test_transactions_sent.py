@@ -21,7 +21,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
 SLOW = pytest.mark.slow
-OTHERS = ("1.1.1", "2.8.2", "3.9.2")
+OTHERS = ("0.11.0.3", "1.1.1", "2.8.2", "3.9.2")
 WAIT_S = 60.0
 ALONE = {
     "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,

@@ -64,7 +64,7 @@ def refusal(consumer: SimpleConsumer) -> str:
     return refused.value.reason
 
 
-OTHERS = ["0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.0.2"]
+OTHERS = ["0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2", "4.0.2"]
 
 
 @pytest.mark.parametrize("version", ["4.3.1", *(pytest.param(each, marks=SLOW) for each in OTHERS)])

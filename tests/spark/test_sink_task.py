@@ -24,7 +24,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 pytestmark = pytest.mark.real
 Row = tuple[bytes | None, bytes | None]
 BINARY = sink_columns([("key", "binary"), ("value", "binary")], "t")
-VERSIONS = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2")
+VERSIONS = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2")
 
 
 @pytest.fixture

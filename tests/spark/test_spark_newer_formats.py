@@ -16,7 +16,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 
 pytestmark = pytest.mark.slow
 
-VERSIONS = ["1.1.1", "2.8.2", "3.9.2"]
+VERSIONS = ["0.11.0.3", "1.1.1", "2.8.2", "3.9.2"]
 MAGIC_1 = {"magic": 1, "version": 2}  # no time: retention would take old messages away
 
 

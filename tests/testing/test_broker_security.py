@@ -40,7 +40,7 @@ def settings(cluster: KafkaCluster, protocol: str, mechanism: str | None) -> dic
     return found
 
 
-OTHERS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.0.2"]
+OTHERS = ["0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2", "4.0.2"]
 
 
 @real

@@ -178,7 +178,7 @@ def test_topics_are_filled_without_zookeeper_too(without_zookeeper: Cluster) -> 
     ("version", "nearest"),
     [
         ("0.8.9", "0.8.2.2"), ("0.8.2.1", "0.8.2.2"), ("0.9", "0.9.0.1"), ("1.0.0", "1.1.1"), ("2.4.1", "2.8.2"),
-        ("4.0.0", "4.0.2"), ("4.2.0", "4.3.1"), ("0.11.0.3", "0.10.2.2"), ("latest", None), ("", None),
+        ("4.0.0", "4.0.2"), ("4.2.0", "4.3.1"), ("0.11.0.1", "0.11.0.3"), ("latest", None), ("", None),
     ],
 )  # fmt: skip
 def test_an_unknown_version_is_answered_with_the_nearest_known_one(version: str, nearest: str | None) -> None:

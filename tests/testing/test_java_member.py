@@ -18,7 +18,7 @@ from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
-JAVA_VERSIONS = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1"]
+JAVA_VERSIONS = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1"]
 
 
 def owners(cluster: KafkaCluster, group: str, topic: str) -> dict[str, str]:

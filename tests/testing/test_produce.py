@@ -25,7 +25,7 @@ from zkconsumer.testing.producing import BATCH_BYTES, batches
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
-VERSIONS = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2"]
+VERSIONS = ["0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2"]
 NOT_LEADER = 6
 PATIENCE_S = 30.0
 BULK_S = 20.0  # 2 to 3 s on an idle machine

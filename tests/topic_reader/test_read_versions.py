@@ -19,6 +19,7 @@ pytestmark = pytest.mark.real
 
 Clusters = Callable[[str, int], KafkaCluster]
 SLOW = pytest.mark.slow
+OTHERS = ("0.11.0.3", "1.1.1", "2.8.2")
 
 
 def fresh() -> str:
@@ -30,7 +31,7 @@ def offsets(cluster: KafkaCluster, topic: str, **named: object) -> list[int]:
         return [message.offset for message in reader]
 
 
-@pytest.mark.parametrize("version", [pytest.param("1.1.1", marks=SLOW), pytest.param("2.8.2", marks=SLOW), "3.9.2"])
+@pytest.mark.parametrize("version", [*(pytest.param(each, marks=SLOW) for each in OTHERS), "3.9.2"])
 def test_marks_of_transactions_at_the_end_are_an_end(kafka_clusters: Clusters, version: str) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh()
     cluster.create_topic(topic)
