@@ -57,6 +57,7 @@ SPARK_FILES = {
     "tests/spark/test_spark_headers.py",
     "tests/spark/test_spark_of_every_age.py",
     "tests/spark/test_spark_stream.py",
+    "tests/spark/test_spark_stream_headers.py",
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
 

@@ -27,6 +27,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader, TopicRefused
 from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ClusterSilent, ZooKeeperSilent, read_all
+from zkconsumer.config import READ_COMMITTED
 from zkconsumer.spark.cluster_offsets import refuse_unfit
 from zkconsumer.spark.leader_queries import LeaderQueries
 from zkconsumer.spark.log_changes import Logs, shrunk
@@ -141,7 +142,9 @@ class StreamLogs:
         for name in lagging:
             reason = f"its log reaches {offsets.offsets[name]}, and readers get it up to {logs.ends[name]} so far"
             if name not in self._lagging:
-                log.warning("%s-%s waits for its replicas: %s", *name, reason)
+                is_committed = self._config.isolation_level == READ_COMMITTED
+                waits_for = "its replicas, or for an open transaction" if is_committed else "its replicas"
+                log.warning("%s-%s waits for %s: %s", *name, waits_for, reason)
             self._lagging[name] = reason
         return replace(logs, ends={name: end for name, end in logs.ends.items() if name not in behind})
 
