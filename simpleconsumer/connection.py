@@ -17,30 +17,28 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import Struct
-from typing import Any
+from typing import TypeVar
 
 from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError
-from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, frame_size
+from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import SaslRefused
+from simpleconsumer.security.sasl_demand import sasl_demand
 from simpleconsumer.security.security import Security
 from simpleconsumer.security.session import Session
 from simpleconsumer.security.tls import Tls, tls_context
+from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-from simpleconsumer.transport import TlsTransport, Transport, seconds_left
+from simpleconsumer.transport import TlsTransport, Transport, addresses_of, is_deadline, seconds_left
+
+T = TypeVar("T")
 
 _INT32 = Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
 """Largest answer whose memory is used again for the next one."""
-_MOST_JOINED_BYTES = 64 * 1024
-"""Largest request whose pieces are sent as one."""
-
-
-Frame = bytes | Sequence[bytes]
-"""A whole request with its size, or the pieces of one."""
 
 
 class Connection:
@@ -103,6 +101,7 @@ class Connection:
         self._has_started = False
         self._busy = False
         self._closed = False
+        self._close_called = threading.Event()
         self.connects = 0
         self._pid = os.getpid()
 
@@ -154,6 +153,7 @@ class Connection:
         self._leave_to_parent()
         with self._lock:
             self._closed = True
+            self._close_called.set()
             if self._transport is None:
                 return
             if self._busy:
@@ -168,6 +168,7 @@ class Connection:
             return
         self._pid = os.getpid()
         self._lock = threading.Lock()  # if another thread of the parent held it, it is never released here
+        self._close_called = threading.Event()
         self._busy = False
         if self._transport is not None:
             self._transport.close()  # without a shutdown, which would end the connection for the parent, too
@@ -206,7 +207,7 @@ class Connection:
                     self._authenticate_again(transport, deadline)
                 frame = request() if callable(request) else request
                 is_sent, self._has_started = bool(frame), False
-                transport.send(_packets(frame), deadline)
+                transport.send(packets(frame), deadline)
                 if not has_answer:
                     return memoryview(b"")
                 if meanwhile is not None:
@@ -215,30 +216,57 @@ class Connection:
             except OSError as error:
                 if self._closed:
                     raise self._failed("closed by close()", is_sent) from error
-                if _is_deadline(error):
+                if is_deadline(error):
                     raise self._failed(f"no answer within {self.timeout_s:g} s", is_sent) from error
                 if not reused or (is_sent and (not resend or self._has_started)):
-                    raise self._failed(error.strerror or str(error), is_sent) from error
+                    why = "" if reused or not is_sent or self._has_started else self._why_closed(error, deadline)
+                    raise self._failed((error.strerror or str(error)) + why, is_sent) from error
                 reused = False
 
     def _reusable(self) -> bool:
         """Return True for a connection without unread bytes that was not closed; any other one is not used again."""
         return self._transport is not None and self._transport.is_idle()
 
+    def _why_closed(self, error: OSError, deadline: float) -> str:
+        """Say more about a new connection that the broker has closed upon its first request.
+
+        Raises:
+            AuthenticationFailed: The port demands SASL.
+        """
+        if self._security.sasl is not None or not isinstance(error, ConnectionError):
+            return ""
+        if self.opening is None:  # only brokers that list their versions can be asked, and others would log an error
+            return "; brokers do so upon requests that they do not know, and on ports with SASL (security.protocol)"
+        try:
+            exchange = functools.partial(self._exchange_in_opening, self._start(deadline), deadline)
+            demand = sasl_demand(exchange, self._client_id, self._security.protocol)
+        except (OSError, DecodeError):
+            return ""
+        if demand is None:
+            return ""
+        raise AuthenticationFailed(self.host, self.port, demand) from error
+
     def _open(self, deadline: float) -> Transport:
         """Return a new connection that is ready for requests."""
-        transport = self._connect(deadline)
-        if self._security.tls is not None:
-            transport = self._start_tls(transport, self._security.tls, deadline)
+        attempt = functools.partial(self._open_once, deadline)
+        return self._authenticated(lambda: in_tries(attempt, deadline, self._close_called.wait))
+
+    def _open_once(self, deadline: float) -> Transport:
+        transport = self._start(deadline)
         exchange = functools.partial(self._exchange_in_opening, transport, deadline)
         self._session = None
         if self._security.sasl is not None:
             session = Session(self._security.sasl, self._client_id)
-            self._authenticate(session.start, exchange)
+            session.start(exchange)
             self._session = session
         if self.opening is not None:
             self.opening(exchange)
         return transport
+
+    def _start(self, deadline: float) -> Transport:
+        """Return a new connection, with TLS if that is wanted."""
+        transport = self._connect(deadline)
+        return transport if self._security.tls is None else self._start_tls(transport, self._security.tls, deadline)
 
     def _start_tls(self, plain: Transport, tls: Tls, deadline: float) -> TlsTransport:
         try:
@@ -253,9 +281,10 @@ class Connection:
         secured.handshake(deadline)
         return secured
 
-    def _authenticate(self, step: Callable[[Exchange], None], exchange: Exchange) -> None:
+    def _authenticated(self, step: Callable[[], T]) -> T:
+        """Return what a step returns in which broker or client may refuse each other."""
         try:
-            step(exchange)
+            return step()
         except SaslRefused as error:
             if self._closed:  # then nobody has refused anything
                 raise OSError("closed") from error
@@ -265,7 +294,7 @@ class Connection:
         """Authenticate once more if the broker would soon close the connection for want of it."""
         if self._session is not None and self._session.is_due():
             exchange = functools.partial(self._exchange_in_opening, transport, deadline)
-            self._authenticate(self._session.renew, exchange)
+            self._authenticated(functools.partial(self._session.renew, exchange))
 
     def _exchange_in_opening(
         self, transport: Transport, deadline: float, frame: bytes, correlation_id: int | None
@@ -279,7 +308,7 @@ class Connection:
         Each address gets an equal share of the time that is left: one that drops packets must not use up all of it.
         """
         failure = OSError(f"no address for {self.host}")
-        addresses = self._resolve()
+        addresses = addresses_of(self.host, self.port)
         if self._connect_timeout_s is not None:
             deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
         for index, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -300,18 +329,9 @@ class Connection:
                 failure = error
                 if self._closed:
                     break
-        if self._connect_timeout_s is not None and _is_deadline(failure):
+        if self._connect_timeout_s is not None and is_deadline(failure):
             raise OSError(f"no connection within {min(self._connect_timeout_s, self.timeout_s):g} s") from failure
         raise failure
-
-    def _resolve(self) -> list[tuple[int, int, int, str, Any]]:
-        """Return the addresses of the host in the order of getaddrinfo; a host that has none is an OSError."""
-        if not 0 < self.port < 65536:
-            raise OSError(f"there is no port {self.port}")
-        try:
-            return list(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
-        except ValueError as error:  # zero bytes, or labels that are not legal in a name
-            raise OSError(f"not a host name: {error}") from error
 
     def _adopt(self, transport: Transport) -> None:
         """Make this the socket that close() shuts down, and close the one before."""
@@ -365,15 +385,3 @@ class Connection:
 
     def _failed(self, reason: str, is_sent: bool) -> ConnectionFailed:
         return ConnectionFailed(self.host, self.port, reason, is_sent)
-
-
-def _packets(frame: Frame) -> Sequence[bytes]:
-    """Return what is sent at once each: every piece of a large frame, as new memory costs more than a packet."""
-    if isinstance(frame, bytes):
-        return [frame]
-    return frame if sum(map(len, frame)) > _MOST_JOINED_BYTES else [b"".join(frame)]
-
-
-def _is_deadline(error: OSError) -> bool:
-    """Return True if our own deadline is over; a time-out of the kernel (ETIMEDOUT) carries a number."""
-    return isinstance(error, TimeoutError) and error.errno is None

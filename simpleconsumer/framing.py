@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -16,7 +17,19 @@ MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 """Default limit of one frame. Well above a fetch of 200 partitions with 1 MiB each, well below the memory of a host;
 bytes that are no size field (text, a TLS alert) nearly always give a larger number."""
 
+_MOST_JOINED_BYTES = 64 * 1024
+"""Largest request whose pieces are sent as one."""
 _SIZE = Struct(">i")
+
+Frame = bytes | Sequence[bytes]
+"""A whole request with its size, or the pieces of one."""
+
+
+def packets(frame: Frame) -> Sequence[bytes]:
+    """Return what is sent at once each: every piece of a large frame, as new memory costs more than a packet."""
+    if isinstance(frame, bytes):
+        return [frame]
+    return frame if sum(map(len, frame)) > _MOST_JOINED_BYTES else [b"".join(frame)]
 
 
 def frame_size(header: Buffer, max_frame_bytes: int = MAX_FRAME_BYTES) -> int:

@@ -13,10 +13,11 @@ import ssl
 import time
 from collections.abc import Iterable
 from struct import Struct
+from typing import Any
 
 from simpleconsumer.errors import AuthenticationFailed
 
-__all__ = ["TlsTransport", "Transport", "seconds_left"]
+__all__ = ["TlsTransport", "Transport", "addresses_of", "is_deadline", "seconds_left"]
 
 _TIMEVAL = Struct("@ll")
 _CLOSED = "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
@@ -162,6 +163,21 @@ def seconds_left(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+def is_deadline(error: OSError) -> bool:
+    """Return True if our own deadline is over; a time-out of the kernel (ETIMEDOUT) carries a number."""
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
+def addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
+    """Return the addresses of a host in the order of getaddrinfo; a host that has none is an OSError."""
+    if not 0 < port < 65536:
+        raise OSError(f"there is no port {port}")
+    try:
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except ValueError as error:  # zero bytes, or labels that are not legal in a name
+        raise OSError(f"not a host name: {error}") from error
 
 
 def _some(count: int, filled: int, size: int) -> int:

@@ -22,7 +22,7 @@ from simpleconsumer.kafka011.apis import Api
 from simpleconsumer.kafka011.sasl_authenticate import decode_sasl_authenticate, encode_sasl_authenticate
 from simpleconsumer.kafka011.sasl_handshake import decode_sasl_handshake, encode_sasl_handshake
 from simpleconsumer.primitives import encode_bytes
-from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
+from simpleconsumer.security.sasl import Sasl, SaslLost, SaslRefused, conversation
 
 __all__ = ["Authentication", "Exchange"]
 
@@ -54,6 +54,7 @@ class Authentication:
         """Authenticate a new connection; return the milliseconds after which it has to be done again, 0 for never.
 
         Raises:
+            SaslLost: The connection was lost upon a token, to a broker that does not say what it refuses.
             SaslRefused: The broker refuses the client, or the client the broker.
             DecodeError: An answer makes no sense.
             Errors of `exchange`.
@@ -97,10 +98,7 @@ class Authentication:
             try:
                 return bytes(exchange(encode_bytes(token), None)), 0
             except ConnectionError as error:
-                raise SaslRefused(
-                    "the broker closed the connection during the authentication, as brokers before Kafka 1.0 do when "
-                    "user or password is wrong"
-                ) from error
+                raise SaslLost(str(error)) from error
         body = encode_sasl_authenticate(token)
         answer = decode_sasl_authenticate(
             self._ask(exchange, apis.SASL_AUTHENTICATE, self._token_version, body), self._token_version

@@ -13,7 +13,7 @@ from typing import Final
 
 from simpleconsumer.security.scram import HASHES, ScramClient, ScramRefused
 
-__all__ = ["MECHANISMS", "Conversation", "Sasl", "SaslRefused", "conversation"]
+__all__ = ["MECHANISMS", "Conversation", "Sasl", "SaslLost", "SaslRefused", "conversation"]
 
 MECHANISMS: Final = ("PLAIN", *HASHES, "OAUTHBEARER")
 _NONCE_BYTES: Final = 24
@@ -25,6 +25,10 @@ Conversation = Generator[bytes, bytes, None]
 
 class SaslRefused(Exception):  # noqa: N818 - says what happened
     """The conversation has failed; the text says why, without secrets."""
+
+
+class SaslLost(SaslRefused):
+    """The connection was lost while the broker had a token: a refusal before Kafka 1.0, or a broker that has died."""
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ Script = Callable[[Peer], None]
 class ScriptedBroker:
     """`with ScriptedBroker(first, second) as broker`: the n-th connection is handled by the n-th script.
 
-    When a script returns, its connection is closed. A script that fails, and a connection without a script, fail the
-    test at the end of the block.
+    When a script returns, its connection is closed, and counts as `served`. A script that fails, and a connection
+    without a script, fail the test at the end of the block.
     """
 
     def __init__(self, *scripts: Script, host: str = "127.0.0.1") -> None:
@@ -85,6 +85,7 @@ class ScriptedBroker:
         self._failures: list[BaseException] = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self.connections = 0
+        self.served = 0
         self.host, self.port = host, self._server.getsockname()[1]
 
     def __enter__(self) -> Self:
@@ -95,12 +96,17 @@ class ScriptedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._over.set()
-        self._server.shutdown(socket.SHUT_RDWR)
+        self.refuse()
         self._thread.join(DEADLINE_S)
         self._server.close()
         assert not self._thread.is_alive(), "a script did not end"
         if error is None and self._failures:
             raise self._failures[0]
+
+    def refuse(self) -> None:
+        """Take no connection any more."""
+        with contextlib.suppress(OSError):  # it does not
+            self._server.shutdown(socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         while not self._over.is_set():
@@ -115,6 +121,7 @@ class ScriptedBroker:
                     self._scripts[self.connections - 1](Peer(connection, self._over))
                 except (Exception, AssertionError) as failure:  # noqa: BLE001 - shown by __exit__
                     self._failures.append(failure)
+            self.served += 1
 
 
 def answer(correlation_id: int, body: bytes) -> bytes:

@@ -54,7 +54,8 @@ _SHOWN: Final = 3
 class BrokersSilent(ClusterSilent):
     """None of the brokers that are known answers a question about the cluster."""
 
-    remedy = "look whether the brokers run, and whether bootstrap.servers has their addresses"
+    remedy = ("look whether the brokers run, whether bootstrap.servers has their addresses, and security.protocol the "
+              "kind of these ports")  # fmt: skip
 
 
 class TopicRefused(RebalanceError):  # noqa: N818 - like its siblings, it says what happened

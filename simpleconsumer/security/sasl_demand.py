@@ -1,0 +1,41 @@
+"""Asks a broker whether a port demands SASL, of a connection without it whose first request was not answered.
+
+A port with SASL takes the requests ApiVersions and SaslHandshake, and closes the connection upon any other. No
+credentials are sent: the handshake names a mechanism alone.
+
+Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator (0.10.2.2, 4.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simpleconsumer.kafka011 import apis
+from simpleconsumer.kafka011.sasl_handshake import decode_sasl_handshake, encode_sasl_handshake
+from simpleconsumer.security.authentication import Exchange
+from simpleconsumer.security.sasl import MECHANISMS
+
+__all__ = ["sasl_demand"]
+
+_ID: Final = 1
+_NO_ERROR, _UNSUPPORTED_MECHANISM = 0, 33
+
+
+def sasl_demand(exchange: Exchange, client_id: str, protocol: str) -> str | None:
+    """Return, for a port that demands SASL, what to set; None for one without SASL.
+
+    Args:
+        exchange: Over a new connection, which is of no use afterwards.
+        client_id: Name of the client in the broker's logs.
+        protocol: The `security.protocol` of the connection, PLAINTEXT or SSL.
+
+    Raises:
+        DecodeError: The answer makes no sense.
+        Errors of `exchange`.
+    """
+    frame = apis.SASL_HANDSHAKE.frame(0, _ID, client_id, encode_sasl_handshake(MECHANISMS[0]))
+    code, mechanisms = decode_sasl_handshake(exchange(frame, _ID))
+    if code not in (_NO_ERROR, _UNSUPPORTED_MECHANISM):
+        return None
+    wanted = "SASL_PLAINTEXT" if protocol == "PLAINTEXT" else f"SASL_{protocol}"
+    return f"this port demands SASL ({', '.join(mechanisms)}); set security.protocol to {wanted} (it is {protocol})"
