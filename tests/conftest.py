@@ -43,6 +43,7 @@ SPARK_FILES = {
     "tests/spark/test_load_delta.py",
     "tests/spark/test_load_event_time.py",
     "tests/spark/test_load_file_size.py",
+    "tests/spark/test_load_headers.py",
     "tests/spark/test_load_iceberg.py",
     "tests/spark/test_load_job.py",
     "tests/spark/test_load_dead_runs.py",

@@ -88,6 +88,30 @@ class TableScenarios(ABC):
             found.setdefault(row.partition, []).append(row.offset)
         return found
 
+    def test_headers_are_a_column_of_the_table(
+        self, spark: SparkSession, kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Topic,
+        tmp_path: Path,
+    ) -> None:
+        from transactions import Log  # which needs confluent-kafka
+
+        log = Log(kafka_clusters("3.9.2", 1), fresh_topic())
+        settings = self.settings(log.cluster, tmp_path, log.topic, includeHeaders="true")
+        many = [("n", b"1"), ("empty", b""), ("null", None), ("n", b"\xff")]
+        for values in ((b"none",), (b"many",)):
+            log.plain(*values, headers=None if values == (b"none",) else many)
+            run_load(spark, settings)
+        table = self.table(spark, tmp_path)
+        assert dict(table.dtypes)["headers"] == "array<struct<key:string,value:binary>>"
+        first, second = [row.headers for row in table.orderBy("offset").collect()]
+        assert first is None
+        assert [(each.key, each.value) for each in second] == many
+        with pytest.raises(LoadRefused, match="was begun with headers"):
+            run_load(spark, self.settings(log.cluster, tmp_path, log.topic))
+        self.create(spark, tmp_path / "other", "key BINARY, value BINARY, partition INT, offset BIGINT, timestamp "
+                    "TIMESTAMP, timestampType INT, topic STRING, date DATE")  # fmt: skip
+        with pytest.raises(LoadRefused, match="has no column 'headers'"):
+            run_load(spark, replace(settings, folder=str(tmp_path / "other")))
+
     def test_each_run_is_one_transaction_that_brings_what_is_new(
         self, spark: SparkSession, kafka_0822: KafkaCluster, topic: str, fresh_topic: Topic, fresh_group: str,
         tmp_path: Path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.load import _as_json
@@ -82,6 +83,13 @@ def test_the_manifest_of_a_run() -> None:
     assert manifest.to_json() == MANIFEST
     assert Manifest.from_json("p", MANIFEST) == manifest
     assert _mark(manifest) == "zkconsumer-cd34-3"
+
+
+def test_the_manifest_of_a_run_with_headers() -> None:
+    manifest = replace(Manifest.from_json("p", MANIFEST), headers=True)
+    text = MANIFEST.replace('"version": 2', '"version": 3').replace('"cd34",\n', '"cd34",\n "headers": true,\n')
+    assert manifest.to_json() == text
+    assert Manifest.from_json("p", text) == manifest
 
 
 def test_the_manifest_of_a_compaction() -> None:

@@ -71,6 +71,10 @@ Examples:
 @click.option("--time-field", metavar="FIELD",
               help="Field of JSON values (ts, head.ts) with the time of messages that carry none, for the directories.")
 @click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
+@click.option("--include-headers", is_flag=True,
+              help="A column `headers`: from the first load into the folder on, or not at all.")
+@click.option("--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
+              help="Whether to load messages of transactions that were aborted or are open. [read_uncommitted]")
 @click.option("--compression", metavar="NAME", help="Of the files, such as zstd; the format's default if left out.")
 @click.option("--file-size", type=SIZE, metavar="SIZE",
               help="About how much of a log one file may hold, such as 128MB; 512MB if left out.")
@@ -93,10 +97,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
 def load(
     zookeeper: str | None, brokers: str | None, topics: Sequence[str], whitelist: str | None, blacklist: str | None,
-    folder: str, file_format: str, partition_by: str, time_field: str | None, text: bool, compression: str | None,
-    file_size: int | None, start: str, group: str | None, on_data_loss: str, on_missing_leader: str,
-    max_messages: int | None, max_time: float | None, gaps: str, more: Sequence[str], master: str,
-    spark_settings: Sequence[str], as_json: bool,
+    folder: str, file_format: str, partition_by: str, time_field: str | None, text: bool, include_headers: bool,
+    isolation_level: str | None, compression: str | None, file_size: int | None, start: str, group: str | None,
+    on_data_loss: str, on_missing_leader: str, max_messages: int | None, max_time: float | None, gaps: str,
+    more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
 ) -> None:
     """Load topics into files, each message once, from where the last run ended."""
     from zkconsumer.spark.requirements import check_requirements
@@ -112,7 +116,8 @@ def load(
     files = connection_settings()
     source = {**_cluster(zookeeper, brokers_instead(brokers)), "startingOffsets": start}
     chosen = {"subscribe": ",".join(topics) or None, "subscribePattern": whitelist, "blacklist": blacklist,
-              "group.id": group, "config": files.config, "profile": files.profile}  # fmt: skip
+              "group.id": group, "config": files.config, "profile": files.profile,
+              "includeHeaders": "true" if include_headers else None, "isolation.level": isolation_level}  # fmt: skip
     source |= {name: value for name, value in chosen.items() if value is not None}
     if not any((topics, whitelist, blacklist)):
         raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")

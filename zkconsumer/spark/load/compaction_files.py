@@ -12,6 +12,7 @@ from zkconsumer.spark.load.compaction_groups import Group
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import Shape, rows_of_files, settings_of_writing
+from zkconsumer.spark.schema import HEADERS_COLUMN
 
 __all__ = ["compare_groups", "rewrite_groups", "written_groups"]
 
@@ -123,9 +124,12 @@ def _sums(rows: Any, shape: Shape) -> dict[tuple[int, int], _Sums]:
 
     # Without its place within the entry, a message of Kafka 0.7 would equal another one of the same entry.
     places = ("entry_index", "next_offset") if shape.has_places else ()
-    names = ("key", "value", "offset", "timestamp", "timestampType", *places)
+    headers = (HEADERS_COLUMN.name,) if shape.has_headers else ()
+    names = ("key", "value", "offset", "timestamp", "timestampType", *places, *headers)
     # A null does not change a hash. Without these columns, a key without a value would equal a value without a key.
-    content = f.xxhash64(*(f.col(name).isNull() for name in names), *names)
+    nulls = [f.col(name).isNull() for name in names]
+    nulls += [f.transform(name, lambda each: each["value"].isNull()) for name in headers]
+    content = f.xxhash64(*nulls, *names)
     sums = rows.groupBy(_GROUP, "partition").agg(
         f.count(f.lit(1)), f.min("offset"), f.max("offset"), f.sum(f.col("offset").cast("decimal(20,0)")),
         f.bit_xor("offset"), f.sum(content.cast("decimal(20,0)")), f.bit_xor(content),

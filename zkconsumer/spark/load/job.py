@@ -168,6 +168,13 @@ def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> 
         words = [f"{kind} by {by}{' as text' if text else ''}" for kind, by, text in (had, wanted)]
         raise LoadRefused(f"{folder} holds {words[0]}; what was asked for is {words[1]}",
                           remedy="take another folder")
+    if last.headers and not settings.shape.has_headers:
+        raise LoadRefused(f"{folder} was begun with headers, and those of the next messages would be lost",
+                          remedy="continue it with includeHeaders=true (--include-headers)")
+    if settings.shape.has_headers and not last.headers:
+        raise LoadRefused(f"{folder} was begun without headers, and its rows have no such column",
+                          remedy="continue it without includeHeaders, or load into another folder; with the `ends` in "
+                                 "the last manifest as startingOffsets it starts where this one ends")
 
 
 def _empty_run(settings: LoadSettings, last: Manifest | None) -> Manifest:
@@ -184,6 +191,7 @@ def _empty_run(settings: LoadSettings, last: Manifest | None) -> Manifest:
         text=shape.text,
         history_id=_history_id(settings, last),
         bootstrap_servers="" if config.bootstrap_servers is None else shown_brokers(config.bootstrap_servers),
+        headers=shape.has_headers,
     )
 
 

@@ -45,7 +45,7 @@ class Lake:
         """The shape of the files."""
         return Shape(
             self.last.format, self.last.partition_by, self.last.text,
-            has_places=are_byte_positions(self.last.state.offsets.offsets),
+            has_places=are_byte_positions(self.last.state.offsets.offsets), has_headers=self.last.headers,
         )  # fmt: skip
 
 

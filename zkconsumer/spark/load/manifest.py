@@ -38,9 +38,9 @@ VERSION: Final = 3
 second one has none of `_NEW_KEYS`, and is written as long as none is needed, so that earlier releases can read it."""
 _BEFORE: Final = 2
 _KNOWN: Final = (1, _BEFORE, VERSION)
-_NEW_KEYS: Final = ("ids", "cluster_id", "bootstrap_servers")
+_NEW_KEYS: Final = ("ids", "cluster_id", "bootstrap_servers", "headers")
 _STATE_KEYS: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting", "ids", "cluster_id")
-_LEFT_OUT_EMPTY: Final = ("history_id", "bootstrap_servers")
+_LEFT_OUT_EMPTY: Final = ("history_id", "bootstrap_servers", "headers")
 """Fields that are no keys while they are empty."""
 _DIGITS: Final = 9
 _NAME = re.compile(rf"([0-9]{{{_DIGITS},}})\.json")
@@ -96,6 +96,7 @@ class Manifest:
         lost: the offsets that it skipped.
         history_id: distinguishes the runs of this folder from those of all others; only for a table.
         zookeeper, bootstrap_servers: where the cluster was found, for people; one of them is empty.
+        headers: the rows have the column `headers`.
     """
 
     run: int
@@ -111,6 +112,7 @@ class Manifest:
     history_id: str = ""
     lost: tuple[Loss, ...] = ()
     bootstrap_servers: str = ""
+    headers: bool = False
 
     def to_json(self) -> str:
         """The content of the file."""

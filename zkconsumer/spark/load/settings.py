@@ -39,8 +39,8 @@ class LoadSettings:
     Attributes:
         source: Options of `format("zkconsumer")`: `zookeeper.connect` or `bootstrap.servers`, one of `subscribe`,
             `subscribePattern` and `blacklist`, and any others. `startingOffsets`, or a time in its place, applies to
-            partitions that were never loaded. With `group.id` (and `zookeeper.connect`) the offsets are stored for that
-            group, too, once the data is published.
+            partitions that were never loaded. With `includeHeaders` the rows have a column `headers`. With `group.id`
+            (and `zookeeper.connect`) the offsets are stored for that group, too, once the data is published.
         folder: Path or URL of the folder, on any file system that Spark supports.
         shape: Of the files.
         allow_loss: Continue if messages that were not loaded yet are not in the logs any more.
@@ -76,9 +76,11 @@ class LoadSettings:
             if name.lower() in _DECIDED_HERE:
                 raise OptionRefused(name, f"not for a load: {_DECIDED_HERE[name.lower()]}")
         object.__setattr__(self, "source", dict(self.source))
-        if self.options().counts_bytes:
+        options = self.options()
+        if options.counts_bytes:
             self._refuse_for_07()
-            object.__setattr__(self, "shape", self.shape._replace(has_places=True))
+        shape = self.shape._replace(has_places=options.counts_bytes, has_headers=options.include_headers)
+        object.__setattr__(self, "shape", shape)
 
     def _refuse_for_07(self) -> None:
         """Refuse what a load of Kafka 0.7 has not, where offsets count bytes."""

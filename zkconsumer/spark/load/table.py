@@ -19,6 +19,7 @@ from zkconsumer.spark.load.history import staging_folder
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape, settings_of_writing
+from zkconsumer.spark.schema import HEADERS_COLUMN
 
 __all__ = ["LakeTable", "partition_columns", "table_columns"]
 
@@ -199,7 +200,8 @@ def table_columns(shape: Shape) -> list[tuple[str, str]]:
     kinds = {"topic": "string", "date": "date", "hour": "int"}
     return [
         ("key", content), ("value", content), ("partition", "int"), ("offset", "bigint"), ("timestamp", "timestamp"),
-        ("timestampType", "int"), *((name, kinds[name]) for name in partition_columns(shape)),
+        ("timestampType", "int"), *([HEADERS_COLUMN] if shape.has_headers else []),
+        *((name, kinds[name]) for name in partition_columns(shape)),
     ]  # fmt: skip
 
 

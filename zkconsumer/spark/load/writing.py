@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.spark.load.event_time import EventTime, event_time
+from zkconsumer.spark.schema import HEADERS_COLUMN
 
 __all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "ICEBERG", "PARTITIONINGS", "PLACES", "UNDECODED_FOLDER", "Shape",
-    "read_back", "rows_of_files", "settings_of_writing", "write_bad", "write_rows",
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "HEADERS", "ICEBERG", "PARTITIONINGS", "PLACES",
+    "UNDECODED_FOLDER", "Shape", "read_back", "rows_of_files", "settings_of_writing", "write_bad", "write_rows",
 ]  # fmt: skip
 
 DELTA: Final = "delta"
@@ -30,6 +31,8 @@ BAD_FOLDER: Final = "_bad"
 """Messages that could not be decoded. Readers ignore names that start with `_`."""
 PLACES: Final = "broker int, entry_index int, next_offset bigint"
 """The columns of messages of Kafka 0.7, whose offsets are byte positions; see `zkconsumer.spark.schema`."""
+HEADERS: Final = f"{HEADERS_COLUMN.name} {HEADERS_COLUMN.type}"
+"""The column of headers, in loads with `includeHeaders`."""
 _OPEN_FILES = 64
 """Files that one task writes at once. With more, it sorts its rows first, which takes longer than writing them."""
 _SETTINGS = {
@@ -54,6 +57,7 @@ class Shape(NamedTuple):
             a function of the rows that returns a column of timestamps; see `zkconsumer.spark.load.event_time`.
         file_bytes: about how many bytes of a log one file may contain, or None for what one task reads.
         has_places: the messages are of Kafka 0.7, and have the columns of `PLACES`.
+        has_headers: the rows have the column `HEADERS`.
     """
 
     format: str
@@ -63,6 +67,7 @@ class Shape(NamedTuple):
     event_time: EventTime | None = None
     file_bytes: int | None = None
     has_places: bool = False
+    has_headers: bool = False
 
     @property
     def is_table(self) -> bool:
@@ -99,8 +104,13 @@ def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({
 def rows_of_files(shape: Shape) -> str:
     """The columns in the files of messages, without those that are directories."""
     kind = "string" if shape.text else "binary"
-    places = f", {PLACES}" if shape.has_places else ""
-    return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int{places}"
+    more = _more_columns(shape)
+    return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int{more}"
+
+
+def _more_columns(shape: Shape) -> str:
+    """The columns that not every load has."""
+    return (f", {PLACES}" if shape.has_places else "") + (f", {HEADERS}" if shape.has_headers else "")
 
 
 def write_rows(spark: Any, frame: Any, url: str, shape: Shape, started: datetime) -> None:
@@ -137,7 +147,7 @@ def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
     columns = [
         f.when(~is_bad, f.col("key")).cast(kind).alias("key"),
         f.when(is_bad, whole.cast(kind)).otherwise(f.col("value").cast(kind)).alias("value"),
-        "partition", "offset", "timestamp", "timestampType", *_place_names(shape),
+        "partition", "offset", "timestamp", "timestampType", *_more_names(shape),
         f.when(is_bad, f.lit("bad")).otherwise(f.lit("data")).alias("kind"),
         "topic",
         moment.cast("date").alias("date"),
@@ -147,8 +157,9 @@ def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
     return rows.select(*columns).drop(*left_out)
 
 
-def _place_names(shape: Shape) -> list[str]:
-    return [each.split()[0] for each in PLACES.split(", ")] if shape.has_places else []
+def _more_names(shape: Shape) -> list[str]:
+    places = [each.split()[0] for each in PLACES.split(", ")] if shape.has_places else []
+    return [*places, HEADERS_COLUMN.name] if shape.has_headers else places
 
 
 def read_back(spark: Any, url: str, shape: Shape) -> Any:
@@ -157,7 +168,7 @@ def read_back(spark: Any, url: str, shape: Shape) -> Any:
 
     kind = "string" if shape.text else "binary"
     schema = f"key {kind}, value {kind}, partition int, offset bigint, kind string, topic string"
-    schema += f", {PLACES}" if shape.has_places else ""
+    schema += _more_columns(shape)
     try:
         return spark.read.format(shape.file_format).schema(schema).option("mode", "FAILFAST").load(url)
     except AnalysisException as error:
@@ -175,6 +186,6 @@ def write_bad(spark: Any, url: str, shape: Shape) -> None:
         if bad is None:
             return
         known = f.from_json(f.col("value").cast("string"), "reason string, key string, value string")
-        place = ("topic", "partition", "offset", *_place_names(shape))
+        place = ("topic", "partition", "offset", *_more_names(shape))
         rows = bad.select(*place, known.alias("known"))
         rows.select(*place, "known.*").write.json(f"{url}/{BAD_FOLDER}")
