@@ -81,8 +81,8 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
         Args:
             brokers: how many (with the ids 0, 1, ...), or the ids themselves.
-            generation: of Kafka: 0.8 (the protocol of 0.8.2), 0.7, or one with record batches: 0.11, 1.1, 2.8, or 4.3,
-                which has no ZooKeeper.
+            generation: of Kafka: 0.8 (the protocol of 0.8.2), 0.7, or one with record batches: 0.11, 1.1, 2.8, 3.9,
+                or 4.3, which has no ZooKeeper.
             zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster;
                 False does without, for clients that are given the brokers' addresses, and without Java.
             chroot: path in ZooKeeper under which the cluster lives.

@@ -51,6 +51,9 @@ class Cluster(Protocol):
     def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
         """Register a topic unless it exists; its leaders follow."""
 
+    def leading_log(self, topic: str, partition: int) -> PartitionLog:
+        """The log of a partition at its leader; Refusal 3, 5 or 6 without one."""
+
     def next_producer_id(self) -> int:
         """Return an id that no producer of the cluster has had."""
 

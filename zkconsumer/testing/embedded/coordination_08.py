@@ -21,6 +21,7 @@ from zkconsumer.testing.embedded.coordination import Place
 from zkconsumer.testing.embedded.leadership import NO_LEADER
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.messages import LEADER_NOT_AVAILABLE, Refusal
 from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
@@ -96,6 +97,19 @@ class Coordination08:
         except TopicExists:
             pass  # another request made it meanwhile
         self._control_of_brokers.look_again()
+
+    def leading_log(self, topic: str, partition: int) -> PartitionLog:
+        """The log of a partition at its leader.
+
+        Raises:
+            Refusal: 5 it has no leader; 3 and 6 as the broker has it that was its leader last.
+        """
+        found = self.image.topics.get(topic, {}).get(partition)
+        leader = self.brokers.get(found[1].leader) if found else None
+        if leader is None:
+            raise Refusal(LEADER_NOT_AVAILABLE, f"{topic}/{partition} has no leader")
+        log: PartitionLog = leader.log(topic, partition)
+        return log
 
     def next_producer_id(self) -> int:
         """Return an id that no producer of the cluster has had."""

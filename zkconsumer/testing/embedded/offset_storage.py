@@ -6,6 +6,7 @@ import threading
 from typing import Final
 
 from zkconsumer.testing.embedded.cluster_image import Host
+from zkconsumer.testing.embedded.internal_topics import coordinator_by
 from zkconsumer.testing.embedded.messages import (
     NOT_COORDINATOR,
     OFFSET_METADATA_TOO_LARGE,
@@ -13,7 +14,7 @@ from zkconsumer.testing.embedded.messages import (
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
-from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, GroupOffsets
+from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC, GroupOffsets
 from zkconsumer.testing.embedded.protocol import BrokerAddress, CommittedOffset
 from zkconsumer.testing.embedded.registry import RegistryUnavailable
 
@@ -104,8 +105,4 @@ class OffsetStorage:
 
         The topic is made if there is none; None until it has a leader.
         """
-        image = self._host.cluster.image
-        if OFFSETS_TOPIC not in image.topics:
-            self._host.cluster.create_automatically(OFFSETS_TOPIC, partitions=1, config=OFFSETS_CONFIG)
-            return None
-        return image.brokers.get(image.topics[OFFSETS_TOPIC][0][1].leader)
+        return coordinator_by(self._host.cluster, OFFSETS_TOPIC)

@@ -31,6 +31,9 @@ class BrokerSettings:
         socket_request_max_bytes: a larger request closes the connection.
         max_connections: a further one is closed at once.
         log_retention_check_interval_ms: how often retention and flushing by time are looked at. Kafka: five minutes.
+        transaction_max_timeout_ms: longest time for which a producer may keep a transaction open.
+        transaction_abort_timed_out_transaction_cleanup_interval_ms: how often such transactions are looked for. Kafka:
+            ten seconds.
         zookeeper_session_timeout_ms: of the session that keeps `/brokers/ids/<id>`.
     """
 
@@ -40,6 +43,8 @@ class BrokerSettings:
     socket_request_max_bytes: int = 100 * 1024 * 1024
     max_connections: int = 2000
     log_retention_check_interval_ms: int = 1000
+    transaction_max_timeout_ms: int = 15 * 60 * 1000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 1000
     zookeeper_session_timeout_ms: int = 6000
 
     @classmethod

@@ -5,18 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from simpleconsumer.kafka011.apis import Api
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
+from zkconsumer.testing.embedded.kafka011.transaction_state import PRODUCER_FENCED
+from zkconsumer.testing.embedded.kafka011.writing import CLASSIC, FLEXIBLE, Encoding
 from zkconsumer.testing.embedded.messages import Refusal
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 
-__all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "refuse"]
+__all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "fenced_code", "refuse"]
+
+INVALID_PRODUCER_EPOCH: Final = 47
 
 Body = TypeVar("Body")
 
@@ -45,8 +50,16 @@ class Host011(Protocol):
         """Whether it answers as brokers before 2.0 do, where the version of a request does not say it."""
 
     @property
+    def checks_added_partitions(self) -> bool:
+        """Whether AddPartitionsToTxn takes only partitions that there are."""
+
+    @property
     def offset_storage(self) -> OffsetStorage:
         """The committed offsets of groups."""
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transactions that it coordinates."""
 
     def log(self, topic: str, partition: int) -> BatchLog:
         """The log of a partition that is led here; Refusal 3 or 6 otherwise."""
@@ -69,6 +82,10 @@ class Asked(Generic[Body]):
     host: Host011
     errors: Codes
     take: Callable[[str, TopicPartition], Fault | None]
+
+    def encoding(self, api: Api) -> Encoding:
+        """Return the encoding of an answer in this version."""
+        return FLEXIBLE if self.version >= api.flexible_from else CLASSIC
 
 
 def _no_partition(body: object) -> list[TopicPartition]:
@@ -111,3 +128,8 @@ def refuse(errors: Codes, where: TopicPartition) -> None:
     code = errors.get(where, 0)
     if code:
         raise Refusal(code, f"{where[0]}/{where[1]}: on purpose")
+
+
+def fenced_code(code: int, knows_fenced: bool) -> int:
+    """Return an error code as the version of a request has it: older ones only know that an epoch is invalid."""
+    return INVALID_PRODUCER_EPOCH if code == PRODUCER_FENCED and not knows_fenced else code

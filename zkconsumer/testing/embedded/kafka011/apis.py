@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from zkconsumer.testing.embedded.kafka011 import (
+    add_partitions_to_txn,
     api_versions,
+    end_txn,
     fetch,
     find_coordinator,
     init_producer_id,
@@ -33,6 +35,8 @@ SERVED: Final[dict[int, AnyApi]] = {
         api_versions.API,
         init_producer_id.API,
         offset_for_leader_epoch.API,
+        add_partitions_to_txn.API,
+        end_txn.API,
     )
 }
 """By key."""

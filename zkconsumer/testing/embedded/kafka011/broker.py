@@ -16,6 +16,7 @@ from zkconsumer.testing.embedded.kafka011.api_versions import refused_version
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.generations import Generation
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker, MovesLeaders
 from zkconsumer.testing.embedded.mishaps import Befallen
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
@@ -48,7 +49,9 @@ class Broker011(LeadingBroker[BatchLog]):
     Attributes:
         served: those versions, by API key; a test may put other ones here, as an upgrade does.
         is_before_2: whether it answers as brokers before 2.0 do, where the version of a request does not say it.
+        checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are.
         offset_storage: the committed offsets of groups.
+        transactions: those that it coordinates.
     """
 
     def __init__(
@@ -58,7 +61,12 @@ class Broker011(LeadingBroker[BatchLog]):
         super().__init__(broker_id, folder, cluster, settings, plan, BatchLog, port=port)
         self.served: Mapping[int, range] = generation.served
         self.is_before_2 = generation.is_before_2
+        self.checks_added_partitions = generation.checks_added_partitions
         self.offset_storage = OffsetStorage(self)
+        self.transactions = TransactionCoordinator(
+            self, max_timeout_ms=settings.transaction_max_timeout_ms,
+            check_interval_ms=settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        )  # fmt: skip
 
     def _begin_epoch(self, log: BatchLog, epoch: int) -> None:
         log.begin_epoch(epoch)

@@ -1,4 +1,4 @@
-"""FindCoordinator: the broker that coordinates a group. All groups have the same one, and transactions have none.
+"""FindCoordinator: the broker that coordinates a group, or a transactional id. All have the same one of its kind.
 
 Source: kafka.server.KafkaApis.handleFindCoordinatorRequest (2.8).
 """
@@ -11,14 +11,18 @@ from typing import Final, NamedTuple
 from simpleconsumer.kafka011 import apis
 from simpleconsumer.primitives import encode_nullable_string, encode_string
 from zkconsumer.testing.embedded.broker import Part
+from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC, coordinator_by
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi
+from zkconsumer.testing.embedded.kafka011.transaction_coordinator import INVALID_REQUEST
 from zkconsumer.testing.embedded.messages import COORDINATOR_NOT_AVAILABLE
+from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.reading import Reader
 
 __all__ = ["API"]
 
 _GROUP: Final = 0
+_TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 _WORDS: Final = {0: "NONE", COORDINATOR_NOT_AVAILABLE: "The coordinator is not available."}
 
 
@@ -35,9 +39,10 @@ def _read(reader: Reader, version: int) -> FindCoordinator:
 
 def _answer(asked: Asked[FindCoordinator]) -> list[Part]:
     code = asked.errors.get(("", -1), 0)
-    found = asked.host.offset_storage.coordinator() if not code and asked.body.kind == _GROUP else None
+    topic = _TOPICS.get(asked.body.kind)
+    found = None if code or topic is None else coordinator_by(asked.host.cluster, topic)
     if found is None:
-        code = code or COORDINATOR_NOT_AVAILABLE
+        code = code or (INVALID_REQUEST if topic is None else COORDINATOR_NOT_AVAILABLE)
         found = BrokerAddress(-1, "", -1)
     answer = pack(">h", code)
     if asked.version >= 1:

@@ -1,6 +1,6 @@
 """What tells the generations of embedded brokers from 0.11 on apart: the versions that they list. Pure.
 
-Source: the answers to ApiVersions of brokers of Kafka 0.11.0.3, 1.1.1, 2.8.2 and 4.3.1.
+Source: the answers to ApiVersions of brokers of Kafka 0.11.0.3, 1.1.1, 2.8.2, 3.9.2 and 4.3.1.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ class Generation(NamedTuple):
         node_version: of their nodes in ZooKeeper; 0: there is no ZooKeeper.
         listed: the versions of each API, by its key.
         is_before_2: whether it answers as brokers before 2.0 do, where the version of a request does not say it.
+        checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
     """
 
     version: str
     node_version: int
     listed: Mapping[int, range]
     is_before_2: bool = False
+    checks_added_partitions: bool = True
 
     @property
     def served(self) -> dict[int, range]:
@@ -44,11 +46,12 @@ def _up_to(*newest: int) -> dict[int, range]:
     keys = (
         apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA, apis.OFFSET_COMMIT, apis.OFFSET_FETCH,
         apis.FIND_COORDINATOR, apis.API_VERSIONS, apis.INIT_PRODUCER_ID, apis.OFFSET_FOR_LEADER_EPOCH,
+        apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN,
     )  # fmt: skip
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True)}
 
 
-_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 6, 4) | {
+_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5) | {
     apis.PRODUCE.key: range(3, 14),
     apis.FETCH.key: range(4, 19),
     apis.LIST_OFFSETS.key: range(1, 12),
@@ -58,9 +61,12 @@ _KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 6, 4) | {
 }
 
 GENERATIONS: Final = {
-    "0.11": Generation("0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0), is_before_2=True),
-    "1.1": Generation("1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0), is_before_2=True),
-    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4)),
+    "0.11": Generation("0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0), is_before_2=True),
+    "1.1": Generation(
+        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0), is_before_2=True, checks_added_partitions=False
+    ),
+    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3)),
+    "3.9": Generation("3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4)),
     "4.3": Generation("4.3.1", 0, _KAFKA_4),
 }
 """By the name under which a cluster is told its generation."""

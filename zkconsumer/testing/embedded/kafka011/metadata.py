@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from simpleconsumer.kafka011 import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
+from zkconsumer.testing.embedded.internal_topics import INTERNAL_TOPICS, make_internal
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi
-from zkconsumer.testing.embedded.kafka011.writing import CLASSIC, FLEXIBLE, Encoding
+from zkconsumer.testing.embedded.kafka011.writing import Encoding
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.messages import INVALID_TOPIC, LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION
-from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 
@@ -64,7 +64,7 @@ class _Answer:
     def __init__(self, asked: Asked[Metadata]) -> None:
         self._asked = asked
         self._version = asked.version
-        self._encoding: Encoding = FLEXIBLE if asked.version >= apis.METADATA.flexible_from else CLASSIC
+        self._encoding: Encoding = asked.encoding(apis.METADATA)
         self._image = asked.host.cluster.image
 
     def encoded(self) -> bytes:
@@ -95,7 +95,7 @@ class _Answer:
         if version >= 10:
             told += self._image.topic_ids.get(name) or _NO_ID
         if version >= 1:
-            told += bytes([name == OFFSETS_TOPIC])
+            told += bytes([name in INTERNAL_TOPICS])
         told += encoding.array([self._partition(name, number, *each) for number, each in sorted(partitions.items())])
         if version >= 8:
             told += pack(">i", _UNKNOWN_OPERATIONS)
@@ -111,10 +111,10 @@ class _Answer:
             return 0, self._image.topics[name]
         if not is_legal_topic(name):
             return INVALID_TOPIC, {}
-        if not self._asked.body.may_create or not (cluster.auto_create_topics or name == OFFSETS_TOPIC):
+        if not self._asked.body.may_create or not (cluster.auto_create_topics or name in INTERNAL_TOPICS):
             return UNKNOWN_TOPIC_OR_PARTITION, {}
-        if name == OFFSETS_TOPIC:
-            cluster.create_automatically(name, partitions=1, config=OFFSETS_CONFIG)
+        if name in INTERNAL_TOPICS:
+            make_internal(cluster, name)
         else:
             cluster.create_automatically(name, config={})
         return LEADER_NOT_AVAILABLE, {}

@@ -56,10 +56,12 @@ def runs_of_topics(partitions: Iterable[TopicPartition]) -> list[tuple[str, list
     return runs
 
 
-def by_topic(rows: Iterable[tuple[TopicPartition, bytes]]) -> bytes:
-    """Return `[topic [partition]]` of encoded partitions, in the classic encoding."""
+def by_topic(rows: Iterable[tuple[TopicPartition, bytes]], encoding: Encoding = CLASSIC) -> bytes:
+    """Return `[topic [partition]]` of encoded partitions, which have no end of their struct yet."""
     listed = dict(rows)
     topics: dict[str, list[bytes]] = {}
     for (topic, _), row in listed.items():
-        topics.setdefault(topic, []).append(row)
-    return encode_array([encode_nullable_string(topic) + encode_array(each) for topic, each in topics.items()])
+        topics.setdefault(topic, []).append(row + encoding.end)
+    return encoding.array(
+        encoding.string(topic) + encoding.array(each) + encoding.end for topic, each in topics.items()
+    )
