@@ -7,7 +7,8 @@ byte or two are read here, which is nearly all.
 
 A *family* holds the shapes of one form, by the first two bytes of a record: its length, or length and attributes.
 `read_run` yields messages until the next record is of another form, wrong in any way, too large, or too near the end of
-the buffer. It raises no errors: `records` reads that record by the slow, exact path.
+the buffer. It raises no errors: `records` reads that record by the slow, exact path. At the end of a plain batch it
+goes on in the next one, if that is plain, too, and follows directly on it (`BatchReading.plain_behind`).
 
 Offsets follow one another in all batches but those that were compacted, so the bytes of an offset are compared with
 those of the next one; behind a hole, they are looked up.
@@ -20,6 +21,8 @@ from collections.abc import Iterator
 from struct import Struct, error
 from typing import Any, Final
 
+from simpleconsumer.kafka011.batch_head import HEAD_BYTES
+from simpleconsumer.kafka011.batch_reading import BatchReading
 from simpleconsumer.kafka011.records import NO_TIMESTAMP, OpenBatch
 from simpleconsumer.kafka011.varints import encode_varint, read_varlong
 from simpleconsumer.types import Buffer, Message
@@ -96,8 +99,8 @@ class _Family(dict[int, tuple[Any, ...]], ABC):
         """Build the shape of records whose value has this length."""
 
     @abstractmethod
-    def run(self, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
-        """Yield messages of this family from the batch's position on, and leave it at the first other one."""
+    def run(self, reading: BatchReading, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+        """Yield messages of this family from the place of a reading on, and leave it at the first other one."""
 
 
 class _Keyless(_Family):
@@ -108,10 +111,11 @@ class _Keyless(_Family):
         layout = f"<{pad}x{1 + self.stamp_bytes}s{self.delta_bytes}s{len(lengths)}s{value_length}sBH"
         return Struct(layout).unpack_from, lengths
 
-    def run(self, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+    def run(self, reading: BatchReading, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
         data, position, end = batch.data, batch.position, batch.end
         base, base_time, append_time = batch.base, batch.base_time, batch.append_time
-        index, wanted = batch.index, batch.floor
+        index, count, wanted, last_delta = batch.index, batch.count, batch.floor, batch.last_delta
+        view = None if batch.is_inflated else memoryview(data)
         new, kind, stamps = object.__new__, Message, _stamps
         shapes: _Family = self
         short = long = shapes
@@ -120,7 +124,9 @@ class _Keyless(_Family):
         try:
             (first_two,) = _FIRST_TWO(data, position)
             while True:
-                most = min(batch.count - index, batch.last_delta + 1 - wanted, _AT_ONCE, _TWO_BYTES - wanted)
+                most = count - index
+                if wanted or most > _AT_ONCE:
+                    most = min(most, last_delta + 1 - wanted, _AT_ONCE, _TWO_BYTES - wanted)
                 for expected_delta in _DELTAS[wanted : wanted + most]:
                     if peek:
                         shapes = short if data[position + 2 + (first_two >> 7 & 1)] < 0x80 else long
@@ -132,7 +138,9 @@ class _Keyless(_Family):
                     behind = position + step
                     if delta != expected_delta or lengths != expected or headers or behind > end:
                         break
-                    timestamp: int | None = base_time + stamps[stamp] if append_time is None else append_time
+                    timestamp: int | None = base_time + stamps[stamp]  # which checks the bytes, too
+                    if append_time is not None:
+                        timestamp = append_time
                     if timestamp == NO_TIMESTAMP:
                         timestamp = None
                     position, first_two = behind, next_two
@@ -147,11 +155,21 @@ class _Keyless(_Family):
                 moved = offset - base - wanted
                 index, wanted = index + moved, wanted + moved
                 if moved == max(most, 0):
-                    if most <= 0:
-                        return
+                    if most <= 0 or index == count:
+                        if index != count or position != end or view is None:
+                            return
+                        behind_it = reading.plain_behind(view, end, base + last_delta + 1, count)
+                        if behind_it is None:
+                            return
+                        position, index, wanted = end + HEAD_BYTES, 0, 0
+                        end, base, last_delta, count, base_time, append_time = behind_it
+                        offset = base
+                        if not -_MAX_TIME < base_time < _MAX_TIME:
+                            return
+                        (first_two,) = _FIRST_TWO(data, position)
                     continue
                 if lengths == expected and not headers and behind <= end and delta in _DELTA_OF:
-                    wanted = _behind_hole(batch, wanted, delta)
+                    wanted = _behind_hole(wanted, last_delta, delta)
                     offset = base + wanted
                     continue
                 family = _family_at(data, position)
@@ -165,6 +183,8 @@ class _Keyless(_Family):
         except (error, KeyError, IndexError):  # too near the end, or not cached
             return
         finally:
+            if base != batch.base:
+                reading.move_to(end, base, last_delta, count, base_time, append_time)
             moved = offset - base - wanted
             batch.position, batch.index, batch.floor = position, index + moved, wanted + moved
 
@@ -183,10 +203,11 @@ class _Keyed(_Family):
         )
         return Struct(layout).unpack_from, 2 * self.key_length, encoded_length
 
-    def run(self, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+    def run(self, reading: BatchReading, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
         data, position, end = batch.data, batch.position, batch.end
         base, base_time, append_time = batch.base, batch.base_time, batch.append_time
-        index, wanted = batch.index, batch.floor
+        index, count, wanted, last_delta = batch.index, batch.count, batch.floor, batch.last_delta
+        view = None if batch.is_inflated else memoryview(data)
         new, kind, stamps = object.__new__, Message, _stamps
         family: _Family | None = self
         shapes: _Family = self
@@ -196,7 +217,9 @@ class _Keyed(_Family):
         try:
             (first_two,) = _FIRST_TWO(data, position)
             while True:
-                most = min(batch.count - index, batch.last_delta + 1 - wanted, _AT_ONCE, _TWO_BYTES - wanted)
+                most = count - index
+                if wanted or most > _AT_ONCE:
+                    most = min(most, last_delta + 1 - wanted, _AT_ONCE, _TWO_BYTES - wanted)
                 for expected_delta in _DELTAS[wanted : wanted + most]:
                     if peek:
                         shapes = others[data[position + key_at + (first_two >> 7 & 1)]]
@@ -211,7 +234,9 @@ class _Keyed(_Family):
                         or behind > end
                     ):
                         break
-                    timestamp: int | None = base_time + stamps[stamp] if append_time is None else append_time
+                    timestamp: int | None = base_time + stamps[stamp]  # which checks the bytes, too
+                    if append_time is not None:
+                        timestamp = append_time
                     if timestamp == NO_TIMESTAMP:
                         timestamp = None
                     position, first_two = behind, next_two
@@ -225,12 +250,22 @@ class _Keyed(_Family):
                 moved = offset - base - wanted
                 index, wanted = index + moved, wanted + moved
                 if moved == max(most, 0):
-                    if most <= 0:
-                        return
+                    if most <= 0 or index == count:
+                        if index != count or position != end or view is None:
+                            return
+                        behind_it = reading.plain_behind(view, end, base + last_delta + 1, count)
+                        if behind_it is None:
+                            return
+                        position, index, wanted = end + HEAD_BYTES, 0, 0
+                        end, base, last_delta, count, base_time, append_time = behind_it
+                        offset = base
+                        if not -_MAX_TIME < base_time < _MAX_TIME:
+                            return
+                        (first_two,) = _FIRST_TWO(data, position)
                     continue
                 is_hole = of_key == expected_key and of_value == expected_value and not headers and behind <= end
                 if is_hole and delta in _DELTA_OF:
-                    wanted = _behind_hole(batch, wanted, delta)
+                    wanted = _behind_hole(wanted, last_delta, delta)
                     offset = base + wanted
                     continue
                 family = _family_at(data, position)
@@ -242,6 +277,8 @@ class _Keyed(_Family):
         except (error, KeyError, IndexError):
             return
         finally:
+            if base != batch.base:
+                reading.move_to(end, base, last_delta, count, base_time, append_time)
             moved = offset - base - wanted
             batch.position, batch.index, batch.floor = position, index + moved, wanted + moved
 
@@ -270,10 +307,10 @@ _keyless: Final = {form: _Keyless(*form, -1) for form in _FORMS}
 _keyed: Final = {form: _KeyFamilies(*form) for form in _FORMS}
 
 
-def read_run(batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
-    """Return the messages of an open batch, up to the first one that must be read by the slow path."""
+def read_run(reading: BatchReading, batch: OpenBatch, topic: str, partition: int | str) -> Iterator[Message]:
+    """Return the messages of an open batch and of those behind it, up to the first one that the slow path must read."""
     family = _family_at(batch.data, batch.position) if -_MAX_TIME < batch.base_time < _MAX_TIME else None
-    return iter(()) if family is None else family.run(batch, topic, partition)
+    return iter(()) if family is None else family.run(reading, batch, topic, partition)
 
 
 def _family_at(data: Buffer, start: int) -> _Family | None:
@@ -291,10 +328,10 @@ def _family_at(data: Buffer, start: int) -> _Family | None:
         return None
 
 
-def _behind_hole(batch: OpenBatch, wanted: int, delta: bytes) -> int:
+def _behind_hole(wanted: int, last_delta: int, delta: bytes) -> int:
     """Return the difference behind a hole, from its bytes; raises KeyError if it does not fit."""
     found = _DELTA_OF[delta]
-    if not wanted < found <= batch.last_delta:
+    if not wanted < found <= last_delta:
         raise KeyError(delta)
     return found
 
