@@ -38,6 +38,8 @@ PACKAGES = (
     "simpleconsumer/kafka011",
     "simpleconsumer/security",
     "rebalance",
+    "rebalance/brokers",
+    "rebalance/brokers/assignors",
     "zkconsumer",
     "zkconsumer/config",
     "zkconsumer/cluster",

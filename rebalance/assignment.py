@@ -37,12 +37,12 @@ def java_string_hash(text: str) -> int:
 
 def sort_thread_ids(threads: Iterable[str]) -> list[str]:
     """Return distinct thread ids in the order of Java strings: by UTF-16 units, so `C-10` before `C-2`."""
-    return sorted(set(threads), key=_utf16)
+    return sorted(set(threads), key=utf16_units)
 
 
 def sort_partitions_07(partitions: Iterable[str]) -> list[str]:
     """Return the partitions of Kafka 0.7, `broker-partition`, in its order, that of strings: `10-0` before `2-0`."""
-    return sorted(set(partitions), key=_utf16)
+    return sorted(set(partitions), key=utf16_units)
 
 
 def sort_partitions_08(partitions: Iterable[int]) -> list[int]:
@@ -142,5 +142,6 @@ def _by_hash(partitions: Mapping[str, Iterable[int | str]], order: str) -> list[
     )
 
 
-def _utf16(text: str) -> bytes:
+def utf16_units(text: str) -> bytes:
+    """Return the UTF-16 units of a text, by which Java sorts strings."""
     return text.encode("utf-16-be", "surrogatepass")

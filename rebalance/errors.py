@@ -5,6 +5,7 @@
     │   ├── Kafka07Node          the text is in the format of Kafka 0.7, where that of 0.8 is expected
     │   ├── Kafka08Node          the text is in the format of Kafka 0.8, where that of 0.7 is expected
     │   └── NoListener  a broker registration without an address of the protocol that is wanted
+    ├── UnreadableMetadata       a subscription or an assignment of a group of brokers that cannot be read
     ├── RefusedNode              ZooKeeper does not let us read a znode: its content is unknown, not wrong
     ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
     ├── UnsupportedFilter        a topic filter that Java refuses, or that cannot be translated from Java
@@ -68,6 +69,26 @@ class Kafka08Node(UnreadableNode):
 
 class NoListener(UnreadableNode):
     """A broker registration that offers no address of the protocol that is wanted."""
+
+
+class UnreadableMetadata(RebalanceError):
+    """A subscription or an assignment of a member of a group that brokers coordinate, whose bytes make no sense.
+
+    Attributes:
+        reason: What is wrong with it, one clause.
+        excerpt: Its first 80 bytes.
+        size_bytes: Its length.
+    """
+
+    def __init__(self, reason: str, data: bytes) -> None:
+        super().__init__(reason, data)
+        self.reason = reason
+        self.excerpt = bytes(data[:_EXCERPT_BYTES])
+        self.size_bytes = len(data)
+
+    def __str__(self) -> str:
+        cut = f"... ({self.size_bytes} bytes)" if self.size_bytes > _EXCERPT_BYTES else ""
+        return f"{self.reason}: {self.excerpt!r}{cut}"
 
 
 class RefusedNode(RebalanceError):

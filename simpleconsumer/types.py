@@ -343,10 +343,12 @@ class OffsetAndMetadata(NamedTuple):
     Attributes:
         offset: The next offset to read, or -1 when nothing is committed.
         metadata: The string that was committed with it.
+        leader_epoch: Of the last message before it; -1: not known. Brokers keep it from Kafka 2.1 on.
     """
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = -1
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -50,9 +50,13 @@ PRODUCE: Final = Api(0, "Produce", (2, 3, 5, 7, 8), 9)
 FETCH: Final = Api(1, "Fetch", (2, 3, 4, 5, 7, 9, 10, 11), 12)
 LIST_OFFSETS: Final = Api(2, "ListOffsets", (0, 1, 2, 4, 5), 6)
 METADATA: Final = Api(3, "Metadata", (1, 2, 4, 5, 7, 10, 11, 12), 9)
-OFFSET_COMMIT: Final = Api(8, "OffsetCommit", (2,), 8)
-OFFSET_FETCH: Final = Api(9, "OffsetFetch", (1,), 6)
+OFFSET_COMMIT: Final = Api(8, "OffsetCommit", (2, 3, 5, 6, 7), 8)
+OFFSET_FETCH: Final = Api(9, "OffsetFetch", (1, 2, 3, 5), 6)
 FIND_COORDINATOR: Final = Api(10, "FindCoordinator", (0, 1), 3)
+JOIN_GROUP: Final = Api(11, "JoinGroup", (0, 1, 2, 4, 5), 6)
+HEARTBEAT: Final = Api(12, "Heartbeat", (0, 1, 3), 4)
+LEAVE_GROUP: Final = Api(13, "LeaveGroup", (0, 1, 3), 4)
+SYNC_GROUP: Final = Api(14, "SyncGroup", (0, 1, 3), 4)
 SASL_HANDSHAKE: Final = Api(17, "SaslHandshake", (0, 1))
 # Only a request of version 0 is sure to be answered, and an answer to it has the old header.
 API_VERSIONS: Final = Api(18, "ApiVersions", (0,), 3)
@@ -67,8 +71,9 @@ DELETE_GROUPS: Final = Api(42, "DeleteGroups", (0,), 2)
 APIS: Final = {
     api.key: api
     for api in (
-        PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, SASL_HANDSHAKE,
-        API_VERSIONS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CONFIGS,
+        PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT,
+        LEAVE_GROUP, SYNC_GROUP, SASL_HANDSHAKE, API_VERSIONS,
+        INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CONFIGS,
         SASL_AUTHENTICATE, DELETE_GROUPS,
     )
 }  # fmt: skip

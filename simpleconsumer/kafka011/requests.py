@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from simpleconsumer.dialect_types import Request, VersionedRequest
-from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011 import (
     add_partitions_to_txn,
     apis,
     describe_configs,
     end_txn,
     fetch,
-    find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
@@ -24,19 +22,19 @@ from simpleconsumer.kafka011 import (
     sasl_handshake,
 )
 from simpleconsumer.kafka011.api_versions import decode_api_versions
-from simpleconsumer.kafka011.apis import APIS, Api
+from simpleconsumer.kafka011.apis import APIS
+from simpleconsumer.kafka011.group_requests import GroupRequests
 from simpleconsumer.kafka011.init_producer_id import ProducerId
 from simpleconsumer.kafka011.sasl_authenticate import SaslAnswer
+from simpleconsumer.kafka011.versioned_requests import request_of, serves, versioned
 from simpleconsumer.kafka08 import requests as requests_08
 from simpleconsumer.numbered_offsets import numbered
 from simpleconsumer.types import (
-    Broker,
     Buffer,
     ClusterMetadata,
     EpochEnd,
     FetchedPartition,
     FetchRequest,
-    OffsetAndMetadata,
     OffsetAndTimestamp,
     ProducedPartition,
     TopicPartition,
@@ -55,7 +53,7 @@ _FIRST_WITHOUT_CREATION = 4
 _SMALLEST_BATCH_MAGIC = 2
 
 
-class Requests:
+class Requests(GroupRequests):
     """The part of a dialect (`simpleconsumer.dialect.Dialect`) that makes requests.
 
     The version of a request is chosen when it is sent. Versions that the interface lets callers pass are not looked at.
@@ -83,9 +81,11 @@ class Requests:
             body = fetch.encode_fetch(
                 wanted, max_wait_ms, min_bytes, version, read_committed=read_committed, rack=rack
             )
-            return _request(apis.FETCH, version, body, lambda answer: fetch.decode_fetch(answer, wanted, version), True)
+            return request_of(
+                apis.FETCH, version, body, lambda answer: fetch.decode_fetch(answer, wanted, version), True
+            )
 
-        return _versioned(apis.FETCH, at, can_resend=True)
+        return versioned(apis.FETCH, at, can_resend=True)
 
     def offsets(
         self, partitions: Sequence[TopicPartition], time_ms: int, max_offsets: int, *, read_committed: bool = False
@@ -100,7 +100,7 @@ class Requests:
         def at(version: int) -> Request[list[tuple[int, list[int]]]]:
             if version < _FIRST_WITH_ONE_OFFSET:
                 body = requests_08.encode_offsets(wanted, time_ms, max_offsets)
-                return _request(
+                return request_of(
                     apis.LIST_OFFSETS, version, body, lambda answer: requests_08.decode_offsets(answer, wanted), True
                 )
             body = list_offsets.encode_list_offsets(
@@ -111,10 +111,10 @@ class Requests:
                 found = list_offsets.decode_list_offsets(answer, wanted, version)
                 return [(code, [at.offset] if at.offset >= 0 else []) for code, at in found]
 
-            return _request(apis.LIST_OFFSETS, version, body, decode, True)
+            return request_of(apis.LIST_OFFSETS, version, body, decode, True)
 
         versions = apis.LIST_OFFSETS.versions
-        return [_versioned(apis.LIST_OFFSETS, at, versions if is_one else versions[:1], can_resend=True)]
+        return [versioned(apis.LIST_OFFSETS, at, versions if is_one else versions[:1], can_resend=True)]
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
@@ -124,20 +124,20 @@ class Requests:
 
         def at(version: int) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
             body = list_offsets.encode_list_offsets(wanted, version)
-            return _request(
+            return request_of(
                 apis.LIST_OFFSETS, version, body,
                 lambda answer: list_offsets.decode_list_offsets(answer, list(wanted), version), True,
             )  # fmt: skip
 
-        return _versioned(apis.LIST_OFFSETS, at, apis.LIST_OFFSETS.versions[1:], can_resend=True)
+        return versioned(apis.LIST_OFFSETS, at, apis.LIST_OFFSETS.versions[1:], can_resend=True)
 
     def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions answers `offsets_for_times`."""
-        return _serves(served, apis.LIST_OFFSETS, apis.LIST_OFFSETS.versions[1:])
+        return serves(served, apis.LIST_OFFSETS, apis.LIST_OFFSETS.versions[1:])
 
     def api_versions(self) -> Request[tuple[int, dict[int, range]]]:
         """Return the request for error code and served versions."""
-        return _request(apis.API_VERSIONS, 0, b"", decode_api_versions, True)
+        return request_of(apis.API_VERSIONS, 0, b"", decode_api_versions, True)
 
     def metadata(self, topics: Sequence[str], *, create: bool = True) -> VersionedRequest[ClusterMetadata]:
         """Return the request for brokers and leaders; no topics means all of them.
@@ -162,11 +162,11 @@ class Requests:
             is_safe = create or not topics or version >= _FIRST_WITHOUT_CREATION
             named = topics if is_safe else None
             body = metadata.encode_metadata(named, version, create=create)
-            return _request(
+            return request_of(
                 apis.METADATA, version, body, lambda answer: metadata.decode_metadata(answer, version, topics), True
             )
 
-        return _versioned(apis.METADATA, at, can_resend=True)
+        return versioned(apis.METADATA, at, can_resend=True)
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, tuple[int, int]]
@@ -180,13 +180,13 @@ class Requests:
 
         def at(version: int) -> Request[list[EpochEnd]]:
             body = offset_for_leader_epoch.encode_offset_for_leader_epoch(wanted, version)
-            return _request(
+            return request_of(
                 apis.OFFSET_FOR_LEADER_EPOCH, version, body,
                 lambda answer: offset_for_leader_epoch.decode_offset_for_leader_epoch(answer, list(wanted), version),
                 True,
             )  # fmt: skip
 
-        return _versioned(apis.OFFSET_FOR_LEADER_EPOCH, at, can_resend=True)
+        return versioned(apis.OFFSET_FOR_LEADER_EPOCH, at, can_resend=True)
 
     def topic_settings(
         self, topics: Sequence[str], names: Sequence[str]
@@ -199,81 +199,12 @@ class Requests:
 
         def at(version: int) -> Request[list[tuple[int, Mapping[str, str | None]]]]:
             body = describe_configs.encode_describe_configs(topics, names, version)
-            return _request(
+            return request_of(
                 apis.DESCRIBE_CONFIGS, version, body,
                 lambda answer: describe_configs.decode_describe_configs(answer, topics, version), True,
             )  # fmt: skip
 
-        return _versioned(apis.DESCRIBE_CONFIGS, at, can_resend=True)
-
-    # -- groups --------------------------------------------------------------------------------------------------------
-
-    def commit(
-        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int = 2, timestamp_ms: int = -1
-    ) -> VersionedRequest[list[int]]:
-        """Return the request that stores offsets of a group in Kafka; the answer is one error code for each.
-
-        Args:
-            timestamp_ms: Not looked at: Kafka 0.10.0 and later take the time of the request.
-        """
-        wanted = {numbered(partition): offset for partition, offset in offsets.items()}
-
-        def at(version: int) -> Request[list[int]]:
-            body = requests_08.encode_offset_commit(group, wanted, version)
-            return _request(
-                apis.OFFSET_COMMIT, version, body,
-                lambda answer: requests_08.decode_offset_commit(answer, list(wanted)),
-            )  # fmt: skip
-
-        return _versioned(apis.OFFSET_COMMIT, at)
-
-    def committed(
-        self, group: str, partitions: Sequence[TopicPartition], version: int = 1
-    ) -> VersionedRequest[list[tuple[int, OffsetAndMetadata]]]:
-        """Return the request for the offsets that a group has in Kafka; none is offset -1, without error."""
-        wanted = [numbered(partition) for partition in partitions]
-
-        def at(version: int) -> Request[list[tuple[int, OffsetAndMetadata]]]:
-            body = requests_08.encode_offset_fetch(group, wanted)
-            return _request(
-                apis.OFFSET_FETCH, version, body, lambda answer: requests_08.decode_offset_fetch(answer, wanted), True
-            )
-
-        return _versioned(apis.OFFSET_FETCH, at, can_resend=True)
-
-    def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
-        """Return whether a broker that serves these versions answers `delete_group`."""
-        return _serves(served, apis.DELETE_GROUPS)
-
-    def delete_group(self, group: str) -> VersionedRequest[int]:
-        """Return the request that deletes a group and its offsets in Kafka; the answer is an error code."""
-
-        def decode(answer: Buffer) -> int:
-            codes = requests_08.decode_delete_groups(answer)
-            if group not in codes:
-                raise DecodeError(f"delete groups response: group {group!r} is missing")
-            return codes[group]
-
-        body = requests_08.encode_delete_groups([group])
-        return _versioned(apis.DELETE_GROUPS, partial(_request, apis.DELETE_GROUPS, body=body, decode=decode))
-
-    def coordinator(self, group: str, *, of_transactions: bool = False) -> VersionedRequest[tuple[int, Broker]]:
-        """Return the request for error code and the broker that coordinates a group.
-
-        Args:
-            group: Its name, or a transactional id.
-            of_transactions: Whether it is a transactional id: Kafka 0.11 and later.
-        """
-
-        def at(version: int) -> Request[tuple[int, Broker]]:
-            body = find_coordinator.encode_find_coordinator(group, version, of_transactions=of_transactions)
-            return _request(
-                apis.FIND_COORDINATOR, version, body,
-                lambda answer: find_coordinator.decode_find_coordinator(answer, version), True,
-            )  # fmt: skip
-
-        versions = apis.FIND_COORDINATOR.versions
-        return _versioned(apis.FIND_COORDINATOR, at, versions[1:] if of_transactions else versions, can_resend=True)
+        return versioned(apis.DESCRIBE_CONFIGS, at, can_resend=True)
 
     # -- producers -----------------------------------------------------------------------------------------------------
 
@@ -298,18 +229,18 @@ class Requests:
 
         def at(version: int) -> Request[list[ProducedPartition]]:
             body = produce.encode_produce(wanted, acks, timeout_ms, version, transactional_id)
-            return _request(
+            return request_of(
                 apis.PRODUCE, version, body, lambda answer: produce.decode_produce(answer, list(wanted), version),
                 has_answer=acks != 0,
             )  # fmt: skip
 
         is_batch = kinds == {True}
         versions = tuple(each for each in apis.PRODUCE.versions if (each >= _FIRST_WITH_BATCHES) is is_batch)
-        return _versioned(apis.PRODUCE, at, versions, has_answer=acks != 0)
+        return versioned(apis.PRODUCE, at, versions, has_answer=acks != 0)
 
     def newest_magic(self, served: Mapping[int, range]) -> int:
         """Return 2, record batches, for a broker of Kafka 0.11 or later, and 1 for one of 0.10."""
-        return 2 if _serves(served, apis.PRODUCE, apis.PRODUCE.versions[1:]) else 1
+        return 2 if serves(served, apis.PRODUCE, apis.PRODUCE.versions[1:]) else 1
 
     def producer_id(
         self, transactional_id: str | None, transaction_timeout_ms: int
@@ -323,7 +254,7 @@ class Requests:
         """
         body = init_producer_id.encode_init_producer_id(transactional_id, transaction_timeout_ms)
         decode = init_producer_id.decode_init_producer_id
-        return _versioned(apis.INIT_PRODUCER_ID, partial(_request, apis.INIT_PRODUCER_ID, body=body, decode=decode))
+        return versioned(apis.INIT_PRODUCER_ID, partial(request_of, apis.INIT_PRODUCER_ID, body=body, decode=decode))
 
     def add_to_transaction(
         self, transactional_id: str, producer: ProducerId, partitions: Sequence[TopicPartition]
@@ -336,13 +267,13 @@ class Requests:
             return add_partitions_to_txn.decode_add_partitions_to_txn(answer, wanted)
 
         api = apis.ADD_PARTITIONS_TO_TXN
-        return _versioned(api, partial(_request, api, body=body, decode=decode))
+        return versioned(api, partial(request_of, api, body=body, decode=decode))
 
     def end_transaction(self, transactional_id: str, producer: ProducerId, *, commit: bool) -> VersionedRequest[int]:
         """Return the request that commits or aborts a transaction; the answer is an error code."""
         body = end_txn.encode_end_txn(transactional_id, producer, commit=commit)
-        return _versioned(
-            apis.END_TXN, partial(_request, apis.END_TXN, body=body, decode=end_txn.decode_end_txn)
+        return versioned(
+            apis.END_TXN, partial(request_of, apis.END_TXN, body=body, decode=end_txn.decode_end_txn)
         )
 
     # -- authentication ------------------------------------------------------------------------------------------------
@@ -351,43 +282,15 @@ class Requests:
         """Return the request for a mechanism of authentication; error code, and the mechanisms that there are."""
         body = sasl_handshake.encode_sasl_handshake(mechanism)
         decode = sasl_handshake.decode_sasl_handshake
-        return _versioned(apis.SASL_HANDSHAKE, partial(_request, apis.SASL_HANDSHAKE, body=body, decode=decode))
+        return versioned(apis.SASL_HANDSHAKE, partial(request_of, apis.SASL_HANDSHAKE, body=body, decode=decode))
 
     def sasl_authenticate(self, token: bytes) -> VersionedRequest[SaslAnswer]:
         """Return the request for one step of an authentication: Kafka 1.0 and later, after a handshake of version 1."""
 
         def at(version: int) -> Request[SaslAnswer]:
-            return _request(
+            return request_of(
                 apis.SASL_AUTHENTICATE, version, sasl_authenticate.encode_sasl_authenticate(token),
                 lambda answer: sasl_authenticate.decode_sasl_authenticate(answer, version),
             )  # fmt: skip
 
-        return _versioned(apis.SASL_AUTHENTICATE, at)
-
-
-def _request(
-    api: Api,
-    version: int,
-    body: bytes,
-    decode: Callable[[memoryview], T],
-    can_resend: bool = False,
-    has_answer: bool = True,
-) -> Request[T]:
-    return Request(api.key, version, body, decode, can_resend, has_answer)
-
-
-def _versioned(
-    api: Api,
-    at: Callable[[int], Request[T]],
-    versions: tuple[int, ...] | None = None,
-    *,
-    can_resend: bool = False,
-    has_answer: bool = True,
-) -> VersionedRequest[T]:
-    return VersionedRequest(
-        api.key, api.name, api.versions if versions is None else versions, at, can_resend, has_answer
-    )
-
-
-def _serves(served: Mapping[int, range], api: Api, versions: Sequence[int] | None = None) -> bool:
-    return any(version in served.get(api.key, ()) for version in (api.versions if versions is None else versions))
+        return versioned(apis.SASL_AUTHENTICATE, at)

@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import golden_groups
+
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, Request
 from simpleconsumer.kafka011.apis import APIS
@@ -82,6 +84,8 @@ def _question(each: Frames) -> AnyRequest[Any]:
     """Return what was asked in a recorded request."""
     stem = re.sub(r"-v\d+", "", each.name)
     body = _sent_body(each)
+    if stem.startswith(golden_groups.APIS):
+        return golden_groups.question(stem, each.version, body)
     if stem.startswith("Fetch"):
         return _fetch(stem)
     if stem.startswith("Produce"):

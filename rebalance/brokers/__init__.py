@@ -1,0 +1,1 @@
+"""Groups that brokers coordinate: the protocol of their members, and who of them gets which partition."""

@@ -1,0 +1,89 @@
+"""Assignor: what a way to assign partitions has to offer, and the order of the members that all ways share. Pure.
+
+Source: ConsumerPartitionAssignor, AbstractPartitionAssignor (Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+from rebalance.assignment import utf16_units
+from rebalance.brokers.consumer_protocol import Assignment, Partition, Subscription
+
+__all__ = [
+    "Assignor",
+    "RebalanceProtocol",
+    "Subscriptions",
+    "in_order",
+    "partitions_of",
+    "subscribers",
+]
+
+Subscriptions = Mapping[str, Subscription]
+"""By member id."""
+
+
+class RebalanceProtocol(Enum):
+    """What members do with their partitions before the group is assigned anew."""
+
+    EAGER = "eager"
+    """They give all of them back."""
+    COOPERATIVE = "cooperative"
+    """They keep them; what moves is given back after the first round, and assigned in a second one."""
+
+
+class Assignor(Protocol):
+    """A way to assign partitions.
+
+    Attributes:
+        name: By which members of a group agree on it.
+        supported_protocols: What its members may do, the one that they do first.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def supported_protocols(self) -> Sequence[RebalanceProtocol]: ...
+
+    def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
+        """Return what a member adds to its subscription for the assignor of the leader."""
+
+    def assign(
+        self, partitions_per_topic: Mapping[str, int], subscriptions: Subscriptions
+    ) -> Mapping[str, Sequence[Partition]]:
+        """Return the partitions of each member.
+
+        Args:
+            partitions_per_topic: How many partitions each topic has; topics that are not known are missing.
+            subscriptions: Those of all members.
+        """
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Take over what this member has got."""
+
+
+def in_order(subscriptions: Subscriptions) -> list[str]:
+    """Return the member ids, static members first by their instance ids, the others behind them by their own.
+
+    Static members get the same partitions after a restart, when their member ids are new.
+    """
+
+    def key(member: str) -> tuple[bool, bytes, bytes]:
+        instance = subscriptions[member].instance_id
+        return instance is None, utf16_units(instance or ""), utf16_units(member)
+
+    return sorted(subscriptions, key=key)
+
+
+def subscribers(topic: str, subscriptions: Subscriptions, members: Iterable[str]) -> list[str]:
+    """Return those of the members that want a topic, in the same order."""
+    return [member for member in members if topic in subscriptions[member].topics]
+
+
+def partitions_of(partitions_per_topic: Mapping[str, int], topics: Iterable[str]) -> list[Partition]:
+    """Return all partitions of topics that are known, by topic and number."""
+    known = sorted({topic for topic in topics if topic in partitions_per_topic}, key=utf16_units)
+    return [(topic, number) for topic in known for number in range(partitions_per_topic[topic])]

@@ -1,0 +1,321 @@
+"""The events and actions of the machine of a member in a group that brokers coordinate, as plain values.
+
+`rebalance.brokers.machine` decides which actions follow from which events. Each request has a number, which its answer
+carries: answers to others are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rebalance.brokers.reactions import Asked
+
+__all__ = [
+    "Action",
+    "Assign",
+    "AssignmentsMade",
+    "CoordinatorFound",
+    "EndLease",
+    "Event",
+    "Fail",
+    "Fence",
+    "FindCoordinator",
+    "GiveBack",
+    "GivenBack",
+    "HeartbeatAnswered",
+    "HeartbeatRefused",
+    "JoinAnswered",
+    "JoinGroup",
+    "JoinedMember",
+    "Leave",
+    "LeaveAnswered",
+    "LeaveGroup",
+    "Lose",
+    "MemberIdGiven",
+    "Rejoin",
+    "RenewLease",
+    "RequestFailed",
+    "SendHeartbeat",
+    "SetAssignment",
+    "Start",
+    "SyncAnswered",
+    "SyncGroup",
+    "TimerFired",
+    "WriteRefused",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A member of one generation: what it decides under one is never carried out under another.
+
+    Generations are compared for equality alone: a coordinator that has lost the last one goes back to the one before.
+
+    Attributes:
+        generation: Of the group.
+        member_id: As the coordinator has named the member.
+    """
+
+    generation: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """A member as the leader sees it.
+
+    Attributes:
+        member_id: Its id.
+        metadata: Its subscription for the assignor that was chosen, as it wrote it.
+        instance_id: Of a static member.
+    """
+
+    member_id: str
+    metadata: bytes
+    instance_id: str | None = None
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The member is to be in its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """The group has to be assigned anew: the subscription has changed, or what the leader knows of the topics."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The member is to be out of its group."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """What `GiveBack` asked for is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """A coordinator can be asked."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A request has no usable answer: an error code, or none at all.
+
+    Attributes:
+        request: Its number.
+        asked: What it was.
+        code: The error code; None if nobody answered.
+        reason: What happened, a clause.
+    """
+
+    request: int
+    asked: Asked
+    code: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswered:
+    """The member has joined a generation.
+
+    Attributes:
+        request: Its number.
+        fence: Generation and member id.
+        protocol: The assignor that was chosen.
+        leader: Member id of the leader.
+        members: All members, for the leader.
+    """
+
+    request: int
+    fence: Fence
+    protocol: str
+    leader: str
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdGiven:
+    """The coordinator has named the member, which joins again under that id."""
+
+    request: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsMade:
+    """The leader has assigned the partitions: member id -> assignment."""
+
+    fence: Fence
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswered:
+    """The member has got its assignment."""
+
+    request: int
+    sent_at: float
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    """A heartbeat was answered without an error."""
+
+    request: int
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRefused:
+    """A heartbeat was answered with an error; see `RequestFailed`."""
+
+    request: int
+    sent_at: float
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRefused:
+    """A commit was refused: the code says that its generation is over, or that the group rebalances."""
+
+    fence: Fence
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAnswered:
+    """The coordinator has taken the member out, or was asked in vain."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """`next_timer` is due."""
+
+
+Event = (
+    Start | Rejoin | Leave | GivenBack | CoordinatorFound | RequestFailed | JoinAnswered | MemberIdGiven
+    | AssignmentsMade | SyncAnswered | HeartbeatAnswered | HeartbeatRefused | WriteRefused | LeaveAnswered | TimerFired
+)
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Look up the coordinator of the group, at any broker."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Ask to be in the next generation; the one before, if any, counts on for what is held."""
+
+    request: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Assign the partitions of the group: this member is its leader."""
+
+    fence: Fence
+    protocol: str
+    members: tuple[JoinedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """Ask for the assignment; the leader hands over those of all members."""
+
+    request: int
+    fence: Fence
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAssignment:
+    """Hold these partitions from now on."""
+
+    fence: Fence
+    protocol: str
+    assignment: bytes
+    is_leader: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Tell the coordinator that the member is alive."""
+
+    request: int
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Leave the group; what waits for an answer to JoinGroup is given up."""
+
+    request: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Finish what is in hand and commit it, then report `GivenBack`.
+
+    Attributes:
+        everything: Also what could be kept while the group is assigned anew.
+    """
+
+    everything: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """Deliver and commit nothing more of what is held: it may be others' by now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLease:
+    """The coordinator has proved that the member was in its group when this was sent."""
+
+    fence: Fence
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """Nothing proves any more that the member is in its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The member is out of its group for good."""
+
+    asked: Asked
+    code: int
+    reason: str
+
+
+Action = (
+    FindCoordinator | JoinGroup | Assign | SyncGroup | SetAssignment | SendHeartbeat | LeaveGroup | GiveBack | Lose
+    | RenewLease | EndLease | Fail
+)
