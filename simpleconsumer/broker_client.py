@@ -68,6 +68,7 @@ class BrokerClient:
             client_id=client_id,
         )  # fmt: skip
         self._calls = BrokerCalls(self._connection, dialect, client_id)
+        self._timeout_s = timeout_s
         self._read_committed = read_committed
         self._rack = rack
 
@@ -85,6 +86,10 @@ class BrokerClient:
     def connects(self) -> int:
         """How often it has tried to connect; unchanged between two calls if one connection served both."""
         return self._connection.connects
+
+    def limit_calls(self, timeout_s: float) -> None:
+        """Have the next calls end within a time that is shorter than `timeout_s`; a longer one has no effect."""
+        self._connection.timeout_s = min(timeout_s, self._timeout_s)
 
     def api_versions(self) -> dict[int, range]:
         """Return which versions of each API key the broker serves: Kafka 0.10.0 and later.

@@ -1,26 +1,30 @@
 """Coordinator: asks the broker that coordinates the transactions of a producer, wherever it is.
 
-Each request has a connection of its own: there are few, and any thread may make one. A coordinator that moves, starts,
-or still ends the transaction before is asked again until the deadline. That does no harm: a new id replaces the last
-one, and partitions that were added, or a transaction that was ended, are acknowledged once more.
+One connection is kept for all requests, and closed when it fails or the coordinator moves. A coordinator that moves,
+starts, or still ends the transaction before is asked again until the deadline. That does no harm: a new id replaces the
+last one, and partitions that were added, or a transaction that was ended, are acknowledged once more.
+
+Threads: one asks at a time; any may close.
 
 Source: org.apache.kafka.clients.producer.internals.TransactionManager (3.9).
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import Broker
+from zkconsumer.backoff import Backoff
 from zkconsumer.producer.errors import TransactionFailed, without_frames
 
-__all__ = ["Coordinator"]
+__all__ = ["Asked", "Coordinator"]
 
 T = TypeVar("T")
 
@@ -29,7 +33,20 @@ _CONCURRENT: Final = 51
 """The transaction before is still being ended."""
 _UNKNOWN_TOPIC: Final = 3
 _AGAIN: Final = (*_MOVED, _CONCURRENT, _UNKNOWN_TOPIC)
-_BACKOFF_S: Final = 0.05
+_BACKOFF: Final = Backoff(0.05, 1.0)
+_SHORTEST_TRY_S: Final = 0.05
+
+
+class Asked(NamedTuple, Generic[T]):
+    """What a coordinator has answered.
+
+    Attributes:
+        answer: The answer.
+        was_lost: An earlier try may have been done, too: its answer was lost.
+    """
+
+    answer: T
+    was_lost: bool
 
 
 class Coordinator:
@@ -39,8 +56,6 @@ class Coordinator:
         transactional_id: Names the producer.
         brokers: Returns some brokers of the cluster.
         connect: Returns a new connection to a broker.
-
-    Threads: any.
     """
 
     def __init__(
@@ -52,9 +67,12 @@ class Coordinator:
         self._id = transactional_id
         self._brokers = brokers
         self._connect = connect
-        self._found: Broker | None = None
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._connection: SimpleConsumer | None = None
+        self._looking: SimpleConsumer | None = None
 
-    def ask(self, request: AnyRequest[T], code_of: Callable[[T], int], deadline: float) -> T:
+    def ask(self, request: AnyRequest[T], code_of: Callable[[T], int], deadline: float) -> Asked[T]:
         """Return the answer to a request, which may have an error code that another try would not change.
 
         Args:
@@ -63,44 +81,104 @@ class Coordinator:
             deadline: In seconds of the monotonic clock.
 
         Raises:
-            TransactionFailed: No coordinator has answered in time; what was asked may have happened.
+            TransactionFailed: No coordinator has answered in time. With `outcome_is_unknown` a request was sent, and
+                what was asked may have happened.
+            AuthenticationFailed: A broker or the client refuse each other.
         """
+        was_lost, failures = False, 0
         while True:
             reason: SimpleConsumerError
             try:
-                with self._connect(self._coordinator()) as connection:
-                    answer = connection.ask(request)
+                answer = self._connected(deadline).ask(request)
                 code = code_of(answer)
                 if code not in _AGAIN:
-                    return answer
+                    return Asked(answer, was_lost)
                 reason = BrokerError(code, None, None)
                 if code in _MOVED:
-                    self._found = None
+                    self._forget()
+            except _NotFound as error:
+                reason = error.reason
             except SimpleConsumerError as error:
                 without_frames(error)
                 reason = error
-                self._found = None
-            if time.monotonic() + _BACKOFF_S > deadline:
-                raise TransactionFailed(self._id, f"its coordinator does not answer in time: {reason}") from reason
-            time.sleep(_BACKOFF_S)
+                was_lost = was_lost or not isinstance(error, ConnectionFailed) or error.is_sent
+                self._forget()
+            pause_s = _BACKOFF.wait_s(failures)
+            failures += 1
+            if time.monotonic() + pause_s > deadline or self._closed.wait(pause_s):
+                said = f"its coordinator does not answer in time: {reason}"
+                if self._closed.is_set():
+                    said = "the producer is closed"
+                raise TransactionFailed(self._id, said, was_lost) from reason
 
-    def _coordinator(self) -> Broker:
-        found = self._found
-        if found is None:
-            found = self._found = self._look_up()
-        return found
+    def close(self) -> None:
+        """Close the connection, and end a request that is under way."""
+        self._closed.set()
+        with self._lock:
+            for each in (self._connection, self._looking):
+                if each is not None:
+                    each.close()
 
-    def _look_up(self) -> Broker:
+    def _connected(self, deadline: float) -> SimpleConsumer:
+        """Return the connection to the coordinator, which waits no longer than the deadline.
+
+        Raises:
+            _NotFound: No broker says which one it is.
+        """
+        connection = self._connection
+        if connection is None:
+            connection = self._opened(self._look_up(deadline))
+            with self._lock:
+                self._connection = connection
+        self._limit(connection, deadline)
+        return connection
+
+    def _forget(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _look_up(self, deadline: float) -> Broker:
         """Ask the brokers one after the other, and return what the first one says that knows the coordinator."""
         reason: SimpleConsumerError = BrokerError(_MOVED[1], None, None)
         for broker in self._brokers():
+            if time.monotonic() > deadline or self._closed.is_set():
+                break
+            connection = self._opened(broker)
             try:
-                with self._connect(broker) as connection:
-                    code, found = connection.ask(KAFKA011.coordinator(self._id, of_transactions=True))
+                with self._lock:
+                    self._looking = connection
+                self._limit(connection, deadline)
+                code, found = connection.ask(KAFKA011.coordinator(self._id, of_transactions=True))
             except SimpleConsumerError as error:
+                without_frames(error)
                 reason = error
                 continue
+            finally:
+                with self._lock:
+                    self._looking = None
+                connection.close()
             if not code:
                 return found
             reason = BrokerError(code, None, None)
-        raise reason
+        raise _NotFound(reason)
+
+    def _opened(self, broker: Broker) -> SimpleConsumer:
+        connection = self._connect(broker)
+        if self._closed.is_set():
+            connection.close()
+        return connection
+
+    @staticmethod
+    def _limit(connection: SimpleConsumer, deadline: float) -> None:
+        left_s = max(deadline - time.monotonic(), _SHORTEST_TRY_S)
+        connection.limit_calls(left_s)
+
+
+class _NotFound(Exception):  # noqa: N818 - says what happened
+    """No broker names the coordinator; nothing was asked of it."""
+
+    def __init__(self, reason: SimpleConsumerError) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -257,6 +257,8 @@ class Delivery:
         full = self._room.wait(messages, size, wait_s, self._check_open)
         if full is not None:
             raise QueueFull(topic, full)
+        if self._transactions is not None:  # of which the commit waits for the lock
+            self._transactions.check_open()
 
     def _send_what_waits(self) -> None:
         self._accumulator.close_batches()

@@ -121,12 +121,14 @@ class TransactionFailed(ProducerError):
     Attributes:
         transactional_id: Names the producer.
         reason: What happened, a clause.
+        outcome_is_unknown: What was asked for may have happened all the same: of a commit, call it again to find out.
     """
 
-    def __init__(self, transactional_id: str, reason: str) -> None:
-        super().__init__(transactional_id, reason)
+    def __init__(self, transactional_id: str, reason: str, outcome_is_unknown: bool = False) -> None:
+        super().__init__(transactional_id, reason, outcome_is_unknown)
         self.transactional_id = transactional_id
         self.reason = reason
+        self.outcome_is_unknown = outcome_is_unknown
 
     def __str__(self) -> str:
         return f"transaction of {self.transactional_id!r}: {self.reason}"

@@ -86,6 +86,7 @@ def open_sending(
     transactions = None
     if config.transactional_id is not None:
         coordinator = Coordinator(config.transactional_id, found.brokers, settings.connection)
+        opened.callback(coordinator.close)
         transactions = Transactions(config.transactional_id, config.transaction_timeout_ms, coordinator)
     delivery = Delivery(found.lookup, limits, settings, rng, transactions)
     if found.notify is not None:

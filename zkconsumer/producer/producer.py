@@ -258,10 +258,11 @@ class Producer:
         """Wait until all messages are acknowledged, and have them read by consumers with `read_committed`.
 
         Args:
-            timeout_s: Longest wait for messages and coordinator. What comes later may be committed all the same.
+            timeout_s: Longest wait for messages and coordinator.
 
         Raises:
-            As `init_transactions`; TransactionFailed, too, if a message failed: abort the transaction then.
+            As `init_transactions`; TransactionFailed, too, if a message failed: abort the transaction then. With
+                `outcome_is_unknown` it may be committed all the same: call this again.
         """
         transactions, delivery = self._transactional()
         transactions.commit(delivery, timeout_s)
@@ -273,7 +274,7 @@ class Producer:
             timeout_s: Longest wait for messages that are under way, and for the coordinator.
 
         Raises:
-            As `init_transactions`.
+            As `init_transactions`; call this again then.
         """
         transactions, delivery = self._transactional()
         transactions.abort(delivery, timeout_s)
@@ -286,7 +287,8 @@ class Producer:
             timeout_s: As for `commit_transaction`.
 
         Raises:
-            As `begin_transaction` and `commit_transaction`. If the commit fails for a message, it is aborted.
+            As `begin_transaction` and `commit_transaction`. If the commit fails, it is aborted; not if its outcome is
+                unknown.
         """
         self.begin_transaction()
         try:
