@@ -38,7 +38,7 @@ def broker(running: Broker07) -> Broker07:
 @pytest.fixture(scope="module")
 def cluster(running: Broker07, fresh_chroot: str) -> Iterator[Cluster]:
     with zookeeper_connection(fresh_chroot) as port:
-        yield Cluster(port, "test", 5.0)
+        yield Cluster(port, "test", 5.0, security=None)
 
 
 STARTS = {0: 0, 1: 0, 14: 0, 15: 15, 30: 15, 31: 31, 45: 31, 46: 46, 47: 46, 46 + len(PACKED): 46 + len(PACKED)}

@@ -41,7 +41,7 @@ def embedded(embedded_clusters: Callable[[int], EmbeddedCluster]) -> EmbeddedClu
 @contextmanager
 def cluster_of(running: EmbeddedCluster) -> Iterator[Cluster]:
     with zookeeper_connection(running.zookeeper_connect) as port:
-        yield Cluster(port, "zkconsumer-test", 5.0)
+        yield Cluster(port, "zkconsumer-test", 5.0, security=None)
 
 
 @pytest.fixture

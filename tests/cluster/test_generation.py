@@ -35,7 +35,7 @@ class World:
         connected = threading.Event()
         self.port.start(lambda change: connected.set())
         assert connected.wait(20)
-        self.cluster = Cluster(self.port, "test", 1.0)
+        self.cluster = Cluster(self.port, "test", 1.0, security=None)
 
     def put(self, path: str, data: bytes = b"") -> None:
         self.client.create(path, data, makepath=True)

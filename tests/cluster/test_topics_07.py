@@ -119,7 +119,7 @@ def test_partitions_of_both_generations_are_asked_for_together(tree: Tree) -> No
     tree.put("/brokers/ids/3", BROKER_07)
     tree.put("/brokers/topics/new", TOPIC_08)
     here, away, new = TopicPartition("old", "3-0"), TopicPartition("old", "4-0"), TopicPartition("new", 0)
-    cluster = Cluster(tree.port, "test", 1.0)
+    cluster = Cluster(tree.port, "test", 1.0, security=None)
     leaders = cluster.leaders([here, away, new])
     assert {name: broker.id for name, broker in leaders.items()} == {here: 3}
     assert cluster.why_unled([away, new]) == {away: "broker 4 is not registered", new: "no broker leads it"}
@@ -127,7 +127,7 @@ def test_partitions_of_both_generations_are_asked_for_together(tree: Tree) -> No
 
 def test_a_broker_that_is_left_out_is_named_for_its_partitions(tree: Tree) -> None:
     tree.put("/brokers/ids/4", b"rubbish")
-    cluster = Cluster(tree.port, "test", 1.0)
+    cluster = Cluster(tree.port, "test", 1.0, security=None)
     away = TopicPartition("old", "4-0")
     assert cluster.leaders([away]) == {}
     assert cluster.why_unled([away])[away].startswith("broker 4 cannot be asked: /brokers/ids/4: not JSON")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,8 +165,9 @@ def test_commands_reach_kafka_4_by_the_addresses_of_its_brokers(
     assert sent.stderr == b"Produced 2 messages\n"
     read = run("consume", "--topic", topic, "--from-beginning", "--max-messages", "2", *where)
     assert read.stdout == b"one\ntwo\n", read.stderr
-    listed = run("topics", "list", *where)
-    assert topic.encode() in listed.stdout, listed.stderr
+    listed = run("topics", "list", topic, "--json", *where)
+    [row] = json.loads(listed.stdout)["partitions"]
+    assert (row["earliest"], row["latest"], row["problems"]) == (0, 2, []), listed.stderr
 
 
 def test_a_topic_of_kafka_4_is_read_by_the_addresses_of_its_brokers(

@@ -119,6 +119,6 @@ def test_the_driver_of_a_spark_stream_and_its_tasks(half_open: str) -> None:
     found = search_leader(config)(PARTITION, None)
     assert (found.broker, found.reason) == (None, CANNOT_BE_ASKED)
     with zookeeper_connection(half_open, PATIENCE_S) as port:
-        queries = LeaderQueries(Cluster(port, config.client_id, PATIENCE_S), config, lambda: True)
+        queries = LeaderQueries(Cluster(port, config.client_id, PATIENCE_S, security=None), config, lambda: True)
         assert queries.log_offsets([PARTITION], EARLIEST) == {}
         assert queries.failure_of(PARTITION) == CANNOT_BE_ASKED

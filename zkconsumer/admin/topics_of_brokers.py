@@ -45,7 +45,8 @@ def topics_of_brokers(
     found = reader.existing_topics(list(dict.fromkeys(names)) or known)
     alive = {broker.id for broker in reader.brokers()}
     wanted = [TopicPartition(name, row.partition) for name, topic in sorted(found.items()) for row in topic.partitions]
-    ends = Cluster(reader, config.client_id, _ANSWER_S).log_ends(wanted, [EARLIEST, LATEST])
+    cluster = Cluster(reader, config.client_id, _ANSWER_S, security=config.security)
+    ends = cluster.log_ends(wanted, [EARLIEST, LATEST])
     rows = [
         _row(name, row, alive, ends.get(TopicPartition(name, row.partition)))
         for name, topic in sorted(found.items())

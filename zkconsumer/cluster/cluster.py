@@ -58,7 +58,8 @@ class Cluster:
         read_timeout_s: float = READ_TIMEOUT_S,
         counters: Counters | None = None,
         forced_generation: str = AUTO,
-        security: Security | None = None,
+        *,
+        security: Security | None,
     ) -> None:
         self.security = security or Security()
         self._client_id = client_id

@@ -87,7 +87,7 @@ class Lookup07:
     """
 
     def __init__(self, port: ZooKeeperPort, client_id: str, timeout_s: float) -> None:
-        self._cluster = Cluster(port, client_id, timeout_s)
+        self._cluster = Cluster(port, client_id, timeout_s, security=None)
         self._watches = Watches07(port)
         self.notify = self._watches.notify
 

@@ -140,7 +140,7 @@ def test_limits_end_a_search_and_what_was_not_looked_at_is_not_called_wrong(
 ) -> None:
     name = TopicPartition(topic, "0-1")
     with zookeeper_connection(cluster.zookeeper_connect) as port:
-        service = Cluster(port, "test", 5.0)
+        service = Cluster(port, "test", 5.0, security=None)
         late = find_entry_faults(service, {name: 5}, THOROUGH._replace(deadline_s=-1))
         assert late[name].fault_is is FaultIs.NOT_LOOKED_AT
         poor = find_entry_faults(service, {name: LARGE_AT + 5000}, THOROUGH._replace(most_bytes=1))
