@@ -72,5 +72,6 @@ def unsigned_token(user: str, lifetime_s: float = 300.0) -> tuple[str, float]:
         return base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
 
     now = time.time()
-    claims = {"sub": user, "iat": now, "exp": now + lifetime_s}
+    # Whole seconds: a broker refuses what was issued later in the millisecond that its clock shows.
+    claims = {"sub": user, "iat": int(now), "exp": now + lifetime_s}
     return f"{part({'alg': 'none'})}.{part(claims)}.", now + lifetime_s

@@ -272,7 +272,7 @@ def shrunk(site: Site, fresh_topic: Callable[[], str]) -> tuple[str, int, int]:
             before, earliest = earliest, broker.get_offsets_before(topic, 0, EARLIEST)[0]
             return before == earliest > 0
 
-        wait_until(settled, PATIENCE_S, "retention to delete segments", interval_s=0.5)
+        wait_until(settled, 30 + PATIENCE_S, "retention to delete segments", interval_s=0.5)
     return topic, earliest, 40
 
 

@@ -107,7 +107,7 @@ def test_a_replica_that_dies_is_left_and_nothing_is_lost_or_repeated(
         produce(cluster, topic, LEADER, b"0", b"1")
         assert [message.value for message in islice(stream, 2)] == [b"0", b"1"]
         assert fetched_from[-1] == FOLLOWER
-        cluster.kill(FOLLOWER)
+        cluster.kill(FOLLOWER, expire=True)  # else the leader waits for it, up to the end of its session
         produce(cluster, topic, LEADER, b"2", b"3")
         assert [message.value for message in islice(stream, 2)] == [b"2", b"3"]
         assert fetched_from[-1] == LEADER

@@ -17,7 +17,7 @@ from zkconsumer.producer.layout import Layout
 from zkconsumer.producer.opening import FoundCluster
 from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.topic_lookup import FoundTopic
-from zkconsumer.testing import Cluster, EmbeddedCluster
+from zkconsumer.testing import Cluster, EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster
 
 WAIT_S = 30.0
@@ -123,6 +123,24 @@ def test_every_way_to_send_ends(strict: EmbeddedCluster, columns: bool) -> None:
         else:
             with pytest.raises(MessageNotSent, match="code 3"):
                 made.send_batch("no-such-batch", [(None, b"v")], 0)
+
+
+def test_a_broker_that_starts_and_counts_no_broker_alive_is_asked_again(strict: EmbeddedCluster) -> None:
+    """It does not know the topic yet either, and says that it cannot make it: there were too few brokers for that."""
+    strict.create_topic("known", 1)
+    with producer(strict, message_send_max_retries=3) as made:
+        assert made.send("known", b"before").result(WAIT_S).offset == 0
+        starting = strict.faults.add(Fault.error(38, "metadata", "known"), times=2)
+        strict.faults.add(Fault.error(6, "produce", "known"), times=1)
+        assert made.send("known", b"behind").result(WAIT_S).offset == 1
+        assert strict.faults.used(starting) == 2
+
+
+def test_a_topic_that_needs_more_brokers_than_there_are_fails_after_its_retries(strict: EmbeddedCluster) -> None:
+    strict.faults.add(Fault.error(38, "metadata", "too-many-replicas"), times=None)
+    with producer(strict, message_send_max_retries=3) as made, pytest.raises(MessageNotSent, match="code 38"):
+        made.send("too-many-replicas", b"v")
+    strict.faults.clear()
 
 
 def test_a_topic_that_is_being_created_is_waited_for_beyond_the_retries(strict: EmbeddedCluster) -> None:

@@ -29,6 +29,8 @@ from simpleconsumer.types import Broker, TopicMetadata
 __all__ = ["FoundTopic", "TopicLookup"]
 
 _LONGEST_ANSWER_S: Final = 3.0
+_TOO_FEW_BROKERS: Final = 38
+"""Also the answer of a broker that has just started, knows no topic yet, and counts not even itself as alive."""
 _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the same
 
 Address = tuple[str, int]
@@ -113,7 +115,8 @@ class TopicLookup:
 def _found(topic: TopicMetadata, brokers: Mapping[int, Broker]) -> FoundTopic:
     if topic.error_code and not topic.partitions:
         error = BrokerError(topic.error_code, topic.topic, None)
-        return FoundTopic({}, str(error), not error.retriable, error.retriable)
+        is_final = not error.retriable and topic.error_code != _TOO_FEW_BROKERS
+        return FoundTopic({}, str(error), is_final, error.retriable)
     leaders: dict[int | str, Broker | None] = {}
     for each in sorted(topic.partitions, key=lambda each: each.partition):
         is_led = each.error_code in _USABLE_CODES and each.leader is not None
