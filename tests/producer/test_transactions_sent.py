@@ -204,7 +204,8 @@ def test_a_broker_without_producer_ids_refuses_an_idempotent_producer(embedded: 
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"enable.idempotence": "true"}, "request.required.acks"),
+        ({"enable.idempotence": "true", "request.required.acks": "1"}, "request.required.acks"),
+        ({"transactional.id": "t", "request.required.acks": "0"}, "request.required.acks"),
         ({"transactional.id": "t", "request.required.acks": "-1", "enable.idempotence": "false"}, "enable.idempotence"),
         ({"transactional.id": "t", "request.required.acks": "-1", "callback.handler": "a:b"}, "transactional.id"),
         ({"enable.idempotence": "true", "request.required.acks": "-1", "kafka.generation": "0.7"},
@@ -214,6 +215,12 @@ def test_a_broker_without_producer_ids_refuses_an_idempotent_producer(embedded: 
 def test_settings_that_contradict_idempotence_are_named(settings: dict[str, str], name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         ProducerConfig.from_properties({"metadata.broker.list": "b:9092", **settings})
+
+
+def test_all_replicas_acknowledge_what_is_stored_once_unless_it_is_said_otherwise() -> None:
+    assert ProducerConfig(metadata_broker_list="b:9092").request_required_acks == 1
+    assert ProducerConfig(metadata_broker_list="b:9092", enable_idempotence=True).request_required_acks == -1
+    assert ProducerConfig(metadata_broker_list="b:9092", transactional_id="t").request_required_acks == -1
 
 
 def test_a_producer_without_a_transactional_id_has_no_transactions(embedded: EmbeddedCluster) -> None:

@@ -48,9 +48,11 @@ _CLUSTER = (
 _DELIVERY = (
     Key("producer.type", Choice(("sync", "async")), "sync",
         "`sync`: `send` returns when the message is acknowledged; `async`: at once, and messages are sent in batches."),
-    Key("request.required.acks", Integer(-1, 1), 1,
+    Key("request.required.acks", Integer(-1, 1), None,
         "Who acknowledges: 1 the leader, -1 all in-sync replicas, 0 nobody: then messages can be lost without an "
-        "error. Kafka's default was 0."),
+        "error. Kafka's default was 0.",
+        derive=lambda settings: -1 if settings["enable.idempotence"] or settings["transactional.id"] is not None else 1,
+        default_text="`1`; `-1` with `enable.idempotence`"),
     Key("request.timeout.ms", Integer(1), 10_000,
         "Longest wait of the leader for replicas; the answer may take as long again.", name_07="socket.timeout.ms",
         default_07=30_000),
