@@ -23,7 +23,7 @@ STRANGE_07 = {
     "large": b'{ "x": "' + b"x" * 900_000,
 }
 """Registrations that no member of Kafka 0.7 can read."""
-# Registrations that no member can read: of people, of other clients, of Kafka 0.7.
+# Registrations that no member can read, of people and of other clients. With those of Kafka 0.7 nobody may join.
 STRANGE = {
     "empty": b"",
     "null": b"null",
@@ -31,9 +31,6 @@ STRANGE = {
     "no-json": b"topic1",
     "text-counts": b'{"version":1,"subscription":{"t":"2"},"pattern":"static","timestamp":"1"}',
     "no-utf-8": b"\xff\xfe{",
-    "v07-static": b'{ "t": 2 }',
-    "v07-white": b"*2*regex",
-    "v07-black": b"!2!regex",
     "large": b'{"version":1,"x":"' + b"x" * 900_000,
 }
 

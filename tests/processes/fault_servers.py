@@ -1,4 +1,7 @@
-"""The servers that fault scenarios run on: Kafka 0.8.2.2, and Kafka 0.7, embedded or real, on ZooKeeper 3.9 or 3.3."""
+"""The servers that fault scenarios run on: Kafka 0.8.2.2, 2.8.2, 3.9.2, and Kafka 0.7, on ZooKeeper 3.9 or 3.3.
+
+Kafka 0.7 is embedded or real. Kafka 2 and later have no Java members of ZooKeeper's groups.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.jars import is_07
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
-__all__ = ["KAFKA_07_REAL", "KAFKA_08", "PARTITIONS", "SERVERS", "AnyCluster", "Servers", "servers_of"]
+__all__ = ["KAFKA_07_REAL", "KAFKA_08", "PARTITIONS", "OF_TODAY", "SERVERS", "AnyCluster", "Servers", "servers_of"]
 
 AnyCluster = KafkaCluster | EmbeddedCluster
 BROKERS = 2
@@ -31,8 +34,9 @@ class Servers:
     Attributes:
         name: as in the report.
         zookeeper: the jars of ZooKeeper; None takes those of 3.9.
-        kind: of the brokers of Kafka 0.7, `embedded` or `real`.
+        kind: of the brokers: `real`, or `embedded` ones of Kafka 0.7.
         casts: which groups can be on them: Java members need a jar.
+        version: of brokers that number messages.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Servers:
     zookeeper: str | None
     kind: str
     casts: tuple[str, ...]
+    version: str = "0.8.2.2"
 
     @property
     def marks(self) -> Sequence[pytest.MarkDecorator]:
@@ -53,7 +58,7 @@ class Servers:
             server = stack.enter_context(ZooKeeperServer(version=self.zookeeper))
             cluster: AnyCluster
             if self.generation is GENERATION_08:
-                cluster = KafkaCluster("0.8.2.2", BROKERS, zookeeper=server, settings=settings)
+                cluster = KafkaCluster(self.version, BROKERS, zookeeper=server, settings=settings)
             else:
                 each = {"num.partitions": PARTITIONS // BROKERS, **settings}
                 cluster = cluster_07(self.kind, BROKERS, zookeeper=server, settings=each)
@@ -64,8 +69,12 @@ KAFKA_08 = Servers("0.8.2.2", GENERATION_08, None, "real", tuple(CASTS))
 KAFKA_07_REAL = Servers("0.7 ZK 3.3", GENERATION_07, "zk-3.3.6", "real", tuple(CASTS))
 """The combination that was usual: ZooKeeper 3.3 has no transactions."""
 
+OF_TODAY = tuple(Servers(version, GENERATION_08, None, "real", ("ours",), version) for version in ("2.8.2", "3.9.2"))
+"""Brokers with record batches, and with requests in versions of their own."""
+
 SERVERS = (
     KAFKA_08,
+    *OF_TODAY,
     Servers("0.7 emb.", GENERATION_07, None, "embedded", ("ours",)),
     Servers("0.7 emb. ZK 3.3", GENERATION_07, "zk-3.3.6", "embedded", ("ours",)),
     KAFKA_07_REAL,
