@@ -38,7 +38,7 @@ CONFLICT = re.compile(r"waiting for the partition ownership to be deleted")
 
 
 class JavaMember(RecordedMember):
-    """A Java consumer of the cluster's version in a process of its own; a `GroupMember`.
+    """A Java consumer of the cluster's version, or of an older one, in a process of its own; a `GroupMember`.
 
     Kafka 0.7.2 to 1.1.1. `with JavaMember(cluster, "group", topics={"t": 2}) as member: member.wait_messages(100)`.
 
@@ -51,6 +51,7 @@ class JavaMember(RecordedMember):
 
     Attributes:
         cluster: where it consumes.
+        version: of the consumer.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class JavaMember(RecordedMember):
         pause_ms: float = 0.0,
         heap_mb: int = 128,
         timeout_s: float = 60.0,
+        version: str | None = None,
     ) -> None:
         """Prepare a member; `start()` (or the `with` block) starts it. See `MemberKind` for the other arguments.
 
@@ -76,22 +78,25 @@ class JavaMember(RecordedMember):
             work_ms: how long the application works on each message, in whole milliseconds.
             pause_ms: the older name of `work_ms`.
             heap_mb: limit of the JVM's heap in MiB.
+            version: of the consumer; None: that of the cluster. Brokers up to Kafka 3.9 convert messages for older
+                ones.
 
         Raises:
-            NotSupported: the cluster's version has no such consumer, or it cannot authenticate as the cluster does.
+            NotSupported: this version has no such consumer, or it cannot authenticate as the cluster does.
             ValueError: not exactly one of topics, whitelist and blacklist.
         """
-        if not FIRST_VERSION <= version_tuple(cluster.version) <= LAST_VERSION:
-            raise NotSupported(f"a Java high-level consumer exists in Kafka 0.7.2 to 1.1.1, this is {cluster.version}")
+        self.version = version or cluster.version
+        if not FIRST_VERSION <= version_tuple(self.version) <= LAST_VERSION:
+            raise NotSupported(f"a Java high-level consumer exists in Kafka 0.7.2 to 1.1.1, this is {self.version}")
         subscription = Subscription.of(topics, whitelist, blacklist, streams)
         if cluster.login is not None:
-            cluster.login.check_java(f"Java's high-level consumer of Kafka {cluster.version}")
+            cluster.login.check_java(f"Java's high-level consumer of Kafka {self.version}")
         super().__init__(cluster, group, consumer_id, id_prefix="java", timeout_s=timeout_s)
         self.cluster = cluster
         work = str(round(work_ms or pause_ms))
         self._arguments = [subscription.kind, subscription.spec, str(subscription.streams), work]
         self._heap_mb = heap_mb
-        self._properties = _named_for(cluster.version, {
+        self._properties = _named_for(self.version, {
             **DEFAULTS,
             "zookeeper.connect": zookeeper_connect or cluster.zookeeper_connect,
             "group.id": group,
@@ -104,8 +109,8 @@ class JavaMember(RecordedMember):
         text = "".join(f"{key}={value}\n" for key, value in self._properties.items())
         (self.folder / "consumer.properties").write_text(text)
         (self.folder / "log4j.properties").write_text(LOG4J)
-        jars, java = kafka_jars(self.cluster.version, self.cluster.jar), find_java()
-        main, classpath = _program(java, self.cluster.version, jars)
+        jars, java = kafka_jars(self.version, self.cluster.jar), find_java()
+        main, classpath = _program(java, self.version, jars)
         command = java.command(
             classpath,
             main,
