@@ -32,6 +32,7 @@ from simpleconsumer.security.tls import Tls, tls_context
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from simpleconsumer.transport import TlsTransport, Transport, addresses_of, is_deadline, seconds_left
+from simpleconsumer.under_way import UNDER_WAY
 
 T = TypeVar("T")
 
@@ -182,8 +183,10 @@ class Connection:
             if self._busy:
                 raise RuntimeError(f"{self.host}:{self.port}: two calls at a time")
             self._busy = True
+        UNDER_WAY.begin((self.host, self.port))
 
     def _leave(self, keep: bool) -> None:
+        UNDER_WAY.end((self.host, self.port))
         with self._lock:
             self._busy = False
             if not keep or self._closed:

@@ -1,7 +1,8 @@
 """Finds out what a broker speaks of which only the address is known.
 
 Brokers from Kafka 0.10.0 on answer the question for their versions, one of 0.9 never does, and one of 0.8 closes the
-connection. A question for metadata behind it, which 0.9 answers, makes waiting needless: what comes first decides.
+connection. A question for the members of no group behind it, which 0.9 answers, makes waiting needless: what comes
+first decides. No answer is long, however large the cluster is.
 Brokers of Kafka 0.7 cannot be distinguished from what is no broker at all.
 
 Source: kafka.network.Processor, kafka.server.KafkaApis (0.8.2.2, 0.9.0.1: KAFKA-3547, 0.10.0).
@@ -9,18 +10,24 @@ Source: kafka.network.Processor, kafka.server.KafkaApis (0.8.2.2, 0.9.0.1: KAFKA
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
+from typing import Final
 
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.errors import ConnectionFailed, DecodeError
+from simpleconsumer.kafka011.apis import FETCH, Api
+from simpleconsumer.primitives import encode_array
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 
-__all__ = ["Probe", "probed_broker"]
+__all__ = ["Probe", "has_no_older_peers", "probed_broker"]
 
+_DESCRIBE_GROUPS: Final = Api(15, "DescribeGroups", (0,))
 _NO_ID = -1
-_VERSIONS_ID, _METADATA_ID = 1, 2
+_VERSIONS_ID, _GROUPS_ID, _METADATA_ID = 1, 2, 3
+_FIRST_FETCH_OF_KAFKA_4: Final = 4
 _INT32 = Struct(">i")
 
 
@@ -70,23 +77,23 @@ class Probe:
         if self._security is not None and self._security.sasl is not None:
             return _of_versions(host, port)
         versions = KAFKA08.frame(KAFKA08.api_versions(), _VERSIONS_ID, self._client_id)
-        metadata = KAFKA08.frame(KAFKA08.metadata([]), _METADATA_ID, self._client_id)
+        groups = _DESCRIBE_GROUPS.frame(0, _GROUPS_ID, self._client_id, encode_array([]))
         try:
-            answer = self._call(versions + metadata)
+            answer = self._call(versions + groups)
         except ConnectionFailed as error:
             if not error.is_sent or not isinstance(error.__cause__, ConnectionError) or self.is_closed:
                 raise
             # Closed: Kafka 0.8, if it answers a question that all brokers know.
-            self._call(metadata, _METADATA_ID)
+            self._call(KAFKA08.frame(KAFKA08.metadata([]), _METADATA_ID, self._client_id), _METADATA_ID)
             return Broker(_NO_ID, host, port)
         if len(answer) < _INT32.size:
             raise DecodeError(f"{host}:{port}: answer of {len(answer)} bytes, too short for a correlation id")
         found = _INT32.unpack_from(answer)[0]
         if found == _VERSIONS_ID:
             return _of_versions(host, port)
-        if found == _METADATA_ID:
+        if found == _GROUPS_ID:
             return Broker(_NO_ID, host, port, commit_version=2)
-        raise DecodeError(f"{host}:{port}: answer to request {found}, expected {_VERSIONS_ID} or {_METADATA_ID}")
+        raise DecodeError(f"{host}:{port}: answer to request {found}, expected {_VERSIONS_ID} or {_GROUPS_ID}")
 
     def close(self) -> None:
         """End a question that is under way, and have no other one asked."""
@@ -102,6 +109,12 @@ class Probe:
             return connection.call(frame, correlation_id=correlation_id)
         finally:
             connection.close()
+
+
+def has_no_older_peers(served: Mapping[int, range]) -> bool:
+    """Return whether no broker of 0.9 can be in the cluster of one that serves these versions, which is of Kafka 4."""
+    fetches = served.get(FETCH.key, range(0))
+    return bool(fetches) and fetches[0] >= _FIRST_FETCH_OF_KAFKA_4
 
 
 def _of_versions(host: str, port: int) -> Broker:

@@ -6,16 +6,27 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from rebalance.errors import GroupRefused
 from rebalance.generation import GENERATION_08
-from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata, TopicPartition
+from simpleconsumer.consumer import LATEST, SimpleConsumer
+from simpleconsumer.types import (
+    Broker,
+    ClusterMetadata,
+    FetchRequest,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartition,
+)
+from simpleconsumer.under_way import UNDER_WAY
 from zkconsumer.cluster.metadata_directory import MetadataDirectory
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader, TopicRefused
 from zkconsumer.cluster.topic_ids import TopicIds
 from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.waiting import wait_until
 
 DEADLINE_S = 10.0
 
@@ -75,21 +86,6 @@ def test_when_all_known_brokers_are_gone_the_list_is_asked_again(cluster: Embedd
     assert [broker.id for broker in reader.brokers()] == [0, 1]
 
 
-def test_a_broker_that_did_not_answer_is_asked_last_and_one_with_fewer_questions_first() -> None:
-    reader = reader_at(1, 2, 3, 4)
-    reader._silent = {("127.0.0.1", 2)}
-    reader._under_way = {("127.0.0.1", 1): 2, ("127.0.0.1", 4): 1}
-    assert [port for _, port in reader._given_in_order()] == [3, 4, 1, 2]
-
-
-def test_the_order_of_brokers_is_random() -> None:
-    ports = range(1, 7)
-    orders = {tuple(port for _, port in reader_at(*ports)._given_in_order())}
-    reader = reader_at(*ports)
-    orders |= {tuple(port for _, port in reader._given_in_order()) for _ in range(5)}
-    assert len(orders) > 2
-
-
 def test_questions_of_many_threads_are_answered(cluster: EmbeddedCluster) -> None:
     reader = reader_at(cluster.port(0), cluster.port(1))
     found: list[list[str]] = []
@@ -99,7 +95,26 @@ def test_questions_of_many_threads_are_answered(cluster: EmbeddedCluster) -> Non
     for thread in threads:
         thread.join(DEADLINE_S)
     assert found == [["one", "two"]] * 8
-    assert reader._under_way == {}
+    for number in range(2):
+        assert UNDER_WAY.at(("127.0.0.1", cluster.port(number))) == 0
+
+
+def test_look_ups_go_to_the_broker_with_fewer_requests_of_fetches_under_way(cluster: EmbeddedCluster) -> None:
+    reader = reader_at(cluster.port(0))
+    reader.brokers()
+    busy = cluster.leader("two", 0)
+    address = ("127.0.0.1", cluster.port(busy))
+    with SimpleConsumer(*address, DEADLINE_S) as consumer:
+        end = consumer.get_offsets_before("two", 0, LATEST)[0]
+        ask = partial(consumer.multifetch, [FetchRequest("two", 0, end, 1000)], 2000, 1)
+        fetching = threading.Thread(target=ask)
+        fetching.start()
+        wait_until(lambda: UNDER_WAY.at(address) == 1, DEADLINE_S, "a fetch that waits for messages")
+        asked = {reader.metadata(["two"])[1] for _ in range(10)}
+        assert UNDER_WAY.at(address) == 1, "the fetch still waits"
+        fetching.join(DEADLINE_S)
+    assert asked == {1 - busy}
+    assert {reader.metadata(["two"])[1] for _ in range(40)} == {0, 1}, "else it is chance"
 
 
 def test_kafka_0_7_has_no_metadata(cluster: EmbeddedCluster) -> None:

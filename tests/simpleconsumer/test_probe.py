@@ -13,6 +13,7 @@ from simpleconsumer.probe import probed_broker
 from simpleconsumer.types import Broker
 
 VERSIONS_BODY = struct.pack(">hihhh", 0, 1, 18, 0, 3)
+NO_GROUPS = struct.pack(">i", 0)
 NO_METADATA = struct.pack(">ii", 0, 0)
 DEADLINE_S = 5.0
 
@@ -31,17 +32,17 @@ def asks_for(peer: Peer, *keys: int) -> list[bytes]:
 
 def test_one_that_lists_its_versions_is_of_0_10_or_later() -> None:
     def script(peer: Peer) -> None:
-        versions, metadata = asks_for(peer, 18, 3)
+        versions, groups = asks_for(peer, 18, 15)
         peer.answer(VERSIONS_BODY, versions)
-        peer.answer(NO_METADATA, metadata)
+        peer.answer(NO_GROUPS, groups)
 
     assert probe(script) == Broker(-1, "127.0.0.1", 0, 2, "kafka011", 2)
 
 
 def test_one_that_answers_the_second_question_alone_is_of_0_9() -> None:
     def script(peer: Peer) -> None:
-        _, metadata = asks_for(peer, 18, 3)
-        peer.answer(NO_METADATA, metadata)
+        _, groups = asks_for(peer, 18, 15)
+        peer.answer(NO_GROUPS, groups)
 
     assert probe(script) == Broker(-1, "127.0.0.1", 0, 0, "kafka08", 2)
 
@@ -70,7 +71,7 @@ def test_what_closes_on_every_question_is_no_broker_of_0_8() -> None:
 
 def test_silence_is_no_sign_of_an_age() -> None:
     def silent(peer: Peer) -> None:
-        asks_for(peer, 18, 3)
+        asks_for(peer, 18, 15)
         peer.stall()
 
     with pytest.raises(ConnectionFailed, match=r"no answer within 0\.3 s"):
@@ -80,7 +81,7 @@ def test_silence_is_no_sign_of_an_age() -> None:
 @pytest.mark.parametrize(("body", "words"), [(b"\0\0\0\7rest", "answer to request 7"), (b"\0", "too short")])
 def test_other_answers_are_refused(body: bytes, words: str) -> None:
     def script(peer: Peer) -> None:
-        asks_for(peer, 18, 3)
+        asks_for(peer, 18, 15)
         peer.send(struct.pack(">i", len(body)) + body)
         peer.stall()
 

@@ -7,7 +7,7 @@ Rules, and which failure each prevents:
   brokers may still report the old one (KAFKA-474).
 - A broker that has just denied leading a partition is taken for its leader only if ZooKeeper names it too (KAFKA-1367).
 - The name of a partition of Kafka 0.7, `broker-partition`, says which broker has it; there is no metadata.
-- Each broker has a few seconds to answer; brokers that did not answer the last time are asked last (KAFKA-714).
+- The broker with the fewest requests under way is asked first (`AskingOrder`), and each has a few seconds to answer.
 
 Source: kafka.client.ClientUtils (0.8.2.2).
 """
@@ -26,6 +26,7 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
+from zkconsumer.cluster.asking_order import AskingOrder
 
 __all__ = ["BrokerDirectory", "LeaderDirectory", "leader_epochs", "usable_leaders"]
 
@@ -103,11 +104,10 @@ class BrokerDirectory:
         self._existing_topics = existing_topics
         self._read_leaders = read_leaders
         self._read_epochs = read_epochs
-        self._rng = rng or random.Random()
+        self._order = AskingOrder(rng)
         self._counters = counters or Counters()
         self._client_id = client_id
         self._timeout_s = min(timeout_s, METADATA_TIMEOUT_S)
-        self._silent: set[Broker] = set()
         self.reported: dict[TopicPartition, Broker] = {}
         self.epochs: dict[TopicPartition, int] = {}
         self.brokers: Mapping[int, Broker] = {}
@@ -130,7 +130,7 @@ class BrokerDirectory:
         if not topics:
             return {}
         brokers = self.brokers = {broker.id: broker for broker in self._read_brokers()}
-        self._silent.intersection_update(brokers.values())
+        self._order.keep((broker.host, broker.port) for broker in brokers.values())
         metadata = self._metadata(topics, brokers.values())
         leaders, self.epochs = usable_leaders(metadata), leader_epochs(metadata)
         self.reported = {partition: brokers[leader] for partition, leader in leaders.items() if leader in brokers}
@@ -159,8 +159,9 @@ class BrokerDirectory:
 
     def _metadata(self, topics: list[str], brokers: Collection[Broker]) -> ClusterMetadata | None:
         """Return the metadata of the first broker that answers; None when no broker answers."""
-        order = sorted(brokers, key=lambda broker: (broker in self._silent, self._rng.random()))
-        for broker in order:
+        by_address = {(broker.host, broker.port): broker for broker in brokers}
+        for address in self._order.of(by_address):
+            broker = by_address[address]
             self._counters.add("broker_requests", "metadata")
             try:
                 dialect = dialect_of(broker)
@@ -171,11 +172,10 @@ class BrokerDirectory:
                     metadata = consumer.topic_metadata(topics, create=not dialect.chooses_versions)
             except SimpleConsumerError as error:
                 self._counters.add("errors", "broker_connection")
-                if broker not in self._silent:
+                if self._order.failed(address):
                     log.warning("broker %d does not answer a metadata request: %s", broker.id, error)
-                self._silent.add(broker)
             else:
-                self._silent.discard(broker)
+                self._order.answered(address)
                 return metadata
         return None
 

@@ -3,12 +3,12 @@
 Rules, and which failure each prevents:
 - Some addresses are given. Brokers that an answer lists are asked from then on; when none of them answers, the given
   addresses are asked again: all brokers may have moved.
-- Brokers are asked in random order: first those with the fewest look-ups under way, last those that did not answer. One
-  slow broker delays few callers, and a dead one none twice.
-- A given address is probed first, as brokers of 0.8, 0.9 and later speak differently.
+- The broker with the fewest requests under way is asked first, and the next one if it does not answer (`AskingOrder`).
+- A given address is probed first, as brokers of 0.8, 0.9 and later speak differently; so is each that an answer names
+  (`Spoken`).
 - Nothing that is asked creates a topic (KAFKA-1087).
 
-Source: kafka.client.ClientUtils (0.8.2.2), org.apache.kafka.clients.NetworkClient.leastLoadedNode (2.8).
+Source: kafka.client.ClientUtils (0.8.2.2).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -28,19 +27,20 @@ from rebalance.generation import GENERATION_08, Generation
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
-from simpleconsumer.probe import probed_broker
+from simpleconsumer.probe import has_no_older_peers, probed_broker
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ClusterMetadata, TopicMetadata, TopicPartition
+from simpleconsumer.under_way import Address
+from zkconsumer.cluster.asking_order import AskingOrder
 from zkconsumer.cluster.generation import AUTO
 from zkconsumer.cluster.leaders import usable_leaders
+from zkconsumer.cluster.spoken import Spoken
 from zkconsumer.cluster.topic_ids import TopicIds
 from zkconsumer.cluster.zookeeper_reads import ClusterSilent
 
 __all__ = ["Address", "BrokersSilent", "MetadataReader", "TopicRefused"]
 
 log = logging.getLogger(__name__)
-
-Address = tuple[str, int]
 
 LONGEST_ANSWER_S: Final = 10.0
 """Longest wait for one broker's metadata; there are other brokers to ask."""
@@ -104,13 +104,12 @@ class MetadataReader:
         self._client_id = client_id
         self._timeout_s = min(timeout_s, LONGEST_ANSWER_S)
         self._counters = counters or Counters()
-        self._rng = rng or random.Random()
         self.topic_ids = TopicIds()
         self.cluster_id: str | None = None
+        self._order = AskingOrder(rng)
+        self._spoken = Spoken(client_id, self._timeout_s, security)
         self._lock = threading.Lock()  # of what follows
         self._known: Mapping[int, Broker] = {}
-        self._silent: set[Address] = set()
-        self._under_way: dict[Address, int] = {}
 
     def metadata(self, topics: Collection[str] | None, *, besides: Collection[int] = ()) -> tuple[ClusterMetadata, int]:
         """Return what a broker says of some topics, and its id (-1 where only its address is known).
@@ -125,11 +124,13 @@ class MetadataReader:
             BrokersSilent: No broker answers.
         """
         failures: dict[Address, str] = {}
-        for broker in self._known_in_order(besides):
-            found = self._ask((broker.host, broker.port), broker, topics, failures)
+        with self._lock:
+            known = {(each.host, each.port): each for each in self._known.values() if each.id not in besides}
+        for address in self._order.of(known):
+            found = self._ask(address, known[address], topics, failures)
             if found is not None:
-                return found, broker.id
-        for address in self._given_in_order() if not besides else ():
+                return found, known[address].id
+        for address in self._order.of(self._addresses) if not besides else ():
             found = self._ask(address, None, topics, failures)
             if found is not None:
                 return found, _NO_ID
@@ -223,21 +224,19 @@ class MetadataReader:
         """Return the metadata of one broker; None, and the reason in `failures`, if it does not answer."""
         self._counters.add("broker_requests", "metadata")
         try:
-            with self._counted(address):
-                if broker is None:
-                    broker = probed_broker(*address, self._timeout_s, self._client_id, security=self._security)
-                found = self._metadata_of(broker, topics)
+            if broker is None:
+                broker = probed_broker(*address, self._timeout_s, self._client_id, security=self._security)
+                self._spoken.know([broker])
+            found = self._metadata_of(broker, topics)
         except SimpleConsumerError as error:
             self._counters.add("errors", "broker_connection")
             failures[address] = str(error)
-            with self._lock:
-                is_news = address not in self._silent
-                self._silent.add(address)
-            if is_news:
+            self._spoken.forget(address)
+            if self._order.failed(address):
                 log.warning("%s:%d does not answer a metadata request: %s", *address, error)
             return None
+        self._order.answered(address)
         with self._lock:
-            self._silent.discard(address)
             if found.brokers:
                 self._known = found.brokers
         self.topic_ids.note(found.topics)
@@ -251,35 +250,14 @@ class MetadataReader:
             broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect, security=self._security
         ) as consumer:
             if dialect is KAFKA011:
-                return consumer.ask(KAFKA011.cluster_metadata(topics))
+                found = consumer.ask(KAFKA011.cluster_metadata(topics))
+                alike = has_no_older_peers(consumer.served_versions())
+                return replace(found, brokers=self._spoken.of(found.brokers, are_alike=alike))
             # These brokers may create what is named, so nothing is named; and none of them lists versions.
             found = consumer.all_topic_metadata()
         version = broker.commit_version
-        brokers = {number: each._replace(commit_version=version) for number, each in found.brokers.items()}
+        named = {number: each._replace(commit_version=version) for number, each in found.brokers.items()}
+        brokers = self._spoken.of(named, are_alike=False)
         names = found.topics if topics is None else topics
         missing = {name: TopicMetadata(name, _NO_SUCH_TOPIC[0], ()) for name in names}
         return replace(found, brokers=brokers, topics={name: found.topics.get(name, missing[name]) for name in names})
-
-    @contextmanager
-    def _counted(self, address: Address) -> Iterator[None]:
-        with self._lock:
-            self._under_way[address] = self._under_way.get(address, 0) + 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._under_way[address] -= 1
-                if not self._under_way[address]:
-                    del self._under_way[address]
-
-    def _known_in_order(self, besides: Collection[int]) -> list[Broker]:
-        with self._lock:
-            brokers = [broker for broker in self._known.values() if broker.id not in besides]
-            return sorted(brokers, key=lambda broker: self._rank((broker.host, broker.port)))
-
-    def _given_in_order(self) -> list[Address]:
-        with self._lock:
-            return sorted(self._addresses, key=self._rank)
-
-    def _rank(self, address: Address) -> tuple[bool, int, float]:
-        return address in self._silent, self._under_way.get(address, 0), self._rng.random()

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from rebalance.requests import ZooKeeperPort
-from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.generation import generation_named, generation_of_cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
@@ -132,8 +131,7 @@ def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> Fo
             return FoundCluster(_ListOf07(brokers), False, _nothing)
         addresses = [(each.host, each.port) for each in brokers]
         lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security)
-        named = [Broker(-1, host, port, 2, KAFKA011.name, 2) for host, port in addresses]
-        return FoundCluster(lookup, True, _nothing, brokers=lambda: named)
+        return FoundCluster(lookup, True, _nothing, brokers=lookup.brokers)
     assert config.zookeeper_connect is not None
     stack = ExitStack()
     with stack:

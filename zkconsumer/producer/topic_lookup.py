@@ -2,13 +2,15 @@
 
 Rules, and which failure each prevents:
 
-- Brokers are asked in random order, those that did not answer last: one dead broker of the list delays nothing twice.
+- The broker with the fewest requests under way is asked first, and the next one if it does not answer (`AskingOrder`);
+  when none of those that an answer has named does, the given ones are asked again.
 - A metadata request names topics. Brokers create a topic that does not exist if `auto.create.topics.enable` is on, as
   for Java's producers.
-- A broker of which only the address is known is probed first: those of 0.8, 0.9 and later speak differently.
+- A given address is probed first, as brokers of 0.8, 0.9 and later speak differently; so is each that an answer names
+  (`Spoken`).
 - An answer that lists no broker of a partition's leader counts as no leader: 0.8.0 lists only some brokers.
 
-Threads: one at a time.
+Threads: one at a time; any for `brokers`.
 
 Source: kafka.producer.BrokerPartitionInfo, kafka.client.ClientUtils (0.8.2.2).
 """
@@ -20,11 +22,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
-from simpleconsumer.probe import probed_broker
+from simpleconsumer.probe import has_no_older_peers, probed_broker
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicMetadata
+from simpleconsumer.under_way import Address
+from zkconsumer.cluster.asking_order import AskingOrder
+from zkconsumer.cluster.spoken import Spoken
 
 __all__ = ["FoundTopic", "TopicLookup"]
 
@@ -32,8 +37,6 @@ _LONGEST_ANSWER_S: Final = 3.0
 _TOO_FEW_BROKERS: Final = 38
 """Also the answer of a broker that has just started, knows no topic yet, and counts not even itself as alive."""
 _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the same
-
-Address = tuple[str, int]
 
 
 class FoundTopic(NamedTuple):
@@ -71,45 +74,50 @@ class TopicLookup:
         self._addresses = addresses
         self._client_id = client_id
         self._timeout_s = min(timeout_s, _LONGEST_ANSWER_S)
-        self._rng = rng or random.Random()
-        self._known: set[Address] = set()
-        self._silent: set[Address] = set()
-        self._spoken: dict[Address, Broker] = {}
+        self._order = AskingOrder(rng)
+        self._spoken = Spoken(client_id, self._timeout_s, security)
+        self._known: Mapping[int, Broker] = {}
 
     def know(self, brokers: Iterable[Broker]) -> None:
         """Take over what brokers speak, so that they are not probed."""
-        self._spoken.update({(broker.host, broker.port): broker for broker in brokers})
+        self._spoken.know(brokers)
+
+    def brokers(self) -> list[Broker]:
+        """Return the brokers that the last answer named, and those at given addresses, in the order to ask them."""
+        return [known or Broker(-1, *address, 2, KAFKA011.name, 2) for address, known in self._in_order()]
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         """Return what is known about each of the topics."""
         failures: list[str] = []
-        for host, port in self._in_order():
+        for (host, port), known in self._in_order():
             try:
-                found = self._spoken.get((host, port)) or probed_broker(
-                    host, port, self._timeout_s, self._client_id, security=self._security
-                )
+                found = known or probed_broker(host, port, self._timeout_s, self._client_id, security=self._security)
                 with SimpleConsumer(
                     host, port, self._timeout_s, self._client_id, dialect=dialect_of(found), security=self._security
                 ) as broker:
                     metadata = broker.topic_metadata(topics)
+                    are_alike = has_no_older_peers(broker.served_versions())
             except AuthenticationFailed as error:
                 return dict.fromkeys(topics, FoundTopic({}, str(error), is_final=True))
             except SimpleConsumerError as error:
-                self._spoken.pop((host, port), None)  # another one may come back there
-                self._silent.add((host, port))
+                self._spoken.forget((host, port))  # another one may come back there
+                self._order.failed((host, port))
                 failures.append(str(error))
                 continue
-            self._silent.discard((host, port))
-            self.know([*metadata.brokers.values(), found])
-            self._known |= {(each.host, each.port) for each in metadata.brokers.values()}
-            return {topic: _found(metadata.topics[topic], metadata.brokers) for topic in topics}
+            self._order.answered((host, port))
+            self.know([found])
+            brokers = self._spoken.of(metadata.brokers, are_alike=are_alike)
+            self._known = brokers or self._known
+            return {topic: _found(metadata.topics[topic], brokers) for topic in topics}
         reason = f"no broker answers about it ({'; '.join(failures[:3])})"
         return dict.fromkeys(topics, FoundTopic({}, reason))
 
-    def _in_order(self) -> list[Address]:
-        addresses = sorted({*self._addresses(), *self._known})
-        self._rng.shuffle(addresses)
-        return sorted(addresses, key=lambda each: each in self._silent)
+    def _in_order(self) -> list[tuple[Address, Broker | None]]:
+        """Return the addresses to ask, with the broker where it is known what it speaks."""
+        known = {(each.host, each.port): each for each in self._known.values()}
+        given = [each for each in self._order.of(self._addresses()) if each not in known]
+        in_order = [*self._order.of(known), *given]
+        return [(each, known.get(each) or self._spoken.at(each)) for each in in_order]
 
 
 def _found(topic: TopicMetadata, brokers: Mapping[int, Broker]) -> FoundTopic:
