@@ -241,5 +241,5 @@ def check_account(load: TransactionLoad, expected: dict[str, dict[int, list[Row]
                 numbers = [int(value.split()[1]) for value in values if value.startswith(writer)]
                 assert numbers == sorted(set(numbers)), (level, writer)
         found = [value for rows in partitions.values() for _, value in rows]
-        assert set(found) == wanted[level], level
+        assert set(found) - load.unsure == wanted[level], level
     assert len(load.aborted) > 20

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from zkconsumer.testing.waiting import Deadline, wait_until
 
@@ -28,15 +28,16 @@ class TransactionLoad:
     Attributes:
         kept: values of messages that are outside of transactions, or in committed ones.
         aborted: values of those in aborted ones.
+        unsure: values of aborted ones that librdkafka gave up: they may be in the log.
     """
 
     def __init__(self, brokers: str, topic: str, partitions: int) -> None:
         self.kept: set[bytes] = set()
         self.aborted: set[bytes] = set()
+        self.unsure: set[bytes] = set()
         self._brokers, self._topic, self._partitions = brokers, topic, partitions
         self._over = threading.Event()
         self._failures: list[BaseException] = []
-        self._unwritten: set[bytes] = set()
         self._open: list[bytes] = []
         self._is_wanted = threading.Event()
         self._commits = itertools.cycle([True, False])
@@ -58,8 +59,8 @@ class TransactionLoad:
         self.__exit__()
         assert not self._failures, self._failures
         assert not any(thread.is_alive() for thread in self._threads)
-        self.aborted -= self._unwritten
-        assert not self.kept & self._unwritten, self._unwritten
+        self.aborted -= self.unsure
+        assert not self.kept & self.unsure, self.unsure
 
     @contextmanager
     def held(self) -> Iterator[list[bytes]]:
@@ -139,12 +140,17 @@ class TransactionLoad:
 
         def delivered(error: object, _message: object) -> None:
             if error is not None:
-                self._unwritten.add(value)
+                self.unsure.add(value)
 
-        producer.produce(
-            self._topic, value, partition=number % self._partitions, headers=[("n", b"%d" % number)],
-            on_delivery=delivered,
-        )  # fmt: skip
+        try:
+            producer.produce(
+                self._topic, value, partition=number % self._partitions, headers=[("n", b"%d" % number)],
+                on_delivery=delivered,
+            )  # fmt: skip
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError._STATE:
+                raise
+            self.unsure.add(value)  # the transaction has failed already, and can only be aborted
         producer.poll(0)
         return value
 

@@ -103,6 +103,15 @@ def test_a_start_that_fails_shows_the_log(tmp_path: Path) -> None:
     assert not server.folder.exists()
 
 
+def test_a_server_that_answers_in_the_place_of_this_one_is_told_from_it(zookeeper: ZooKeeperServer) -> None:
+    """Another process has chosen the same port, and was faster."""
+    server = ZooKeeperServer()
+    server.port = zookeeper.port
+    with server:
+        assert server.port != zookeeper.port
+        assert server.mode == "standalone"
+
+
 def test_a_server_that_never_ran_says_so() -> None:
     server = ZooKeeperServer()
     try:

@@ -248,7 +248,7 @@ class ZooKeeperServer(WithBlock):
                 raise StartFailed(f"{process.name} ended with code {process.returncode}\n{process.tail()}")
             if deadline.expired:
                 raise StartFailed(f"{process.name} did not answer within {self.timeout_s:g} s\n{process.tail()}")
-            return self.accepts_sessions()
+            return self.accepts_sessions() and self._is_itself()
 
         wait_until(answers, self.timeout_s + 5, f"{process.name} to accept sessions")
 
@@ -259,6 +259,14 @@ class ZooKeeperServer(WithBlock):
         except OSError:
             return False
         return True
+
+    def _is_itself(self) -> bool:
+        """Whether the server that answers on the port has this one's data: another process may have been faster."""
+        try:
+            said = self.four_letter("conf")
+        except OSError:
+            return False
+        return f"dataDir={self._data}" in said or "dataDir=" not in said  # a server may be told not to say it
 
     def stop(self) -> None:
         """Orderly end (SIGTERM); data and port are kept for `start()`."""
