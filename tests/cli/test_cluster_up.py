@@ -179,7 +179,7 @@ def test_brokers_without_zookeeper_need_no_java_and_name_their_addresses() -> No
     [
         (["--kafka", "0.8.2.2", "--generation", "0.7"], "--kafka names the brokers already"),
         (["--generation", "0.7", "--brokers", "2", "--topic", "clicks:3:2"], "clicks: Kafka 0.7 has no replicas"),
-        (["--generation", "0.6"], "'0.6' is not one of '0.8', '0.7', '0.11', '1.1', '2.8', '3.9', '4.3'"),
+        (["--generation", "0.6"], "'0.6' is not one of '0.8', '0.7', '0.9', '0.10', '0.11', '1.1', '2.8', '3.9',"),
     ],
 )
 def test_what_a_generation_cannot_have_is_refused(arguments: list[str], said: str) -> None:
@@ -285,14 +285,17 @@ def test_only_embedded_brokers_keep_their_data(tmp_path: Path) -> None:
     assert "the data of real brokers cannot be kept; leave --kafka out" in got.stderr
 
 
+EMBEDDED = ("0.8.2.2", "0.7.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
+
+
 def test_the_versions_distinguish_embedded_and_real_brokers() -> None:
     entries = json.loads(invoke("versions", "--json").stdout)["versions"]
     assert [(entry["version"], entry["brokers"]) for entry in entries] == [
-        *((version, "embedded") for version in ("0.8.2.2", "0.7.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2", "4.3.1")),
+        *((version, "embedded") for version in EMBEDDED),
         *((version, "real") for version in kafka_versions()),
     ]
     assert [entry["version"] for entry in entries if not entry["needs"].startswith("Java")] == ["4.3.1"]
-    assert entries[6]["needs"] == "nothing"
+    assert entries[8]["needs"] == "nothing"
     assert entries[0]["needs"].endswith("ZooKeeper")
     shown = invoke("versions").stdout
     for entry in entries:

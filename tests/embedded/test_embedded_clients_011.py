@@ -16,7 +16,7 @@ from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_b
 from simpleconsumer.types import Message
 from tests.kafka_peers import confluent_consume, confluent_produce
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
-from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS
+from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS, WITH_RECORD_BATCHES
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.waiting import Deadline
 
@@ -26,7 +26,7 @@ VALUES = [b"message-%d" % number for number in range(COUNT)]
 FIRST_WITH_ZSTD = "2.8"
 CODECS = [
     (generation, codec)
-    for generation in GENERATIONS
+    for generation in WITH_RECORD_BATCHES
     for codec in ("none", "gzip", "snappy", "lz4", "zstd")
     if codec != "zstd" or generation >= FIRST_WITH_ZSTD
 ]
@@ -116,7 +116,7 @@ class TestKafkaPython:
     def kafka(self) -> Any:
         return pytest.importorskip("kafka", reason="kafka-python is not installed: pip install kafka-python")
 
-    @pytest.mark.parametrize("generation", GENERATIONS)
+    @pytest.mark.parametrize("generation", WITH_RECORD_BATCHES)
     @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4"])
     def test_what_it_writes_is_read_by_us_and_by_itself(
         self, kafka: Any, clusters: dict[str, EmbeddedCluster], topic: str, generation: str, codec: str | None

@@ -1,7 +1,7 @@
 """Requests recorded from brokers with record batches, replayed: the embedded broker answers every byte as they did.
 
 What differs from run to run is put in from the run: the port, the ids of cluster and topic, and producer ids. What the
-embedded broker does not serve (groups, older versions of Fetch) is left out, and named here.
+embedded broker does not serve (groups, authentication, settings) is left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
-from broker_wire import Wire, request
+from broker_wire import Wire, request, string
 
 from simpleconsumer.kafka011.init_producer_id import ProducerId
 from simpleconsumer.kafka011.record_encode import encode_record_batch
@@ -26,14 +26,17 @@ from zkconsumer.testing.embedded.kafka011.transaction_records import encode_tran
 from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction
 from zkconsumer.testing.waiting import wait_until
 
-GENERATIONS = ("1.1", "2.8", "4.3")
+GENERATIONS = ("0.10", "1.1", "2.8", "4.3")
 TOPIC = "g-apis"
-NOT_SERVED = r"Fetch-v[23]"
+OF_MEMBERS = r"Offset(Commit|Fetch)-(member|all)-.*"
+"""Offsets of groups that have members, which are not served."""
 NEVER_EQUAL = r"(ApiVersions|InitProducerId-idempotent).*"
 """A table with APIs that are not served, and a number that is new each time; both have tests of their own."""
-UNORDERED = ("1.1", "Metadata-v5")
-"""A broker of 1.1 names partitions in no order."""
+UNORDERED = {("1.1", "Metadata-v5"), ("0.10", "Metadata-v1"), ("0.10", "Metadata-v2")}
+"""Brokers before 2.0 name partitions in no order."""
 TRANSACTIONAL_ID = "g-txn"
+PRODUCE = 0
+FIND_COORDINATOR = 10
 IS_TRANSACTIONAL = 0x10
 IS_CONTROL = 0x20
 
@@ -46,7 +49,10 @@ def recorded(generation: str) -> list[Frames]:
 
 def final_log(generation: str) -> list[bytes]:
     """The batches of the topic as the last recorded fetch shows them; of some no produce request is recorded."""
-    answer = [each for each in recorded(generation) if each.name.startswith("Fetch-aborted")][-1].answer
+    fetches = [each for each in recorded(generation) if each.name.startswith("Fetch-aborted")]
+    if not fetches:
+        return []
+    answer = fetches[-1].answer
     at = next(at for at in range(len(answer)) if re.match(rb"\0{11}.\0{4}\x02", answer[at : at + 17], re.DOTALL))
     found = []
     while at + 61 <= len(answer):
@@ -58,7 +64,7 @@ def final_log(generation: str) -> list[bytes]:
 
 
 def is_served(frames: Frames) -> bool:
-    return frames.asked.api_key in SERVED and not re.fullmatch(NOT_SERVED, frames.name)
+    return frames.asked.api_key in SERVED and not re.fullmatch(OF_MEMBERS, frames.name)
 
 
 def place(batch: bytes) -> int:
@@ -91,6 +97,9 @@ class Replay:
         name = frames.name
         if name == "FindCoordinator-v0":
             wait_until(lambda: wire.ask(frames.request)[8:10] == b"\0\0", 10, "a coordinator")
+        elif name.startswith("OffsetCommit"):
+            found = request(FIND_COORDINATOR, string("g-group"))
+            wait_until(lambda: wire.ask(found)[8:10] == b"\0\0", 10, "a coordinator, which was found before")
         elif name.startswith("Produce"):
             [stored] = frames.decoded()
             self._append_up_to(stored.base_offset)
@@ -177,7 +186,7 @@ ALL = [(generation, each) for generation in GENERATIONS for each in recorded(gen
 EQUAL = [
     pytest.param(generation, each, id=str(each))
     for generation, each in ALL
-    if is_served(each) and not re.fullmatch(NEVER_EQUAL, each.name) and (generation, each.name) != UNORDERED
+    if is_served(each) and not re.fullmatch(NEVER_EQUAL, each.name) and (generation, each.name) not in UNORDERED
 ]
 
 
@@ -187,8 +196,10 @@ def test_an_answer_is_that_of_the_recording(replays: dict[str, Replay], generati
     assert replay.answer(frames).hex() == replay.expected(frames).hex()
 
 
-def test_metadata_of_a_broker_that_names_partitions_in_no_order_is_the_same(replays: dict[str, Replay]) -> None:
-    generation, name = UNORDERED
+@pytest.mark.parametrize(("generation", "name"), sorted(UNORDERED))
+def test_metadata_of_a_broker_that_names_partitions_in_no_order_is_the_same(
+    replays: dict[str, Replay], generation: str, name: str
+) -> None:
     [frames] = [each for each in recorded(generation) if each.name == name]
     replay = replays[generation]
 
@@ -199,10 +210,11 @@ def test_metadata_of_a_broker_that_names_partitions_in_no_order_is_the_same(repl
     assert sorted(replay.answers[name]) == sorted(replay.expected(frames))
 
 
-def test_every_version_that_is_spoken_by_the_client_is_replayed_but_those_that_convert() -> None:
+def test_every_version_that_is_spoken_by_the_client_is_replayed() -> None:
     replayed = {(each.asked.api_key, each.version) for _, each in ALL if is_served(each)}
-    left_out = {(each.asked.api_key, each.version) for _, each in ALL} - replayed
-    assert {(key, version) for key, version in left_out if key in SERVED} == {(1, 2), (1, 3)}
+    of_members = {(each.asked.api_key, each.version) for _, each in ALL if re.fullmatch(OF_MEMBERS, each.name)}
+    left_out = {(each.asked.api_key, each.version) for _, each in ALL} - replayed - of_members
+    assert {(key, version) for key, version in left_out if key in SERVED} == set()
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -213,11 +225,11 @@ def test_what_is_listed_is_listed_by_the_real_broker_in_at_least_these_versions(
     code, real = frames.decoded()
     own_code, own = frames.asked.decode(memoryview(replays[generation].answers["ApiVersions-v0"][8:]))
     assert code == own_code == 0
-    assert set(own) == set(SERVED)
+    assert set(own) == {key for key in SERVED if key in real}
     for key, versions in own.items():
         assert versions.start >= real[key].start
         assert versions.stop <= real[key].stop
-        if key not in (0, 1):  # of these two, the versions that would have to be converted are left out
+        if (generation, key) != ("4.3", PRODUCE):  # which names versions that it does not serve
             assert versions.start == real[key].start
 
 

@@ -7,13 +7,12 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import golden_groups
-
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, Request
 from simpleconsumer.kafka011.apis import APIS
 from simpleconsumer.kafka011.init_producer_id import ProducerId
 from simpleconsumer.types import FetchRequest, OffsetAndMetadata, TopicPartition
+from tests.simpleconsumer import golden_groups
 
 FOLDER = Path(__file__).parent.parent / "golden" / "apis"
 VERSIONS = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")

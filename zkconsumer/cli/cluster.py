@@ -32,7 +32,7 @@ _MAX_PARTITIONS = 2_000
 """Most partitions of one topic: ZooKeeper takes some ten seconds for these, and minutes for five times as many."""
 
 _MAX_FILE_NAME = 255
-_GENERATIONS = ("0.8", "0.7", "0.11", "1.1", "2.8", "3.9", "4.3")
+_GENERATIONS = ("0.8", "0.7", "0.9", "0.10", "0.11", "1.1", "2.8", "3.9", "4.3")
 _COUNTS_07 = "topic.partition.count.map"
 
 _UP_EPILOG = """\

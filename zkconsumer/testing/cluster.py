@@ -76,8 +76,8 @@ class Cluster(Protocol):
         """Whether there is a ZooKeeper; a cluster in KRaft mode has none."""
 
     @property
-    def takes_old_requests(self) -> bool:
-        """Whether its brokers take the requests of Kafka 0.8."""
+    def is_written_as_08(self) -> bool:
+        """Whether the kit writes to its brokers with the requests of Kafka 0.8, which they take."""
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
@@ -262,8 +262,8 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         return bool(self._zookeeper)
 
     @property
-    def takes_old_requests(self) -> bool:
-        """Whether its brokers take the requests of Kafka 0.8."""
+    def is_written_as_08(self) -> bool:
+        """Whether the kit writes to its brokers with the requests of Kafka 0.8, which they take."""
         return version_tuple(self.version) < FIRST_WITHOUT_OLD_REQUESTS
 
     def _without_zookeeper(self) -> KitError:

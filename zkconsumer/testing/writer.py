@@ -58,8 +58,8 @@ class Target(Protocol):
     version: str
 
     @property
-    def takes_old_requests(self) -> bool:
-        """Whether its brokers take the requests of Kafka 0.8."""
+    def is_written_as_08(self) -> bool:
+        """Whether it is written to with the requests of Kafka 0.8."""
 
     @property
     def brokers(self) -> Mapping[int, TargetBroker]:
@@ -304,7 +304,7 @@ def _nothing() -> None:
 
 
 def _generation(cluster: Target) -> str:
-    """The generation of requests that brokers are sent: the oldest that they take."""
+    """The generation of requests that brokers are sent: the oldest that suit them."""
     if version_tuple(cluster.version) < (0, 8):
         return "kafka07"
-    return "kafka08" if cluster.takes_old_requests else "kafka011"
+    return "kafka08" if cluster.is_written_as_08 else "kafka011"

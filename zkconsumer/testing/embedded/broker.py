@@ -188,6 +188,11 @@ def _whole(parts: Sequence[Part]) -> bytes:
     return b"".join(part.read() if isinstance(part, LogSlice) else part for part in parts)
 
 
+def size_of(part: Part) -> int:
+    """Return how many bytes a part of an answer has."""
+    return part.length if isinstance(part, LogSlice) else len(part)
+
+
 def materialize(part: Part) -> bytes:
     """Return the bytes of a part of an answer; a slice is closed."""
     if not isinstance(part, LogSlice):

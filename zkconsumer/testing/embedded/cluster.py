@@ -17,6 +17,7 @@ from typing import IO, Any, Final, Literal, Self, overload
 
 from kazoo.client import KazooClient
 
+from simpleconsumer.kafka011.batch_head import MAGIC
 from zkconsumer.testing.cluster import ClusterFrame, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.broker_08 import Broker08
@@ -81,8 +82,8 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
         Args:
             brokers: how many (with the ids 0, 1, ...), or the ids themselves.
-            generation: of Kafka: 0.8 (the protocol of 0.8.2), 0.7, or one with record batches: 0.11, 1.1, 2.8, 3.9,
-                or 4.3, which has no ZooKeeper.
+            generation: of Kafka: 0.8 (the protocol of 0.8.2), 0.7, 0.9, 0.10, or one with record batches: 0.11, 1.1,
+                2.8, 3.9, or 4.3, which has no ZooKeeper.
             zookeeper: a running server or a connect string without chroot; None starts one that belongs to the cluster;
                 False does without, for clients that are given the brokers' addresses, and without Java.
             chroot: path in ZooKeeper under which the cluster lives.
@@ -142,9 +143,9 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         return self._zookeeper is not False
 
     @property
-    def takes_old_requests(self) -> bool:
-        """Whether its brokers take the requests of Kafka 0.8; those with record batches convert none."""
-        return self._native is None
+    def is_written_as_08(self) -> bool:
+        """Whether the kit writes to its brokers with the requests of Kafka 0.8: those whose logs have message sets."""
+        return self._native is None or self._native.habits.log_magic < MAGIC
 
     # ---- start and end
 

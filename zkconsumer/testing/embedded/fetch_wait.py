@@ -87,8 +87,8 @@ def close_all(results: Mapping[TopicPartition, Fetched]) -> None:
         found.data.close()
 
 
-def interleaved(heads: Sequence[bytes], slices: Sequence[LogSlice]) -> list[Part]:
-    """Return heads of partitions, each with its slice behind it, and the heads that are left."""
+def interleaved(heads: Sequence[bytes], slices: Sequence[Part]) -> list[Part]:
+    """Return heads of partitions, each with its entries behind it, and the heads that are left."""
     parts: list[Part] = []
     for number, head in enumerate(heads):
         parts.append(head)

@@ -164,14 +164,19 @@ def entries(message_set: Bytes) -> Iterator[tuple[int, int]]:
 
 
 def key_of(message: Bytes) -> memoryview | None:
-    """Return the key of a message of magic 0, None for null."""
-    return _field(memoryview(message), 6)[0]
+    """Return the key of a message of magic 0 or 1, None for null."""
+    return _field(memoryview(message), _fields_at(message))[0]
 
 
 def value_of(message: Bytes) -> memoryview | None:
-    """Return the value of a message of magic 0, None for null."""
+    """Return the value of a message of magic 0 or 1, None for null."""
     view = memoryview(message)
-    return _field(view, _field(view, 6)[1])[0]
+    return _field(view, _field(view, _fields_at(message))[1])[0]
+
+
+def _fields_at(message: Bytes) -> int:
+    """Where the key begins: magic 1 has a timestamp before it."""
+    return 14 if message[4] == 1 else 6
 
 
 def plain_entry(offset: int, key: bytes | None, value: bytes | None) -> bytes:

@@ -1,6 +1,6 @@
 """Texts of the nodes in ZooKeeper by which an embedded cluster is registered. Pure.
 
-From version 3 of its node on (0.10.0) a broker registers endpoints; from version 5 on (2.7) topics have ids.
+From version 2 of its node on (0.9) a broker registers endpoints; from version 5 on (2.7) topics have ids.
 
 Source: kafka.utils.ZkUtils (0.8.2.2), kafka.zk.BrokerIdZNode, kafka.zk.TopicZNode (2.8).
 """
@@ -18,22 +18,23 @@ from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registry import Assignment, id_text
 
-_FIRST_WITH_ENDPOINTS: Final = 3
+_FIRST_WITH_ENDPOINTS: Final = 2
+_FIRST_WITH_LISTENERS: Final = 4
 _FIRST_WITH_TOPIC_IDS: Final = 5
 
 
 def broker_node(broker: BrokerAddress, now_ms: int, version: int = 1) -> bytes:
-    """Return the text of `/brokers/ids/<id>`: of version 1 as 0.8.1 and 0.8.2 write it, 4 as 0.10.2 does, 5 as 2.8."""
+    """Return the text of `/brokers/ids/<id>`: version 1 is that of 0.8.1 and 0.8.2, 2 of 0.9, 4 of 0.10.2, 5 of 2.8."""
     stamp = str(now_ms)
     if version < _FIRST_WITH_ENDPOINTS:
         return json_text({"jmx_port": -1, "timestamp": stamp, "host": broker.host, "version": 1, "port": broker.port})
     features: dict[str, object] = {"features": {}} if version >= _FIRST_WITH_TOPIC_IDS else {}
+    listeners: dict[str, object] = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}}
     endpoints: dict[str, object] = {
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
         "endpoints": [f"PLAINTEXT://{broker.host}:{broker.port}"],
         "jmx_port": -1, "port": broker.port, "host": broker.host, "version": version, "timestamp": stamp,
     }  # fmt: skip
-    return json_text(features | endpoints)
+    return json_text(features | (listeners if version >= _FIRST_WITH_LISTENERS else {}) | endpoints)
 
 
 def topic_node(assignment: Assignment, version: int) -> bytes:

@@ -31,6 +31,7 @@ class BrokerSettings:
         socket_request_max_bytes: a larger request closes the connection.
         max_connections: a further one is closed at once.
         log_retention_check_interval_ms: how often retention and flushing by time are looked at. Kafka: five minutes.
+        max_incremental_fetch_session_cache_slots: how many fetch sessions a broker keeps.
         transaction_max_timeout_ms: longest time for which a producer may keep a transaction open.
         transaction_abort_timed_out_transaction_cleanup_interval_ms: how often such transactions are looked for. Kafka:
             ten seconds.
@@ -43,6 +44,7 @@ class BrokerSettings:
     socket_request_max_bytes: int = 100 * 1024 * 1024
     max_connections: int = 2000
     log_retention_check_interval_ms: int = 1000
+    max_incremental_fetch_session_cache_slots: int = 1000
     transaction_max_timeout_ms: int = 15 * 60 * 1000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 1000
     zookeeper_session_timeout_ms: int = 6000

@@ -1,5 +1,6 @@
-"""Embedded brokers of Kafka 0.11 and later: record batches, and requests in the versions that a broker lists.
+"""Embedded brokers of Kafka 0.9 and later: requests in the versions that a broker serves, from 0.11 on record batches.
 
 `broker` reads requests and sends answers, `apis` lists what is served, one file for each; `generations` says in which
-versions. `log` is a log with record batches, `batches`, `producers` and `epochs` are its pure parts.
+versions, and `habits` what else differs. `log` is a log with record batches; `batches`, `conversion`, `producers` and
+`epochs` are its pure parts.
 """

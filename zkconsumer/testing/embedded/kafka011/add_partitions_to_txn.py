@@ -73,7 +73,7 @@ def _codes(asked: Asked[AddPartitionsToTxn]) -> Mapping[TopicPartition, int]:
 def _exists(host: Host011, where: TopicPartition) -> bool:
     """Whether there is such a partition; some brokers look at the topic alone."""
     partitions = host.cluster.image.topics.get(where[0])
-    return partitions is not None and (where[1] in partitions or not host.checks_added_partitions)
+    return partitions is not None and (where[1] in partitions or not host.habits.checks_added_partitions)
 
 
 API: Final = ServedApi(

@@ -11,6 +11,8 @@ from simpleconsumer.kafka011.apis import Api
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
 from zkconsumer.testing.embedded.faults import Fault
+from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
+from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
 from zkconsumer.testing.embedded.kafka011.transaction_state import PRODUCER_FENCED
@@ -46,16 +48,16 @@ class Host011(Protocol):
         """The versions that it lists, by API key."""
 
     @property
-    def is_before_2(self) -> bool:
-        """Whether it answers as brokers before 2.0 do, where the version of a request does not say it."""
-
-    @property
-    def checks_added_partitions(self) -> bool:
-        """Whether AddPartitionsToTxn takes only partitions that there are."""
+    def habits(self) -> Habits:
+        """What tells its version of Kafka apart where the version of a request does not say it."""
 
     @property
     def offset_storage(self) -> OffsetStorage:
         """The committed offsets of groups."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """The fetch sessions of its clients."""
 
     @property
     def transactions(self) -> TransactionCoordinator:
@@ -92,6 +94,10 @@ def _no_partition(body: object) -> list[TopicPartition]:
     return [("", -1)]
 
 
+def _as_it_is(host: Host011, body: Body) -> Body:
+    return body
+
+
 def _nothing_fetched(body: object, image: ClusterImage) -> list[tuple[TopicPartition, int]]:
     return []
 
@@ -109,6 +115,7 @@ class ServedApi(Generic[Body]):
             it may raise BadRequest or NoAnswer to close the connection.
         partitions: those of a request, by which faults go; -1 means a whole topic.
         fetched: partition and offset of each message set in an answer (`mishaps.Befallen`).
+        prepare: what the broker makes of a body before anything else sees it.
     """
 
     api: Api
@@ -118,6 +125,7 @@ class ServedApi(Generic[Body]):
     answer: Callable[[Asked[Body]], list[Part] | None]
     partitions: Callable[[Body], Sequence[TopicPartition]] = _no_partition
     fetched: Callable[[Body, ClusterImage], Sequence[tuple[TopicPartition, int]]] = _nothing_fetched
+    prepare: Callable[[Host011, Body], Body] = _as_it_is
 
 
 AnyApi = ServedApi[Any]

@@ -1,4 +1,4 @@
-"""The APIs that embedded brokers of Kafka 0.11 and later serve. Another one is a file and a line here."""
+"""The APIs that embedded brokers of Kafka 0.9 and later serve. Another one is a file and a line here."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from zkconsumer.testing.embedded.messages import INVALID_MESSAGE, MESSAGE_TOO_LA
 
 __all__ = ["check_batch", "is_abort", "numbered"]
 
+UNSUPPORTED_CODEC: Final = 76
 INVALID_RECORD: Final = 87
 _MAX_INFLATED_BYTES: Final = 256 * 1024 * 1024
 _OFFSET = Struct(">q")

@@ -1,4 +1,4 @@
-"""An embedded broker of Kafka 0.11 or later: reads requests, has them answered, and plays the faults in answers."""
+"""An embedded broker of Kafka 0.9 or later: reads requests, has them answered, and plays the faults in answers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked
 from zkconsumer.testing.embedded.kafka011.api_versions import refused_version
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
+from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
 from zkconsumer.testing.embedded.kafka011.generations import Generation
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
@@ -27,6 +28,9 @@ from zkconsumer.testing.embedded.settings import BrokerSettings
 
 __all__ = ["Broker011"]
 
+_READ_IN_ANY_VERSION: Final = (client_apis.FETCH.key, client_apis.LIST_OFFSETS.key, client_apis.METADATA.key)
+"""Brokers of 0.9 take a version of these that they do not know for their newest one."""
+_SESSION_EVICTION_MS: Final = 120_000
 _API_VERSIONS: Final = client_apis.API_VERSIONS.key
 
 
@@ -42,15 +46,15 @@ class _Request(NamedTuple):
 
 
 class Broker011(LeadingBroker[BatchLog]):
-    """A broker that lists the versions that it serves.
+    """A broker that knows which versions it serves; from 0.10 on it lists them.
 
     Threads: every method from any thread.
 
     Attributes:
         served: those versions, by API key; a test may put other ones here, as an upgrade does.
-        is_before_2: whether it answers as brokers before 2.0 do, where the version of a request does not say it.
-        checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are.
+        habits: what tells its version of Kafka apart where the version of a request does not say it.
         offset_storage: the committed offsets of groups.
+        fetch_sessions: those of its clients.
         transactions: those that it coordinates.
     """
 
@@ -60,13 +64,19 @@ class Broker011(LeadingBroker[BatchLog]):
     ) -> None:  # fmt: skip
         super().__init__(broker_id, folder, cluster, settings, plan, BatchLog, port=port)
         self.served: Mapping[int, range] = generation.served
-        self.is_before_2 = generation.is_before_2
-        self.checks_added_partitions = generation.checks_added_partitions
+        self.habits = generation.habits
         self.offset_storage = OffsetStorage(self)
+        self.fetch_sessions = FetchSessions(
+            settings.max_incremental_fetch_session_cache_slots, _SESSION_EVICTION_MS
+        )
         self.transactions = TransactionCoordinator(
             self, max_timeout_ms=settings.transaction_max_timeout_ms,
             check_interval_ms=settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         )  # fmt: skip
+
+    def _open_logs(self) -> None:
+        super()._open_logs()
+        self.fetch_sessions.clear()
 
     def _begin_epoch(self, log: BatchLog, epoch: int) -> None:
         log.begin_epoch(epoch)
@@ -74,7 +84,12 @@ class Broker011(LeadingBroker[BatchLog]):
     # ---- requests
 
     def _serve_one(self, connection: Connection, frame: bytearray) -> bool:
-        request = self._read(frame)
+        try:
+            request = self._read(frame)
+        except BadRequest:
+            if self.habits.is_silent:
+                return True
+            raise
         api = request.api
         where = list(api.partitions(request.body)) if request.is_known else [("", -1)]
         fetched = api.fetched(request.body, self._cluster.image) if request.is_known else ()
@@ -106,6 +121,8 @@ class Broker011(LeadingBroker[BatchLog]):
             key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
             client_id = reader.nullable_string() or ""
             served = self.served.get(key, range(0))
+            if self.habits.is_silent and key in _READ_IN_ANY_VERSION:
+                version = min(version, served.stop - 1)
             if version not in served:
                 if key != _API_VERSIONS or not served:
                     raise BadRequest(f"version {version} of API key {key} is not served")
@@ -113,7 +130,7 @@ class Broker011(LeadingBroker[BatchLog]):
             api = SERVED[key]
             reader.is_flexible = version >= api.api.flexible_from
             reader.end()
-            return _Request(api, version, correlation_id, client_id, api.read(reader, version))
+            return _Request(api, version, correlation_id, client_id, api.prepare(self, api.read(reader, version)))
         except error as cut:
             raise BadRequest(f"request of {len(frame)} bytes: {cut}") from cut
 

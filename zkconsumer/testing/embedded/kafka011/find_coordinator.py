@@ -46,7 +46,7 @@ def _answer(asked: Asked[FindCoordinator]) -> list[Part]:
         found = BrokerAddress(-1, "", -1)
     answer = pack(">h", code)
     if asked.version >= 1:
-        words = _WORDS.get(code, f"error {code}") if code or not asked.host.is_before_2 else None
+        words = _WORDS.get(code, f"error {code}") if code or not asked.host.habits.is_before_2 else None
         answer = pack(">i", 0) + answer + encode_nullable_string(words)
     return [answer + pack(">i", found.broker_id) + encode_string(found.host) + pack(">i", found.port)]
 

@@ -1,6 +1,6 @@
-"""What tells the generations of embedded brokers from 0.11 on apart: the versions that they list. Pure.
+"""What tells the generations of embedded brokers from 0.9 on apart: the versions that they list. Pure.
 
-Source: the answers to ApiVersions of brokers of Kafka 0.11.0.3, 1.1.1, 2.8.2, 3.9.2 and 4.3.1.
+Source: the answers to ApiVersions of brokers of Kafka 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.2 and 4.3.1.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011 import apis
+from simpleconsumer.kafka011.batch_head import MAGIC
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
+from zkconsumer.testing.embedded.kafka011.habits import Habits
 
-__all__ = ["GENERATIONS", "Generation"]
+__all__ = ["GENERATIONS", "WITH_RECORD_BATCHES", "Generation"]
 
 
 class Generation(NamedTuple):
@@ -21,15 +23,13 @@ class Generation(NamedTuple):
         version: of Kafka.
         node_version: of their nodes in ZooKeeper; 0: there is no ZooKeeper.
         listed: the versions of each API, by its key.
-        is_before_2: whether it answers as brokers before 2.0 do, where the version of a request does not say it.
-        checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
+        habits: what else tells it apart.
     """
 
     version: str
     node_version: int
     listed: Mapping[int, range]
-    is_before_2: bool = False
-    checks_added_partitions: bool = True
+    habits: Habits = Habits()
 
     @property
     def served(self) -> dict[int, range]:
@@ -42,13 +42,18 @@ class Generation(NamedTuple):
         return {key: each for key, each in common.items() if each}
 
 
+_NONE: Final = -1
+_LATER: Final = (_NONE,) * 4
+"""What brokers before 0.11 do not have: producer ids, leader epochs, transactions."""
+
+
 def _up_to(*newest: int) -> dict[int, range]:
     keys = (
         apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA, apis.OFFSET_COMMIT, apis.OFFSET_FETCH,
         apis.FIND_COORDINATOR, apis.API_VERSIONS, apis.INIT_PRODUCER_ID, apis.OFFSET_FOR_LEADER_EPOCH,
         apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN,
     )  # fmt: skip
-    return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True)}
+    return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
 _KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5) | {
@@ -61,12 +66,24 @@ _KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5) | {
 }
 
 GENERATIONS: Final = {
-    "0.11": Generation("0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0), is_before_2=True),
+    "0.9": Generation(
+        "0.9.0.1", 2, _up_to(1, 1, 0, 0, 2, 1, 0, _NONE, *_LATER),
+        Habits(log_magic=0, is_before_2=True, is_silent=True),
+    ),
+    "0.10": Generation(
+        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER), Habits(log_magic=1, is_before_2=True)
+    ),
+    "0.11": Generation(
+        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0), Habits(is_before_2=True, drops_headers=False)
+    ),
     "1.1": Generation(
-        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0), is_before_2=True, checks_added_partitions=False
+        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0),
+        Habits(is_before_2=True, checks_added_partitions=False),
     ),
     "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3)),
-    "3.9": Generation("3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4)),
-    "4.3": Generation("4.3.1", 0, _KAFKA_4),
-}
+    "3.9": Generation("3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4), Habits(is_since_3=True)),
+    "4.3": Generation("4.3.1", 0, _KAFKA_4, Habits(is_since_3=True)),
+}  # fmt: skip
 """By the name under which a cluster is told its generation."""
+
+WITH_RECORD_BATCHES: Final = tuple(name for name, each in GENERATIONS.items() if each.habits.log_magic == MAGIC)

@@ -19,18 +19,18 @@ from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_b
 from simpleconsumer.types import AbortedTransaction, OffsetAndTimestamp
 from zkconsumer.testing.embedded.entries import last_offset
 from zkconsumer.testing.embedded.kafka011 import batches
+from zkconsumer.testing.embedded.kafka011.conversion import numbered_set
 from zkconsumer.testing.embedded.kafka011.epochs import FILE, LeaderEpochs
 from zkconsumer.testing.embedded.kafka011.producers import Producers
 from zkconsumer.testing.embedded.log import Numbered, PartitionLog
 from zkconsumer.testing.embedded.log_settings import LogSettings
-from zkconsumer.testing.embedded.messages import OFFSET_OUT_OF_RANGE, Bytes, Refusal, entries
+from zkconsumer.testing.embedded.messages import OFFSET_OUT_OF_RANGE, Bytes, Refusal, check, entries
 from zkconsumer.testing.embedded.segment import LogSlice, Segment
 
 __all__ = ["BatchLog", "Read"]
 
 FENCED_EPOCH: Final = 74
 UNKNOWN_EPOCH: Final = 75
-UNSUPPORTED_CODEC: Final = 76
 _ANY_EPOCH: Final = -1
 _HEAD_AND_MARKER_BYTES: Final = HEAD_BYTES + 32
 _MARKER_TYPES: Final = {False: b"\0\0\0\0", True: b"\0\0\0\1"}
@@ -144,11 +144,31 @@ class BatchLog(PartitionLog):
         """
         head = batches.check_batch(data, self.settings.max_message_bytes)
         if head.attributes & CODEC_MASK == batches.ZSTD and not takes_zstd:
-            raise Refusal(UNSUPPORTED_CODEC, f"{self!r}: zstd in a request of before version 7")
+            raise Refusal(batches.UNSUPPORTED_CODEC, f"{self!r}: zstd in a request of before version 7")
         with self._lock:
             self._require_open()
             stored = self._producers.stored_at(head)
             return self._append_entry(data, head.last_delta) if stored is None else stored
+
+    def append_set(self, message_set: Bytes, magic: int = MAGIC) -> int:
+        """Return the offset of the first message of a produced set of magic 0 and 1, stored in the format of the log.
+
+        Args:
+            magic: of the log.
+
+        Raises:
+            Refusal: as for `PartitionLog.append`.
+        """
+        checked = check(message_set, self.settings.max_message_bytes)
+        if not checked.positions:
+            return -1
+
+        def number(first: int) -> Numbered:
+            data, next_offset, positions = numbered_set(checked, first, magic, self._epoch)
+            is_plain = len(positions) == next_offset - first
+            return Numbered(data, next_offset, positions, range(first, next_offset) if is_plain else [first])
+
+        return self._append(number)
 
     def _append_entry(self, data: Bytes, last_delta: int) -> int:
         stored = bytearray()
@@ -208,12 +228,15 @@ class BatchLog(PartitionLog):
             first = self._producers.first_open_offset
             return self._end_offset if first is None else first
 
-    def read_batches(self, offset: int, max_bytes: int, *, whole_first: bool, is_committed: bool) -> Read:
+    def read_batches(
+        self, offset: int, max_bytes: int, *, whole_first: bool, is_committed: bool, may_cut_first: bool = False
+    ) -> Read:
         """Return the entries from the one that holds an offset on, within one segment.
 
         Args:
             max_bytes: the last entry may be cut off there; nothing comes if the first one is larger.
             whole_first: whether the first entry comes whole, however large.
+            may_cut_first: whether it is cut off, too, if it is larger.
             is_committed: nothing from the first open transaction on, and what was aborted before.
 
         Raises:
@@ -225,18 +248,18 @@ class BatchLog(PartitionLog):
                 raise Refusal(OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
             stable = self.last_stable_offset
             limit = stable if is_committed else self._end_offset
-            data = self._slice(offset, limit, max(max_bytes, 0), whole_first)
+            data = self._slice(offset, limit, max(max_bytes, 0), whole_first, may_cut_first)
             aborted = self._aborted(offset, data) if is_committed else None
             return Read(data, self._end_offset, stable, self.start_offset, aborted)
 
-    def _slice(self, offset: int, limit: int, max_bytes: int, whole_first: bool) -> LogSlice:
+    def _slice(self, offset: int, limit: int, max_bytes: int, whole_first: bool, may_cut_first: bool) -> LogSlice:
         if offset >= limit:
             return LogSlice()
         for segment in self._segments[self._index_of(offset) :]:
             position = segment.find(offset)
             if position is None:
                 continue
-            first = next((size + OVERHEAD for _, _, size in segment.walk(position)), 0)
+            first = 0 if may_cut_first else next((size + OVERHEAD for _, _, size in segment.walk(position)), 0)
             if first > max_bytes and not whole_first:
                 return LogSlice()
             end = segment.find(limit) if limit < self._end_offset else None

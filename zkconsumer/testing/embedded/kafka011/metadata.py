@@ -21,6 +21,7 @@ from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 
 __all__ = ["API"]
 
+REPLICA_NOT_AVAILABLE: Final = 9
 _NO_ID: Final = bytes(16)
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 
@@ -122,14 +123,27 @@ class _Answer:
     def _partition(self, topic: str, number: int, replicas: tuple[int, ...], state: PartitionState) -> bytes:
         version, encoding = self._version, self._encoding
         code, leader = _leader(self._image, state)
+        isr = state.isr
+        if version == 0:
+            code, replicas, isr = _of_version_0(self._image, code, replicas, state)
         code = self._asked.errors.get((topic, number), code)
         told = pack(">hii", code, number, leader)
         if version >= 7:
             told += pack(">i", state.leader_epoch)
-        told += encoding.numbers(replicas) + encoding.numbers(state.isr)
+        told += encoding.numbers(replicas) + encoding.numbers(isr)
         if version >= 5:
             told += encoding.numbers([replica for replica in replicas if replica not in self._image.brokers])
         return told + encoding.end
+
+
+def _of_version_0(
+    image: ClusterImage, code: int, replicas: tuple[int, ...], state: PartitionState
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Error code, replicas and replicas in sync as version 0 names them: those that live."""
+    living = tuple(each for each in replicas if each in image.brokers)
+    isr = () if code else tuple(each for each in state.isr if each in image.brokers)
+    is_whole = len(living) == len(replicas) and len(isr) == len(state.isr)
+    return code if code or is_whole else REPLICA_NOT_AVAILABLE, living, isr
 
 
 def _leader(image: ClusterImage, state: PartitionState) -> tuple[int, int]:

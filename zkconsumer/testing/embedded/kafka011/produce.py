@@ -1,5 +1,7 @@
 """Produce: appends record batches. Batches of idempotent producers are stored once, and in order.
 
+Message sets of requests before version 3 are stored in the format of the log.
+
 Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceResponse.json (2.8).
 """
 
@@ -9,15 +11,19 @@ from struct import pack
 from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011 import apis
+from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
+from zkconsumer.testing.embedded.kafka011.batches import INVALID_RECORD
+from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.writing import by_topic
-from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.messages import Refusal, entries
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 
 __all__ = ["API"]
 
 INVALID_REQUIRED_ACKS: Final = 21
+_FIRST_OF_BATCHES: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 
 
@@ -35,7 +41,8 @@ class _Stored(NamedTuple):
 
 
 def _read(reader: Reader, version: int) -> Produce:
-    reader.nullable_string()  # transactional id
+    if version >= _FIRST_OF_BATCHES:
+        reader.nullable_string()  # transactional id
     acks = reader.int16()
     reader.int32()  # time-out: there is no replica to wait for
     return Produce(acks, reader.partitions(reader.sized))
@@ -49,7 +56,7 @@ def _answer(asked: Asked[Produce]) -> list[Part] | None:
             raise NoAnswer("a batch was refused, and the producer wants no answer")
         return None
     rows = ((where, _row(asked.version, where[1], stored)) for where, stored in results.items())
-    return [by_topic(rows) + pack(">i", 0)]
+    return [by_topic(rows) + (pack(">i", 0) if asked.version >= 1 else b"")]
 
 
 def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _Stored:
@@ -58,14 +65,27 @@ def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _S
         if asked.body.acks not in (-1, 0, 1):
             raise Refusal(INVALID_REQUIRED_ACKS, f"acks {asked.body.acks}")
         log = asked.host.log(*where)
-        base_offset = log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD)
+        base_offset = _append(asked, log, data)
         return _Stored(0, base_offset, log.start_offset)
     except Refusal as refusal:
         return _Stored(refusal.code)
 
 
+def _append(asked: Asked[Produce], log: BatchLog, data: memoryview) -> int:
+    """Return the base offset."""
+    magic = asked.host.habits.log_magic
+    is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] == MAGIC and magic == MAGIC
+    if is_batch or asked.version >= _FIRST_OF_BATCHES:
+        return log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD)
+    if not asked.host.habits.is_before_2 and len({data[position + MAGIC_AT] for position, _ in entries(data)}) > 1:
+        raise Refusal(INVALID_RECORD, "messages of several formats in one set")
+    return log.append_set(data, magic)
+
+
 def _row(version: int, partition: int, stored: _Stored) -> bytes:
-    row = pack(">ihqq", partition, stored.code, stored.base_offset, -1)  # no append time
+    row = pack(">ihq", partition, stored.code, stored.base_offset)
+    if version >= 2:
+        row += pack(">q", -1)  # no append time
     if version >= 5:
         row += pack(">q", stored.start_offset)
     if version >= 8:
@@ -74,5 +94,5 @@ def _row(version: int, partition: int, stored: _Stored) -> bytes:
 
 
 API: Final = ServedApi(
-    apis.PRODUCE, "produce", range(3, 9), _read, _answer, lambda body: list(body.batches)
+    apis.PRODUCE, "produce", range(9), _read, _answer, lambda body: list(body.batches)
 )

@@ -1,0 +1,190 @@
+"""Converts what is produced to the format of a log, and what is fetched to a format that an old client reads. Pure.
+
+Headers and control batches are lost on the way to older clients; offsets stay as they are.
+
+Source: kafka.log.LogValidator, org.apache.kafka.common.record.RecordsUtil, LazyDownConversionRecords (2.8), FileRecords
+(1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from simpleconsumer import codecs
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.errors import SimpleConsumerError
+from simpleconsumer.kafka011.batch_head import CODEC_MASK, IS_CONTROL, LOG_APPEND_TIME, MAGIC, MAGIC_AT, read_head
+from simpleconsumer.kafka011.record_encode import encode_record_batch
+from simpleconsumer.types import Message
+from zkconsumer.testing.embedded.kafka011.batches import UNSUPPORTED_CODEC, ZSTD
+from zkconsumer.testing.embedded.kafka011.message_sets import (
+    NO_TIMESTAMP,
+    OldMessage,
+    codec_of,
+    encode_set,
+    messages_of,
+)
+from zkconsumer.testing.embedded.messages import (
+    ENTRY_OVERHEAD,
+    INVALID_MESSAGE,
+    UNKNOWN,
+    Bytes,
+    CheckedSet,
+    Refusal,
+    assign_offsets,
+    entries,
+)
+
+__all__ = ["down_converted", "down_converted_together", "needs_down_conversion", "numbered_set", "sent_for"]
+
+_OFFSET = Struct(">q")
+_OVERFLOW = Struct(">qi")
+_SMALLEST_BATCH: Final = 61
+_NAMES: Final = {number: name for name, number in codecs.BATCH_CODECS.items()}
+
+
+# ---- produced
+
+
+def numbered_set(checked: CheckedSet, first_offset: int, magic: int, leader_epoch: int) -> tuple[bytes, int, list[int]]:
+    """Return what a log of a magic stores of a produced set of magic 0 and 1, the offset behind it, and its entries.
+
+    Entries that have the magic of the log already are kept, offsets apart. Everything else becomes one wrapper, one
+    batch, or messages without compression, as it came.
+    """
+    whole = list(_entries(checked.data))
+    same = all(entry[MAGIC_AT] == magic for entry in whole)
+    if magic == 0 and same:
+        data, next_offset, positions = assign_offsets(checked, first_offset)
+        return bytes(data), next_offset, positions
+    if same and not checked.codec:
+        return _renumbered(checked, first_offset)
+    produced = [message for entry in whole for message in messages_of(entry)]
+    next_offset = first_offset + len(produced)
+    if not produced:
+        return b"", first_offset, []
+    if same and len(whole) == 1 and _counts_from_zero(produced, whole[0]):
+        return _OFFSET.pack(next_offset - 1) + bytes(whole[0][8:]), next_offset, [0]
+    messages = [each._replace(offset=first_offset + number) for number, each in enumerate(produced)]
+    if magic == MAGIC:
+        return _batch(messages, checked.codec, first_offset, leader_epoch), next_offset, [0]
+    data = bytearray(encode_set(messages, magic, checked.codec, first_offset))
+    return bytes(data), next_offset, [position for position, _ in entries(data)]
+
+
+def _renumbered(checked: CheckedSet, first_offset: int) -> tuple[bytes, int, list[int]]:
+    data = bytearray(checked.data)
+    for number, position in enumerate(checked.positions):
+        _OFFSET.pack_into(data, position, first_offset + number)
+    return bytes(data), first_offset + len(checked.positions), checked.positions
+
+
+def _counts_from_zero(messages: list[OldMessage], wrapper: Bytes) -> bool:
+    """Return whether the messages of a wrapper of magic 1 may stay in it as they are."""
+    first = _OFFSET.unpack_from(wrapper)[0] - (len(messages) - 1)
+    counted = [each.offset for each in messages] == list(range(first, first + len(messages)))
+    return counted and all(each.magic == 1 for each in messages)
+
+
+def _batch(messages: list[OldMessage], codec: int, first_offset: int, leader_epoch: int) -> bytes:
+    rows = [Message("", 0, each.offset, each.offset + 1, each.key, each.value, each.timestamp_ms) for each in messages]
+    return encode_record_batch(rows, _NAMES[codec], first_offset=first_offset, leader_epoch=leader_epoch)
+
+
+# ---- fetched
+
+
+def needs_down_conversion(data: Bytes, magic: int) -> bool:
+    """Return whether an entry is newer than a client reads."""
+    return any(entry[MAGIC_AT] > magic for entry in _entries(data))
+
+
+def down_converted(data: Bytes, magic: int, offset: int, *, drops_headers: bool = True) -> list[bytes]:
+    """Return the whole entries in a format that a client reads, each by itself; nothing for control batches.
+
+    What follows a batch of zstd is left for a later fetch.
+
+    Args:
+        magic: the newest that the client reads, 0 or 1.
+        offset: that was asked for; older messages are left out where that costs nothing.
+        drops_headers: whether a message with headers comes without them; else it fails.
+
+    Raises:
+        Refusal: 76 the first entry is compressed with zstd, 2 it cannot be read; -1 a message has headers.
+    """
+    found: list[bytes] = []
+    for entry in _entries(data):
+        try:
+            converted = _down(entry, magic, offset, drops_headers)
+        except Refusal as refusal:
+            if found and refusal.code == UNSUPPORTED_CODEC:
+                break
+            raise
+        if converted:
+            found.append(converted)
+    return found
+
+
+def down_converted_together(data: Bytes) -> list[bytes]:
+    """Return the whole entries in magic 0 as brokers of Kafka 0.10 convert them: with a codec all in one wrapper."""
+    whole = list(_entries(data))
+    messages = [each for entry in whole for each in messages_of(entry)]
+    return [encode_set(messages, 0, codec_of(whole[0]), messages[0].offset)] if messages else []
+
+
+def _down(entry: Bytes, magic: int, offset: int, drops_headers: bool) -> bytes:
+    if entry[MAGIC_AT] <= magic:
+        return bytes(entry)
+    base, codec = int(_OFFSET.unpack_from(entry)[0]), 0
+    if entry[MAGIC_AT] == MAGIC:
+        attributes = read_head(entry, 0).attributes
+        codec = attributes & CODEC_MASK
+        if attributes & IS_CONTROL:
+            return b""
+        if codec == ZSTD:
+            raise Refusal(UNSUPPORTED_CODEC, f"the batch at offset {base} has zstd, which older clients do not know")
+        messages = _of_batch(entry, drops_headers, is_append_time=bool(attributes & LOG_APPEND_TIME))
+    else:
+        codec, messages = codec_of(entry), messages_of(entry)
+    wanted = [each for each in messages if codec or each.offset >= offset]
+    return encode_set(wanted, magic, codec, base) if wanted else b""
+
+
+def _of_batch(entry: Bytes, drops_headers: bool, *, is_append_time: bool) -> list[OldMessage]:
+    try:
+        messages = list(KAFKA011.decode_messages(bytes(entry), "", 0, 0))
+    except SimpleConsumerError as error:
+        raise Refusal(INVALID_MESSAGE, f"a batch cannot be read: {error}") from error
+    if not drops_headers and any(each.headers for each in messages):
+        raise Refusal(UNKNOWN, "a message has headers, which older clients do not know")
+    return [
+        OldMessage(
+            each.offset, each.key, each.value, NO_TIMESTAMP if each.timestamp_ms is None else each.timestamp_ms,
+            is_append_time=is_append_time,
+        )
+        for each in messages
+    ]  # fmt: skip
+
+
+def sent_for(data: Bytes, converted: list[bytes]) -> bytes:
+    """Return what brokers from 2.0 on send, who say how long an answer is before they convert it.
+
+    It is as long as what is stored, or as the first converted entry if that is longer. What is too much is cut off, and
+    what is missing is an entry that says to be longer than the answer.
+    """
+    size = max(len(data), len(converted[0]) if converted else ENTRY_OVERHEAD)
+    whole = b"".join(converted)
+    missing = size - len(whole)
+    if missing <= 0:
+        return whole[:size]
+    filler = _OVERFLOW.pack(-1, max(missing + 1, _SMALLEST_BATCH))
+    return whole + filler[:missing] + bytes(max(missing - len(filler), 0))
+
+
+def _entries(data: Bytes) -> Iterator[memoryview]:
+    """Yield the whole entries."""
+    view = memoryview(data)
+    for position, size in entries(data):
+        yield view[position : position + ENTRY_OVERHEAD + size]

@@ -1,0 +1,28 @@
+"""What tells brokers of one version of Kafka apart from others where the version of a request does not say it. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Habits"]
+
+
+class Habits(NamedTuple):
+    """Of one version of Kafka.
+
+    Attributes:
+        log_magic: the newest format of entries in its logs: 0, 1, or 2 for record batches.
+        is_before_2: whether it answers as brokers before 2.0 do.
+        is_since_3: whether it answers a fetch as brokers of 3.9 and later do: no part of an entry that is too large, an
+            empty list of aborted transactions where the partition is unknown, null in place of what it cannot convert.
+        drops_headers: whether clients that do not know headers get messages without them; 0.11 answers error -1.
+        is_silent: whether it says nothing to a request that it does not know; others close the connection.
+        checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
+    """
+
+    log_magic: int = 2
+    is_before_2: bool = False
+    is_since_3: bool = False
+    drops_headers: bool = True
+    is_silent: bool = False
+    checks_added_partitions: bool = True
