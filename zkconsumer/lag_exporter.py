@@ -14,6 +14,8 @@ Rules, and which failure each prevents:
 - What is not known has no figure: a sum of which no part is known would be 0, as if all was well. How many parts are
   not known is a figure of its own.
 - An outage of ZooKeeper or of brokers ends nothing: it is counted, and the next round reads again.
+- Brokers that refuse the exporter (a wrong password, a certificate) are asked again after a minute, then after twice as
+  long each time, up to ten minutes: a try in each round would have the user locked out.
 - Partitions are limited, so that a cluster with more of them than expected does not flood the monitoring; the sums by
   topic and group go on.
 """
@@ -34,8 +36,10 @@ from zkconsumer.prometheus import MetricsServer, serve_collectors  # isort: skip
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from simpleconsumer.errors import AuthenticationFailed
 from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport, PartitionRow, TopicLag
 from zkconsumer.admin.admin import connection_options
+from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ConfigError, ZkConsumerError
 
 __all__ = ["ExporterSettings", "LagCollector", "LagExporter"]
@@ -44,6 +48,8 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S: Final = 1.0
 """Longest wait for a round that is under way when the exporter is closed: it has written nothing, and may be left."""
+REFUSED: Final = Backoff(60.0, 600.0)
+"""Waits after rounds in which brokers have refused the exporter, if the interval is not longer."""
 _GROUP: Final = ("group",)
 _TOPIC: Final = ("group", "topic")
 _PARTITION: Final = ("group", "topic", "partition")
@@ -200,19 +206,25 @@ class LagExporter:
     def _run(self) -> None:
         admin: Admin | None = None
         monitor: LagMonitor | None = None
+        refusals = 0
         while not self._ended.is_set():
-            started_at = time.monotonic()
+            started_at, wait_s = time.monotonic(), self.settings.interval_s
             try:
                 if admin is None or monitor is None:
                     admin = Admin(self._zookeeper, properties=self._properties, client_id=self.settings.client_id)
                     monitor = admin.lag_monitor(self._choice)
                 self._succeeded(monitor.read(), started_at)
+                refusals = 0
+            except AuthenticationFailed as error:
+                wait_s = max(wait_s, REFUSED.wait_s(refusals))
+                refusals += 1
+                self._refused(error, started_at, wait_s)
             except ZkConsumerError as error:
                 self._failed(error, started_at)
             except Exception as error:  # an exporter goes on, and its metrics say that something is wrong
                 log.exception("the lag could not be read: this is a fault of the program")
                 self._failed(error, started_at)
-            self._ended.wait(max(0.0, self.settings.interval_s - (time.monotonic() - started_at)))
+            self._ended.wait(max(0.0, wait_s - (time.monotonic() - started_at)))
         if admin is not None:
             admin.close()
 
@@ -223,15 +235,24 @@ class LagExporter:
             log.warning("the lag of the groups is read again")
             self._said = None
 
+    def _refused(self, error: AuthenticationFailed, started_at: float, wait_s: float) -> None:
+        self._count(error, started_at)
+        self._said = type(error).__name__
+        log.warning("a broker refuses the exporter: %s; the lag of the groups is not read; the next try is in %d s, as "
+                    "more of them may have the user locked out", error, wait_s)  # fmt: skip
+
     def _failed(self, error: Exception, started_at: float) -> None:
+        self._count(error, started_at)
+        if type(error).__name__ != self._said:  # once for each kind in a row, not once a round
+            log.warning("the lag of the groups cannot be read: %s; trying again", error)
+            self._said = type(error).__name__
+
+    def _count(self, error: Exception, started_at: float) -> None:
         before = self._state
         errors = Counter(before.errors)
         errors[type(error).__name__] += 1
         duration_s = time.monotonic() - started_at
         self._state = before._replace(is_up=False, reads=before.reads + 1, errors=dict(errors), duration_s=duration_s)
-        if type(error).__name__ != self._said:  # once for each kind in a row, not once a round
-            log.warning("the lag of the groups cannot be read: %s; trying again", error)
-            self._said = type(error).__name__
 
 
 class LagCollector(Collector):
