@@ -32,6 +32,7 @@ from simpleconsumer.types import (
     EpochEnd,
     FetchedPartition,
     FetchRequest,
+    LogEnd,
     Message,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -166,6 +167,15 @@ class Dialect(Protocol):
 
         Args:
             create: Whether the broker may create topics that do not exist. False needs Kafka 0.10.0 or later.
+        """
+
+    def log_ends(
+        self, partitions: Sequence[TopicPartition], *, read_committed: bool = False
+    ) -> AnyRequest[list[LogEnd]]:
+        """Return the request for the ends of logs, with the epochs of their leaders: Kafka 0.10.1 and later.
+
+        Args:
+            read_committed: The log ends at the first open transaction; Kafka 0.11 and later.
         """
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> AnyRequest[list[EpochEnd]]:

@@ -9,7 +9,7 @@ from simpleconsumer.broker_client import BrokerClient
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import BrokerError, ConnectionFailed
 from simpleconsumer.partition_numbers import check_numbers
-from simpleconsumer.types import MAX_INT64, EpochEnd, FetchRequest, OffsetAndTimestamp, TopicPartition
+from simpleconsumer.types import MAX_INT64, EpochEnd, FetchRequest, LogEnd, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["EARLIEST", "LATEST", "LogOffsetCalls"]
 
@@ -110,6 +110,16 @@ class LogOffsetCalls(BrokerClient):
             if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
         return self.ask(self.dialect.offsets_for_times(wanted))
+
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnd]:
+        """Return where the logs of several partitions end, in their order, with the epochs of their leaders.
+
+        Raises:
+            VersionNotServed: The broker is older than Kafka 0.10.1.
+            NoSuchRequest: The dialect has no versions to choose from.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        return self.ask(self.dialect.log_ends(wanted, read_committed=self._read_committed)) if wanted else []
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> list[EpochEnd]:
         """Return where epochs of the leaders of several partitions end, in their order: Kafka 0.11 and later.

@@ -363,6 +363,20 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
 
 
+class LogEnd(NamedTuple):
+    """Where the log of a partition ends for readers, as its leader says.
+
+    Attributes:
+        error_code: 0, or why it is not known (`errors.broker_error`).
+        offset: Offset behind the last message; -1 if it is not known.
+        leader_epoch: The epoch in which the broker leads that says so; -1: not known (before Kafka 2.1).
+    """
+
+    error_code: int
+    offset: int
+    leader_epoch: int = -1
+
+
 class EpochEnd(NamedTuple):
     """Where an epoch of a partition's leader ends, as the leader of now knows it.
 

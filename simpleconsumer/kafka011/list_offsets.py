@@ -11,12 +11,13 @@ from struct import Struct
 
 from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics
 from simpleconsumer.primitives import encode_int32, read_int16, read_int32, read_int64, require_end
-from simpleconsumer.types import Buffer, OffsetAndTimestamp
+from simpleconsumer.types import Buffer, LogEnd, OffsetAndTimestamp
 
-__all__ = ["decode_list_offsets", "encode_list_offsets"]
+__all__ = ["decode_list_offsets", "decode_log_ends", "encode_list_offsets"]
 
 _CONSUMER = -1
 _ANY_EPOCH = -1
+_NOT_KNOWN = -1
 _PARTITION = Struct(">iq")
 _PARTITION_AND_EPOCH = Struct(">iiq")
 
@@ -45,15 +46,30 @@ def decode_list_offsets(
 
     No message at or after the time is offset -1 and timestamp -1, with code 0; an end has the timestamp -1.
     """
+    rows = _decode(answer, asked, version)
+    return [(code, OffsetAndTimestamp(offset, timestamp_ms)) for code, timestamp_ms, offset, _ in rows]
 
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, OffsetAndTimestamp]], int]:
+
+def decode_log_ends(answer: Buffer, asked: Sequence[Partition], version: int) -> list[LogEnd]:
+    """Return the end of each log, if that was asked for, in the order asked.
+
+    Source: kafka.cluster.Partition.fetchOffsetForTimestamp (2.8): beside an end stands the leader's epoch of now.
+    """
+    return [LogEnd(code, offset, epoch) for code, _, offset, epoch in _decode(answer, asked, version)]
+
+
+def _decode(answer: Buffer, asked: Sequence[Partition], version: int) -> list[tuple[int, int, int, int]]:
+    """Return error code, timestamp, offset and epoch of each partition, in the order asked."""
+
+    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, int, int, int]], int]:
         number, offset = read_int32(buffer, offset)
         code, offset = read_int16(buffer, offset)
         timestamp_ms, offset = read_int64(buffer, offset)
         found, offset = read_int64(buffer, offset)
+        epoch = _NOT_KNOWN
         if version >= 4:
-            _, offset = read_int32(buffer, offset)  # epoch in which the message was written
-        return (number, (code, OffsetAndTimestamp(found, timestamp_ms))), offset
+            epoch, offset = read_int32(buffer, offset)  # in which the message was written
+        return (number, (code, timestamp_ms, found, epoch)), offset
 
     start = read_int32(answer, 0)[1] if version >= 2 else 0  # throttle time
     topics, end = read_topics(answer, start, read, 22 if version < 4 else 26)

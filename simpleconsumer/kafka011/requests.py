@@ -35,6 +35,7 @@ from simpleconsumer.types import (
     EpochEnd,
     FetchedPartition,
     FetchRequest,
+    LogEnd,
     OffsetAndTimestamp,
     ProducedPartition,
     TopicPartition,
@@ -115,6 +116,26 @@ class Requests(GroupRequests):
 
         versions = apis.LIST_OFFSETS.versions
         return [versioned(apis.LIST_OFFSETS, at, versions if is_one else versions[:1], can_resend=True)]
+
+    def log_ends(
+        self, partitions: Sequence[TopicPartition], *, read_committed: bool = False
+    ) -> VersionedRequest[list[LogEnd]]:
+        """Return the request for the ends of logs, with the epochs of their leaders from Kafka 2.1 on.
+
+        Kafka 0.10.1 and later.
+        """
+        wanted = [numbered(partition) for partition in partitions]
+
+        def at(version: int) -> Request[list[LogEnd]]:
+            body = list_offsets.encode_list_offsets(
+                dict.fromkeys(wanted, _LATEST), version, read_committed=read_committed
+            )
+            return request_of(
+                apis.LIST_OFFSETS, version, body,
+                lambda answer: list_offsets.decode_log_ends(answer, wanted, version), True,
+            )  # fmt: skip
+
+        return versioned(apis.LIST_OFFSETS, at, apis.LIST_OFFSETS.versions[1:], can_resend=True)
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]

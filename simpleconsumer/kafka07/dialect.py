@@ -21,6 +21,7 @@ from simpleconsumer.types import (
     EpochEnd,
     FetchedPartition,
     FetchRequest,
+    LogEnd,
     Message,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -128,6 +129,12 @@ class Kafka07:
     def metadata(self, topics: Sequence[str], *, create: bool = True) -> Request[ClusterMetadata]:
         """Raise NoSuchRequest."""
         _refuse("metadata", "brokers and topics are in ZooKeeper, and the name of a partition says which broker has it")
+
+    def log_ends(
+        self, partitions: Sequence[TopicPartition], *, read_committed: bool = False
+    ) -> Request[list[LogEnd]]:
+        """Raise NoSuchRequest."""
+        _refuse("the epoch of a log's end", "partitions have no leaders: each is on one broker")
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> Request[list[EpochEnd]]:
         """Raise NoSuchRequest."""

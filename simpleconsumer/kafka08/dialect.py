@@ -19,6 +19,7 @@ from simpleconsumer.types import (
     EpochEnd,
     FetchedPartition,
     FetchRequest,
+    LogEnd,
     Message,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -107,6 +108,12 @@ class Kafka08(NumberedOffsets):
         if topics and not create:
             raise ValueError("brokers before 0.10 may create each topic that is named; ask for all topics instead")
         return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
+
+    def log_ends(
+        self, partitions: Sequence[TopicPartition], *, read_committed: bool = False
+    ) -> Request[list[LogEnd]]:
+        """Raise NoSuchRequest."""
+        raise NoSuchRequest(self.name, "the epoch of a log's end", "`get_offsets_before` tells where a log ends")
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> Request[list[EpochEnd]]:
         """Raise NoSuchRequest."""

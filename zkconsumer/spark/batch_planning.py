@@ -60,9 +60,10 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
         ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options, filters.offsets)
         range_starts = {(each.name, each.start) for each in ranges}
         return [
-            replace(each, is_last=(each.name, each.end) not in range_starts, table_end=bounds.ends[each.name])
+            replace(each, is_last=(each.name, each.end) not in range_starts, table_end=bounds.ends[each.name],
+                    epoch=ends[each.name].epoch)
             for each in ranges
-        ]
+        ]  # fmt: skip
 
 
 def ask_for_ends(

@@ -33,11 +33,16 @@ _SHOWN = 5
 
 
 class LogEnds(NamedTuple):
-    """The start and the end of the log of a partition, as its leader reports them."""
+    """The start and the end of the log of a partition, as its leader reports them.
+
+    Attributes:
+        epoch: In which it leads the partition; -1: not known (before Kafka 2.1).
+    """
 
     earliest: int
     latest: int
     leader: Broker
+    epoch: int = -1
 
 
 @dataclass(frozen=True)

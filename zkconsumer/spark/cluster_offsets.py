@@ -24,7 +24,7 @@ from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import AUTO
-from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, ask_at, in_requests
+from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, OneTime, ask_at, in_requests
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.segment_times import AtTime
 from zkconsumer.cluster.time_search import TimeSearch
@@ -34,6 +34,7 @@ from zkconsumer.errors import shown_broker
 from zkconsumer.spark import connections
 from zkconsumer.spark.bounds import LogEnds
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing
+from zkconsumer.spark.log_cuts import ask_ends
 from zkconsumer.spark.partition_names import are_byte_positions, column_value
 from zkconsumer.spark.settings_files import security_here
 
@@ -163,9 +164,11 @@ class ClusterOffsets:
 
         def ask(consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
             earliest, refused = _ends(consumer, names, EARLIEST)
-            latest, refused_later = _ends(consumer, [name for name in names if name in earliest], LATEST)
+            latest, epochs = ask_ends(consumer, [name for name in names if name in earliest])
+            ends, refused_later = _offsets_in(latest, list(earliest))
             # The log may have been truncated between the two requests; then the later answer counts.
-            found.update({name: LogEnds(min(earliest[name], end), end, broker) for name, end in latest.items()})
+            found.update({name: LogEnds(min(earliest[name], end), end, broker, epochs.get(name, -1))
+                          for name, end in ends.items()})  # fmt: skip
             return refused | refused_later
 
         self._ask_leaders(partitions, ask)
@@ -321,7 +324,13 @@ def _ends(
     consumer: SimpleConsumer, names: Sequence[TopicPartition], time_ms: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Return one end of the logs, and the error codes of those that have no answer."""
-    answer = ask_at(consumer, names, time_ms)
+    return _offsets_in(ask_at(consumer, names, time_ms), names)
+
+
+def _offsets_in(
+    answer: OneTime, names: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return the offsets of an answer, and the error codes of those that have none."""
     found = {name: offset for name, offset in answer.offsets.items() if offset is not None and offset >= 0}
     return found, {name: answer.refused.get(name, -1) for name in names if name not in found}
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rebalance.errors import RebalanceError
-from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
@@ -24,6 +24,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import ask_at, in_requests
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import shown_broker
+from zkconsumer.spark.log_cuts import Cuts, LogMark, ask_cuts, ask_ends
 from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.settings_files import security_here
 
@@ -54,6 +55,7 @@ class LeaderQueries:
 
     Attributes:
         leaders: The leaders that are known.
+        epochs: Their epochs when they last told where the logs end (Kafka 2.1 and later).
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, may_search: Callable[[], bool]) -> None:
@@ -64,6 +66,7 @@ class LeaderQueries:
         self._failures: dict[TopicPartition, _Failure] = {}
         self._consumers: dict[Broker, SimpleConsumer] = {}
         self.leaders: dict[TopicPartition, Broker] = {}
+        self.epochs: dict[TopicPartition, int] = {}
 
     def log_offsets(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """The start or the end of the logs, without the partitions whose leaders do not answer.
@@ -94,6 +97,19 @@ class LeaderQueries:
                 self._drop_broker(broker, names, error)
         return found
 
+    def cuts(self, marks: Mapping[TopicPartition, LogMark]) -> Cuts:
+        """What the leaders say of logs that were seen before; without an answer of those that do not answer."""
+        found = Cuts()
+        for broker, names in self._by_leader(marks).items():
+            try:
+                some = ask_cuts(self._consumer(broker), {name: marks[name] for name in names}, self.epochs)
+            except SimpleConsumerError as error:
+                self._drop_broker(broker, names, error)
+                some = Cuts({}, dict.fromkeys(names, -1))
+            found.at |= some.at
+            found.refused |= some.refused
+        return found
+
     def failure_of(self, name: TopicPartition) -> str:
         """Why a partition does not answer, a clause."""
         failure = self._failures.get(name)
@@ -103,6 +119,7 @@ class LeaderQueries:
         """Forget the leaders of topics that were created anew."""
         for name in [name for name in self.leaders if name.topic in topics]:
             del self.leaders[name]
+            self.epochs.pop(name, None)
 
     def close(self) -> None:
         """Close the connections to brokers."""
@@ -147,11 +164,16 @@ class LeaderQueries:
         return self._consumers[broker]
 
     def _ask_broker(self, broker: Broker, names: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        epochs: dict[TopicPartition, int] = {}
         try:
-            answer = ask_at(self._consumer(broker), names, time_ms)
+            if time_ms == LATEST:
+                answer, epochs = ask_ends(self._consumer(broker), names)
+            else:
+                answer = ask_at(self._consumer(broker), names, time_ms)
         except SimpleConsumerError as error:
             self._drop_broker(broker, names, error)
             return {}
+        self.epochs |= epochs
         found: dict[TopicPartition, int] = {}
         for name, code in answer.refused.items():
             self._drop_leader(name, f"{shown_broker(broker)}: {BrokerError(code, *name)}")

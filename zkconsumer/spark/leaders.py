@@ -26,12 +26,16 @@ class FoundLeader:
         broker: The leader, None if it was not found.
         is_gone: There is no such topic any more.
         reason: Why it was not found, a clause.
+        epoch: In which it leads; -1: not known.
     """
 
-    __slots__ = ("broker", "is_gone", "reason")
+    __slots__ = ("broker", "epoch", "is_gone", "reason")
 
-    def __init__(self, broker: Broker | None = None, *, is_gone: bool = False, reason: str = "") -> None:
+    def __init__(
+        self, broker: Broker | None = None, *, is_gone: bool = False, reason: str = "", epoch: int = -1
+    ) -> None:
         self.broker = broker
+        self.epoch = epoch
         self.is_gone = is_gone
         self.reason = reason
 
@@ -51,7 +55,8 @@ def search_leader(config: ConsumerConfig) -> LeaderSearch:
                 if not cluster.reader.topic_exists(name.topic):
                     return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not there any more")
                 broker = cluster.leaders({name: denied_by}).get(name)
-                return FoundLeader(broker, reason="" if broker else cluster.why_unled([name])[name])
+                epoch = cluster.directory.epochs.get(name, -1)
+                return FoundLeader(broker, reason="" if broker else cluster.why_unled([name])[name], epoch=epoch)
         except ZkConsumerError as error:
             return FoundLeader(reason=f"its leader cannot be looked up: {error}")
 

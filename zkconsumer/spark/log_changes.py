@@ -11,6 +11,8 @@ Rules, and what each prevents:
   Kafka 0.7, where partitions go and return with their brokers, that is no loss, and neither is a log start above 0 of a
   partition that comes later.
 - A log that is known to be another one is read from its start.
+- A log of which the leader's epochs tell where it was cut is read on from there, however long it is now: everything
+  behind that place is new.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from zkconsumer.spark.stream_offsets import StreamOffsets
 __all__ = ["Logs", "Loss", "Step", "next_step", "remaining_ranges", "shrunk", "needing_log_start"]
 
 _UNKNOWN = -1
+_CUT = "its log was cut there when its leader changed"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Logs:
         cluster_ms: when the cluster was set up; `None` if that is not known.
         may_return: a partition that does not exist is away with its broker (Kafka 0.7), and not deleted.
         replaced: why logs are other ones than those of the position, a clause for each; only what is known of them.
+        epochs: the epochs of the leaders that told the ends (Kafka 2.1 and later).
+        cuts: of logs that were cut below the position, where; only what is known of them.
     """
 
     partitions: frozenset[TopicPartition]
@@ -45,6 +50,8 @@ class Logs:
     cluster_ms: int | None = None
     may_return: bool = False
     replaced: Mapping[TopicPartition, str] = field(default_factory=dict)
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cuts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def is_of_another_cluster(self, start: StreamOffsets) -> bool:
         """Whether the position of the stream is of another cluster."""
@@ -104,7 +111,8 @@ class Step:
 def shrunk(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
     """The partitions whose logs seem to end before the position; a leader that was just elected may be wrong."""
     return [name for name, end in logs.ends.items()
-            if end < start.offsets.get(name, _UNKNOWN) and not logs.is_recreated(name.topic, start)]
+            if end < start.offsets.get(name, _UNKNOWN) and name not in logs.cuts
+            and not logs.is_recreated(name.topic, start)]  # fmt: skip
 
 
 def needing_log_start(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
@@ -146,6 +154,9 @@ def next_step(
             step.losses.append(Loss(name, at, None, "its topic was deleted and created anew"))
             if name in logs.partitions:
                 step._stay(name, log_starts.get(name, 0))
+        elif name in logs.cuts:
+            step.losses.append(Loss(name, logs.cuts[name], at, _CUT))
+            step._stay(name, logs.cuts[name])
         elif name in logs.partitions:
             _continue(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
         elif logs.may_return and selects(name):
@@ -230,11 +241,13 @@ def remaining_ranges(
         if logs.is_recreated(name.topic, end):
             losses.append(Loss(name, at, until, "its topic was deleted and created anew"))
             continue
-        first, last = max(at, log_starts.get(name, at)), min(until, logs.ends.get(name, until))
+        first = max(at, log_starts.get(name, at))
+        last = min(until, logs.ends.get(name, until), logs.cuts.get(name, until))
         if first > at:
             losses.append(Loss(name, at, min(first, until), "deleted before it was read"))
         if last < until:
-            losses.append(Loss(name, max(at, last), until, "its log was cut and ends before"))
+            reason = _CUT if last == logs.cuts.get(name) else "its log was cut and ends before"
+            losses.append(Loss(name, max(at, last), until, reason))
         if first < last:
             ranges[name] = (first, last)
     return ranges, losses

@@ -36,6 +36,7 @@ class PlannedRange:
         is_last: No other range starts at its end: this task reports an error in a wrapper that lies across the end.
         table_end: Where the table ends in the partition: the error row of a wrapper that lies across it is before it.
             None for the end of this range.
+        epoch: The epoch of a leader whose log reached the end of the range; -1: not known.
     """
 
     topic: str
@@ -45,6 +46,7 @@ class PlannedRange:
     leader: Broker | None = None
     is_last: bool = False
     table_end: int | None = None
+    epoch: int = -1
 
     @property
     def name(self) -> TopicPartition:

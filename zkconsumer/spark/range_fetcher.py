@@ -7,6 +7,8 @@ Rules, and which failure each prevents:
 - "Out of range", and an end that is not reached, count only if they last: a broker that has just become leader replies
   so for valid positions. Messages before the start of the log are gone, which counts at once.
 - A message that does not fit is fetched with its own size.
+- A leader of a later epoch than the plan's is asked whether its log has what was planned, before it is read: after an
+  unclean election it may have other messages at the same offsets.
 
 What an answer means is decided by the dialect (`simpleconsumer.dialect`).
 
@@ -26,7 +28,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
-from simpleconsumer.types import AbortedTransaction, Broker, Buffer, FetchedPartition, FetchRequest
+from simpleconsumer.types import MAX_INT64, AbortedTransaction, Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import shown_broker
@@ -34,6 +36,7 @@ from zkconsumer.fetching.fetch_state import BROKEN_TRIES
 from zkconsumer.spark import connections
 from zkconsumer.spark.errors import DataLoss, PartitionUnreadable
 from zkconsumer.spark.leaders import LeaderSearch
+from zkconsumer.spark.log_cuts import OTHER_EPOCH, LogMark, ask_cuts
 from zkconsumer.spark.log_reach import ends_before
 from zkconsumer.spark.planning import PlannedRange
 
@@ -56,6 +59,7 @@ class FetchedSet:
         start: First offset that was asked for; a wrapper may start before it.
         high_watermark: The end of the log at that time; negative if the broker did not report it.
         aborted: The aborted transactions among the messages, which are left out.
+        end: Offset behind the last message that is wanted.
     """
 
     message_set: Buffer
@@ -63,6 +67,7 @@ class FetchedSet:
     high_watermark: int
     broker: Broker
     aborted: Sequence[AbortedTransaction] = ()
+    end: int = MAX_INT64
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,9 @@ class RangeFetcher:
         self._doubt_s = min(doubt_s, patience_s / 2)
         self._position = wanted.start
         self._size_bytes = config.fetch_message_max_bytes
+        self._end = wanted.end
         self._broker = wanted.leader
+        self._leader_epoch = wanted.epoch
         self._denied_by: int | None = None
         self._consumer: SimpleConsumer | None = None
         self._interrupted = threading.Event()
@@ -137,7 +144,7 @@ class RangeFetcher:
         """
         self._progress_at = time.monotonic()
         try:
-            while self._position < self._wanted.end:
+            while self._position < self._end:
                 if self._interrupted.is_set():
                     raise Interrupted
                 for fetched in self._step():
@@ -161,7 +168,7 @@ class RangeFetcher:
             yield from self._find_leader()
             return
         broker, asked_bytes = self._broker, self._size_bytes
-        request = FetchRequest(self._wanted.topic, self._wanted.partition, self._position, asked_bytes)
+        request = FetchRequest(*self._wanted.name, self._position, asked_bytes, self._leader_epoch)
         try:
             [answer] = self._connection(broker).multifetch(
                 [request], max_wait_ms=min(self._config.fetch_wait_max_ms, self._config.socket_timeout_ms - 1),
@@ -179,7 +186,9 @@ class RangeFetcher:
         match result.outcome:
             case Outcome.CHUNK:
                 message_set = answer.message_set[result.first_byte : result.valid_bytes]
-                fetched = FetchedSet(message_set, self._position, answer.high_watermark, broker, answer.aborted)
+                fetched = FetchedSet(
+                    message_set, self._position, answer.high_watermark, broker, answer.aborted, self._end
+                )
                 # The message after a large one is likely to be large, too.
                 self._moved_on(result.next_offset, result.valid_bytes)
                 yield fetched
@@ -197,7 +206,9 @@ class RangeFetcher:
             case Outcome.CHECK_RANGE:
                 yield from self._check_range(result.reason)
             case Outcome.FIND_LEADER:
-                self._lose_broker(result.reason, broker.id)
+                self._lose_broker(result.reason, None if answer.error_code in OTHER_EPOCH else broker.id)
+            case Outcome.BACK_OFF if answer.error_code in OTHER_EPOCH:
+                self._lose_broker(result.reason, None)
             case _:
                 if not broker_error(answer.error_code).retriable and answer.error_code != -1:
                     raise self._unreadable(result.reason)
@@ -221,16 +232,16 @@ class RangeFetcher:
     def _nothing(self, answer: FetchedPartition) -> Iterator[Fetched]:
         """Handle an empty answer: the rest was compacted, or the leader does not have it yet, or not any more."""
         log_end = answer.log_end(read_committed=self._config.isolation_level == READ_COMMITTED)
-        if log_end >= self._wanted.end:
+        if log_end >= self._end:
             self._empty += 1
             if self._empty >= _EMPTY_TRIES:
                 log.warning(
                     "%s/%s: nothing comes from offset %d on, though the log ends at %d: either compaction has taken "
                     "the rest, or the broker takes an entry of damaged offset for the end; going on behind %d",
                     self._wanted.topic, self._wanted.partition, self._position, log_end,
-                    self._wanted.end - 1,
+                    self._end - 1,
                 )  # fmt: skip
-                self._moved_on(self._wanted.end)
+                self._moved_on(self._end)
                 return
             self._pause(f"no message arrived, and the log ends at {log_end}")
             return
@@ -242,7 +253,7 @@ class RangeFetcher:
         if self._broken <= BROKEN_TRIES:
             self._pause(f"broken message set: {reason}")
             return
-        yield FetchedSet(answer.message_set, self._position, answer.high_watermark, broker, answer.aborted)
+        yield FetchedSet(answer.message_set, self._position, answer.high_watermark, broker, answer.aborted, self._end)
         raise self._unreadable(f"broken message set: {reason}; nothing after it can be found")
 
     # -- ranges --------------------------------------------------------------------------------------------------------
@@ -263,9 +274,9 @@ class RangeFetcher:
             return
         has = f"the log has {earliest} to {latest} on {shown_broker(self._broker)}"
         if self._position < earliest:
-            yield from self._lose(min(earliest, self._wanted.end), has)
-        elif latest < self._wanted.end and self._lasts() and self._position >= latest and self._ends_before():
-            yield from self._lose(self._wanted.end, has)
+            yield from self._lose(min(earliest, self._end), has)
+        elif latest < self._end and self._lasts() and self._position >= latest and self._ends_before():
+            yield from self._lose(self._end, has)
         else:
             self._pause(f"{reason}; {has}")
 
@@ -280,7 +291,7 @@ class RangeFetcher:
         assert self._broker is not None
         name = self._wanted.name
         try:
-            return name in ends_before(self._connection(self._broker), {name: self._wanted.end})
+            return name in ends_before(self._connection(self._broker), {name: self._end})
         except SimpleConsumerError:
             return False  # the next request will show what is wrong with the broker
 
@@ -303,11 +314,48 @@ class RangeFetcher:
     def _find_leader(self) -> Iterator[Fetched]:
         found = self._search(self._wanted.name, self._denied_by)
         if found.is_gone:
-            yield from self._lose(self._wanted.end, found.reason)
+            yield from self._lose(self._end, found.reason)
         elif found.broker is None:
             self._pause(found.reason)
         else:
-            self._broker = found.broker
+            yield from self._led_by(found.broker, found.epoch)
+
+    def _led_by(self, broker: Broker, epoch: int) -> Iterator[Fetched]:
+        """Go on with a leader, after one of another epoch once it has said whether its log has what was planned."""
+        if self._wanted.epoch < 0 or epoch == self._leader_epoch:
+            self._broker = broker
+            return
+        if 0 <= epoch < self._leader_epoch:
+            reason = f"its leader has epoch {epoch}, and had {self._leader_epoch} before"
+            if self._lasts():
+                yield from self._lose(self._end, f"{reason}: its topic was deleted and created anew")
+            else:
+                self._pause(reason)
+            return
+        name, mark = self._wanted.name, LogMark(self._wanted.end, self._wanted.epoch)
+        try:
+            cuts = ask_cuts(self._connection(broker), {name: mark}, {name: epoch})
+        except SimpleConsumerError as error:
+            self._lose_broker(str(error), None)
+            return
+        if name in cuts.refused:
+            self._lose_broker(str(BrokerError(cuts.refused[name], *name)), None)
+            return
+        self._broker, self._leader_epoch = broker, epoch
+        if name in cuts.at:
+            yield from self._lose_tail(cuts.at[name], broker)
+
+    def _lose_tail(self, cut: int, broker: Broker) -> Iterator[Fetched]:
+        """Read no further than the place where the log was cut: what is behind it now was not planned."""
+        if cut >= self._end:
+            return
+        reason = (f"the log was cut at {cut} since, when its leader changed ({shown_broker(broker)} now, epoch "
+                  f"{self._leader_epoch} after {self._wanted.epoch})")  # fmt: skip
+        loss = DataLoss(*self._wanted.name, cut, self._end, reason)
+        if self._fail_on_data_loss:
+            raise loss
+        self._end = max(cut, self._position)
+        yield LostOffsets(loss)
 
     def _lose_broker(self, reason: str, denied_by: int | None) -> None:
         """Search the leader after a pause."""

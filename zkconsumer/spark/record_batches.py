@@ -131,16 +131,17 @@ class Rows:
 
     def _decode(self, fetched: FetchedSet) -> Iterator[pa.RecordBatch]:
         dialect, resume = dialect_of(fetched.broker), None
+        end = min(self._wanted.end, fetched.end)
         while True:
             try:
                 for batch in dialect.decode_columns(
                     fetched.message_set, self._wanted.topic, self._wanted.partition, fetched.start,
-                    end_offset=self._wanted.end, columns=self._decoded, high_watermark=fetched.high_watermark,
+                    end_offset=end, columns=self._decoded, high_watermark=fetched.high_watermark,
                     max_decoded_bytes=self._options.config.decoded_max_bytes, aborted=fetched.aborted, resume=resume,
                 ):  # fmt: skip
                     yield self._spark_batch(batch)
             except MessageError as error:
-                if error.offset >= self._wanted.end and not self._begins_before_end(error, fetched):
+                if error.offset >= end and not self._begins_before_end(error, fetched):
                     return
                 resume = error.resume
                 bad = error
@@ -159,7 +160,7 @@ class Rows:
         if not self._reports_at_end or isinstance(error, DamagedOffset):  # which names the start of its entry
             return False
         first = dialect_of(fetched.broker).first_offset_in(fetched.message_set, error.offset, fetched.start)
-        return first < self._wanted.end
+        return first < min(self._wanted.end, fetched.end)
 
     def _spark_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the columns of the query."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -152,14 +152,15 @@ class StreamDriver:
         self.store(start)
         if start == self._idle and time.monotonic() < self._idle_until:
             return start
-        step, created_zxids, cluster_ms = self._step(start)
+        logs, step = self._step(start)
+        created_zxids, cluster_ms = _identities(start, logs, step)
         self._report_losses(step.losses)
         for name in step.new_partitions:
             log.info("%s-%s is new and is read from offset %d on", *name, step.positions[name])
         news = sum(step.ends.values()) - sum(step.positions.values())
         is_held = may_wait and self._target is None and self._delay.must_wait(news, time.monotonic())
         ends = step.positions if is_held else self._admitted(step, max_offsets)
-        end = StreamOffsets(ends, created_zxids, cluster_ms)
+        end = StreamOffsets(ends, created_zxids, cluster_ms, self._epochs(start, ends, logs))
         if end == start:
             self._idle, self._idle_until = start, time.monotonic() + ENDS_S
         return end
@@ -189,7 +190,8 @@ class StreamDriver:
         self._report_losses(losses)
         starts = {name: first for name, (first, _) in ranges.items()}
         ends = {name: last for name, (_, last) in ranges.items()}
-        return split_ranges(cluster, starts, ends, self._logs.leaders, self._options)
+        planned = split_ranges(cluster, starts, ends, self._logs.leaders, self._options)
+        return [replace(each, epoch=end.epochs.get(each.name, -1)) for each in planned]
 
     def store(self, offsets: StreamOffsets) -> None:
         """Store offsets for the group, if there is one; an error is logged, and the next call tries again."""
@@ -223,7 +225,8 @@ class StreamDriver:
         for loss in bounds.losses:
             log.warning("omitted: %s", loss)
         bounds = at_entries(options, bounds, starting, everything, ends)
-        return StreamOffsets(bounds.starts, logs.created_zxids, logs.cluster_ms)
+        epochs = {name: ends[name].epoch for name in bounds.starts if ends[name].epoch >= 0}
+        return StreamOffsets(bounds.starts, logs.created_zxids, logs.cluster_ms, epochs)
 
     def _refuse_missing(self, cluster: ClusterOffsets, start: StreamOffsets) -> None:
         """Raise for a name that is new in the options and does not exist: it may be a typing error."""
@@ -254,9 +257,9 @@ class StreamDriver:
         if logs.is_of_another_cluster(offsets):
             raise AnotherCluster(self._options.config.where, offsets.cluster_ms, logs.cluster_ms)
 
-    def _step(self, start: StreamOffsets) -> tuple[Step, dict[str, int], int | None]:
-        """What may be read next, and what identifies the topics and the cluster."""
-        logs = self._logs.read()
+    def _step(self, start: StreamOffsets) -> tuple[Logs, Step]:
+        """The state of the logs, and what may be read next."""
+        logs = self._logs.compared(start, self._logs.read())
         self._refuse_another_cluster(logs, start)
         asked = needing_log_start(start, logs)
         log_starts: dict[TopicPartition, int] = {}
@@ -265,14 +268,25 @@ class StreamDriver:
             log_starts = self._logs.log_starts(needing_log_start(start, logs))
             if self._entries is not None:
                 logs = self._entries.replaced(start.offsets, logs, self._logs.leaders)
-        step = next_step(start, logs, log_starts, self._target, self._logs.selects)
-        created_zxids = {**start.created_zxids, **logs.created_zxids}
-        named = {topic: created_zxids[topic] for topic in {name.topic for name in step.ends} if topic in created_zxids}
-        return step, named, logs.cluster_ms or start.cluster_ms
+        return logs, next_step(start, logs, log_starts, self._target, self._logs.selects)
+
+    def _epochs(
+        self, start: StreamOffsets, ends: Mapping[TopicPartition, int], logs: Logs
+    ) -> dict[TopicPartition, int]:
+        """The epochs of leaders whose logs reached the ends of a batch.
+
+        A position that stays keeps its epoch: otherwise each change of a leader would make a batch without messages.
+        """
+        found: dict[TopicPartition, int] = {}
+        for name, end in ends.items():
+            known = start.epochs if start.offsets.get(name) == end else logs.epochs
+            if name in known and (known is start.epochs or end <= logs.ends.get(name, -1)):
+                found[name] = known[name]
+        return found
 
     def _settled(self, offsets: StreamOffsets) -> Logs:
         """The state of the logs, once no log seems truncated, or one has for some seconds."""
-        logs = self._logs.read_settled(offsets)
+        logs = self._logs.compared(offsets, self._logs.read_settled(offsets))
         self._refuse_another_cluster(logs, offsets)
         return logs
 
@@ -303,3 +317,10 @@ class StreamDriver:
                 self._skipped += loss.messages
                 log.warning("omitted, as failOnDataLoss is false: %s; %d %s in this run so far", loss,
                             self._skipped, "bytes" if self._options.counts_bytes else "offsets")
+
+
+def _identities(start: StreamOffsets, logs: Logs, step: Step) -> tuple[dict[str, int], int | None]:
+    """What identifies the topics that have a position, and the cluster."""
+    created_zxids = {**start.created_zxids, **logs.created_zxids}
+    named = {topic: created_zxids[topic] for topic in {name.topic for name in step.ends} if topic in created_zxids}
+    return named, logs.cluster_ms or start.cluster_ms

@@ -31,6 +31,7 @@ from zkconsumer.config import READ_COMMITTED
 from zkconsumer.spark.cluster_offsets import refuse_unfit
 from zkconsumer.spark.leader_queries import LeaderQueries
 from zkconsumer.spark.log_changes import Logs, shrunk
+from zkconsumer.spark.log_cuts import LogMark
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.settings_files import security_here
 from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
@@ -70,6 +71,7 @@ class StreamLogs:
         self._answered: frozenset[TopicPartition] = frozenset()
         self._topics_at = self._ends_at = self._logged_at = _LONG_AGO
         self._lagging: dict[TopicPartition, str] = {}
+        self._intact: dict[TopicPartition, tuple[LogMark, int]] = {}
         self._queries: LeaderQueries | None = None
         self.is_connected = True
 
@@ -117,8 +119,10 @@ class StreamLogs:
             self._ends_at = time.monotonic()
         ends = {name: self._ends[name] for name in self._answered & self._partitions}
         return Logs(
-            self._partitions, ends, dict(self._created_zxids), self._cluster_ms, may_return=self._options.counts_bytes
-        )
+            self._partitions, ends, dict(self._created_zxids), self._cluster_ms,
+            may_return=self._options.counts_bytes,
+            epochs={name: epoch for name, epoch in self._brokers.epochs.items() if name in ends},
+        )  # fmt: skip
 
     def read_settled(self, offsets: StreamOffsets) -> Logs:
         """The state of the logs with topics read again, once no log seems truncated, or one has for some seconds.
@@ -147,6 +151,23 @@ class StreamLogs:
                 log.warning("%s-%s waits for %s: %s", *name, waits_for, reason)
             self._lagging[name] = reason
         return replace(logs, ends={name: end for name, end in logs.ends.items() if name not in behind})
+
+    def compared(self, offsets: StreamOffsets, logs: Logs) -> Logs:
+        """The same with what leaders of later epochs say of the logs: where they were cut below the offsets.
+
+        A log of which that is not known yet has no end, as if its leader had not answered.
+        """
+        if logs.is_of_another_cluster(offsets):
+            return logs
+        marks = {name: LogMark(offsets.offsets[name], epoch) for name, epoch in offsets.epochs.items()
+                 if name in logs.ends and logs.epochs.get(name, -1) > epoch
+                 and not logs.is_recreated(name.topic, offsets)}  # fmt: skip
+        doubtful = {name: mark for name, mark in marks.items() if self._intact.get(name) != (mark, logs.epochs[name])}
+        found = self._brokers.cuts(doubtful)
+        self._intact |= {name: (mark, logs.epochs[name]) for name, mark in doubtful.items()
+                         if name not in found.at and name not in found.refused}  # fmt: skip
+        ends = {name: end for name, end in logs.ends.items() if name not in found.refused}
+        return replace(logs, ends=ends, cuts=found.at)
 
     def failure_of(self, name: TopicPartition) -> str:
         """Why a partition does not answer, a clause."""

@@ -13,6 +13,10 @@ Where the brokers alone are known, the topic id that they give each topic (Kafka
 transaction, and the cluster's id that of the time: `{"clicks": {"0": 42}, "@ids": {"clicks": "b8f1...", "@cluster":
 "mKBItNTP..."}}`. Both kinds are numbers here; those of ids are far larger than any of ZooKeeper.
 
+Brokers of Kafka 2.1 and later tell the epoch of a partition's leader. That of the leader that had the messages up to
+each position stands in an entry `@epochs`, in the form of the offsets: `{"clicks": {"0": 42}, "@epochs": {"clicks":
+{"0": 5}}}`. A later leader knows where its log differs from what earlier ones had (`zkconsumer.spark.log_cuts`).
+
 The keys are in checkpoints and never change. Rule: equal offsets give equal text, because Spark compares texts.
 """
 
@@ -28,7 +32,7 @@ from zkconsumer.spark.offsets_json import nested_offsets, read_offsets
 from zkconsumer.spark.partition_names import are_byte_positions
 
 __all__ = [
-    "ZXIDS_KEY", "StreamOffsets", "cluster_id_of", "is_id", "number_of_cluster", "number_of_topic",
+    "EPOCHS_KEY", "ZXIDS_KEY", "StreamOffsets", "cluster_id_of", "is_id", "number_of_cluster", "number_of_topic",
     "parse_stream_offsets",
 ]  # fmt: skip
 
@@ -36,9 +40,12 @@ ZXIDS_KEY = "@born"
 """The key of the entry with the number of each topic's incarnation, in place of offsets."""
 IDS_KEY = "@ids"
 """The key of the entry with the id of each topic as the brokers give it, in hex digits."""
+EPOCHS_KEY = "@epochs"
+"""The key of the entry with the epochs of leaders, in place of offsets."""
 CLUSTER_KEY = "@cluster"
 """The key of the cluster in that entry."""
 
+_NO_TOPICS = (ZXIDS_KEY, IDS_KEY, EPOCHS_KEY)
 _EXCERPT = 200
 _SMALLEST_ID = 2**63
 """Transactions and times of ZooKeeper are below; topic ids, which are random UUIDs, and ids of clusters above."""
@@ -72,11 +79,13 @@ class StreamOffsets:
         offsets: the next message of each partition.
         created_zxids: topic -> the transaction that created it, or the number of its id.
         cluster_ms: when the cluster was set up, or the number of its id; `None` if that is not known.
+        epochs: partition -> the epoch of a leader whose log reached the position, as far as that is known.
     """
 
     offsets: Mapping[TopicPartition, int]
     created_zxids: Mapping[str, int] = field(default_factory=dict)
     cluster_ms: int | None = None
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def marks(self) -> list[int]:
@@ -85,16 +94,18 @@ class StreamOffsets:
 
     def to_json(self) -> dict[str, Any]:
         """The value that Spark writes to the checkpoint and shows in the progress."""
-        shown = nested_offsets(self.offsets)
+        shown: dict[str, Any] = {**nested_offsets(self.offsets)}
+        known = {name: self.epochs[name] for name in self.offsets if name in self.epochs}
+        epochs = {EPOCHS_KEY: nested_offsets(known)} if known else {}
         created_zxids = {topic: self.created_zxids[topic] for topic in shown if topic in self.created_zxids}
         if any(map(is_id, self.marks)):
             ids = {topic: f"{number:032x}" for topic, number in created_zxids.items()}
             if self.cluster_ms is not None and shown:
                 ids[CLUSTER_KEY] = cluster_id_of(self.cluster_ms)
-            return {**shown, IDS_KEY: ids} if ids else {**shown}
+            return {**shown, **({IDS_KEY: ids} if ids else {}), **epochs}
         if (created_zxids or are_byte_positions(self.offsets)) and self.cluster_ms is not None:
             created_zxids[CLUSTER_KEY] = self.cluster_ms
-        return {**shown, ZXIDS_KEY: created_zxids} if created_zxids else shown
+        return {**shown, **({ZXIDS_KEY: created_zxids} if created_zxids else {}), **epochs}
 
 
 def parse_stream_offsets(value: object) -> StreamOffsets:
@@ -107,11 +118,14 @@ def parse_stream_offsets(value: object) -> StreamOffsets:
         topics = json.loads(value) if isinstance(value, str) else value
         if not isinstance(topics, dict):
             raise ValueError("they are not an object of topics")
-        offsets = read_offsets({topic: each for topic, each in topics.items() if topic not in (ZXIDS_KEY, IDS_KEY)})
+        offsets = read_offsets({topic: each for topic, each in topics.items() if topic not in _NO_TOPICS})
+        epochs = read_offsets(topics.get(EPOCHS_KEY, {}))
         zxids = topics.get(ZXIDS_KEY, {})
         wrong = [name for name, offset in offsets.items() if offset < 0]
         if wrong:
             raise ValueError(f"{wrong[0].topic}/{wrong[0].partition} has {offsets[wrong[0]]}, not an offset from 0")
+        if any(epoch < 0 for epoch in epochs.values()) or epochs.keys() - offsets.keys():
+            raise ValueError(f"{EPOCHS_KEY!r} holds no epochs of these partitions")
         if not isinstance(zxids, dict) or not all(type(zxid) is int and zxid >= 0 for zxid in zxids.values()):
             raise ValueError(f"{ZXIDS_KEY!r} holds no numbers")
         if IDS_KEY in topics:
@@ -121,7 +135,7 @@ def parse_stream_offsets(value: object) -> StreamOffsets:
     except ValueError as error:
         raise ValueError(f"offsets of a stream cannot be read: {error}: {str(value)[:_EXCERPT]}") from None
     created_zxids = {topic: zxid for topic, zxid in zxids.items() if topic != CLUSTER_KEY}
-    return StreamOffsets(offsets, created_zxids, zxids.get(CLUSTER_KEY))
+    return StreamOffsets(offsets, created_zxids, zxids.get(CLUSTER_KEY), epochs)
 
 
 def _numbers(ids: object) -> dict[str, int]:
