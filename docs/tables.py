@@ -63,6 +63,7 @@ PACKAGES = (
     "zkconsumer/testing/zookeeper",
     "zkconsumer/testing/kafka",
     "zkconsumer/testing/embedded",
+    "zkconsumer/testing/embedded/groups",
     "zkconsumer/testing/embedded/kafka07",
     "zkconsumer/testing/embedded/kafka011",
     "zkconsumer/testing/proxy",

@@ -6,6 +6,7 @@ carries: answers to others are dropped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -295,10 +296,18 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class RenewLease:
-    """The coordinator has proved that the member was in its group when this was sent."""
+    """The coordinator has proved that the member was in its group when this was sent.
+
+    Attributes:
+        fence: What was proved.
+        sent_at: When the request was sent that has proved it.
+        no_later_than: When the lease ends at the latest: a member that does not come along while the group is assigned
+            anew is removed then, whatever it hears until that moment. Infinite while nothing is.
+    """
 
     fence: Fence
     sent_at: float
+    no_later_than: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

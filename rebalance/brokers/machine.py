@@ -7,6 +7,9 @@ Pure: it takes events and `now` and returns actions; timers through `next_timer`
   long must not end the membership.
 - A coordinator that does not answer, or is another one by now, is looked up again; the membership stays valid until a
   coordinator says otherwise. Nothing is revoked for that.
+- A heartbeat proves little while the group is assigned anew: a member whose JoinGroup or SyncGroup was lost is removed
+  when the others have waited for it long enough, though its heartbeats were answered until then. So the lease ends no
+  later than that, and the heartbeats of a member that waits for its assignment renew nothing.
 - Before JoinGroup is sent, what has to be given back is committed under the generation that still counts.
 - A generation is what an answer says, not a number that grows.
 
@@ -46,11 +49,13 @@ class MemberTimes:
     """The waits of a member, in seconds.
 
     Attributes:
+        rebalance_s: How long the coordinator waits for the member when the group is assigned anew.
         heartbeat_s: Between two heartbeats.
         retry_s: Before a request is sent again.
         leave_s: Longest wait for the answer to LeaveGroup.
     """
 
+    rebalance_s: float = 300.0
     heartbeat_s: float = 3.0
     retry_s: float = 0.1
     leave_s: float = 5.0
@@ -85,6 +90,7 @@ class MemberMachine:
         self._protocol = ""
         self._is_leader = False
         self._must_rejoin = False
+        self._stable_at = now
         self._has_coordinator = False
         self._retry_at: float | None = None
         self._heartbeat_at: float | None = None
@@ -170,18 +176,29 @@ class MemberMachine:
         return [e.SendHeartbeat(self._number(Asked.HEARTBEAT), self.fence)]
 
     def _beat(self, event: e.HeartbeatAnswered) -> list[Action]:
-        if not self._is_answer(Asked.HEARTBEAT, event.request) or self.fence is None:
+        if not self._is_answer(Asked.HEARTBEAT, event.request):
             return []
-        return [e.RenewLease(self.fence, event.sent_at)]
+        return self._renewed(event.sent_at)
+
+    def _renewed(self, sent_at: float, *, rebalances: bool = False) -> list[Action]:
+        """Return what an answer to a request that was sent then proves.
+
+        Args:
+            rebalances: It said that the group is assigned anew, which began after the last answer that did not.
+        """
+        if self.fence is None or self.state is MemberState.SYNCING:
+            return []
+        if not rebalances:  # the group was stable, also where this member gives back already
+            self._stable_at = max(self._stable_at, sent_at)
+            return [e.RenewLease(self.fence, sent_at)]
+        return [e.RenewLease(self.fence, sent_at, self._stable_at + self._times.rebalance_s)]
 
     def _beat_refused(self, event: e.HeartbeatRefused) -> list[Action]:
         if not self._is_answer(Asked.HEARTBEAT, event.request) or self.fence is None:
             return []
         reaction = reaction_to(Asked.HEARTBEAT, event.code)
         if reaction is Reaction.JOIN:
-            # Up to Kafka 2.5 a group that completes says it, too, and does not renew the session then.
-            is_renewed = self.state is not MemberState.SYNCING
-            renewed: list[Action] = [e.RenewLease(self.fence, event.sent_at)] if is_renewed else []
+            renewed = self._renewed(event.sent_at, rebalances=True)
             return [*renewed, *(self._rejoin() if self.state is MemberState.STABLE else [])]
         if reaction in _LOST and self.state is MemberState.JOINING:
             return []  # the next generation has begun; the answer to JoinGroup is on its way
@@ -293,7 +310,7 @@ class MemberMachine:
         self._assignments = {}
         self._go(MemberState.STABLE)
         actions: list[Action] = [
-            e.RenewLease(self.fence, event.sent_at),
+            *self._renewed(event.sent_at),
             e.SetAssignment(self.fence, self._protocol, event.assignment, self._is_leader),
         ]
         if self._must_rejoin:

@@ -14,7 +14,7 @@ from rebalance.brokers.machine import _TABLE, MemberMachine, MemberState, Member
 from rebalance.brokers.reactions import REACTIONS, Asked, Reaction, reaction_to
 
 A = TypeVar("A")
-TIMES = MemberTimes(heartbeat_s=3.0, retry_s=0.1, leave_s=5.0)
+TIMES = MemberTimes(rebalance_s=60.0, heartbeat_s=3.0, retry_s=0.1, leave_s=5.0)
 ONE = Fence(1, "c-1")
 TWO = Fence(2, "c-1")
 
@@ -217,16 +217,34 @@ def test_a_late_answer_to_a_heartbeat_of_the_generation_before_changes_nothing()
     assert driver.machine.fence == TWO
 
 
-def test_error_27_does_not_renew_the_lease_while_the_group_completes() -> None:
-    """Up to Kafka 2.5 it means that the session was not renewed."""
+@pytest.mark.parametrize("code", [0, 27])
+def test_no_heartbeat_renews_the_lease_while_the_group_completes(code: int) -> None:
+    """Up to Kafka 2.5 they renew no session; later the member is removed all the same if its SyncGroup is lost."""
     driver = stable()
     driver.beat_refused(27)
     driver(e.GivenBack())
     driver.joined(TWO)
     driver.at_timer()
     assert driver.last(e.SendHeartbeat).fence == TWO
-    assert driver.beat_refused(27) == []
+    number = driver.request(e.SendHeartbeat)
+    answer = e.HeartbeatRefused(number, driver.now, code) if code else e.HeartbeatAnswered(number, driver.now)
+    assert driver(answer) == []
     assert driver.machine.state is MemberState.SYNCING
+
+
+def test_the_lease_ends_when_the_group_has_waited_long_enough_for_a_member_that_does_not_join() -> None:
+    """Its heartbeats are answered with 27 until then: a JoinGroup that was lost does not show."""
+    driver = stable()
+    stable_at = driver.now
+    driver(e.HeartbeatAnswered(driver.request(e.SendHeartbeat), stable_at))
+    driver.at_timer()
+    [renewed, _] = driver.beat_refused(27)
+    assert renewed == e.RenewLease(ONE, driver.now, stable_at + TIMES.rebalance_s)
+    driver(e.GivenBack())
+    for _ in range(3):
+        driver.at_timer()
+        [renewed] = driver.beat_refused(27)
+        assert renewed == e.RenewLease(ONE, driver.now, stable_at + TIMES.rebalance_s)
 
 
 def test_a_sync_that_another_rebalance_overtook_joins_again() -> None:

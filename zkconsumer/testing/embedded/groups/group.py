@@ -1,0 +1,386 @@
+"""One group as its coordinator sees it: five states, members with sessions, requests that wait for others. Pure.
+
+It takes requests and the time, and returns the answers that follow, also to requests that have waited. Rules:
+- A rebalance waits for every member that is known, no longer than the longest of their rebalance time-outs.
+- The members of a rebalance that is over get one generation, and the leader the metadata of all of them.
+- A request of a member that waits keeps its session; otherwise a session ends when nothing was heard for its time-out.
+- What ends or leaves while others wait lets them go on: nobody waits for a member that is gone.
+
+Source: kafka.coordinator.group.GroupCoordinator, GroupMetadata (2.8); `groups` of the reference for other versions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zkconsumer.testing.embedded.groups.values import (
+    GroupRules,
+    GroupState,
+    Join,
+    Joined,
+    JoinedMember,
+    Member,
+    Reply,
+    Sync,
+    Synced,
+    Who,
+)
+
+__all__ = ["Group"]
+
+ILLEGAL_GENERATION: Final = 22
+INCONSISTENT_PROTOCOL: Final = 23
+UNKNOWN_MEMBER: Final = 25
+INVALID_SESSION_TIMEOUT: Final = 26
+REBALANCING: Final = 27
+MEMBER_ID_REQUIRED: Final = 79
+GROUP_FULL: Final = 81
+FENCED_INSTANCE: Final = 82
+
+
+class Group:
+    """One group.
+
+    Args:
+        rules: How the broker coordinates.
+        new_id: Returns a part of a member id that no other member has.
+
+    Attributes:
+        state: Where it is.
+        generation: The last one; 0 before the first.
+        protocol: The assignor that was chosen; empty before.
+        leader: Member id of the leader; empty without one.
+        members: By id, in the order in which they came.
+    """
+
+    def __init__(self, rules: GroupRules, new_id: Callable[[], str]) -> None:
+        self._rules = rules
+        self._new_id = new_id
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol = ""
+        self.leader = ""
+        self.members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}
+        self._pending: dict[str, float] = {}
+        self._join_until: float | None = None
+        self._delayed_until: float | None = None
+        self._sync_until: float | None = None
+        self._now = 0.0
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def join(self, asked: Join, request: object, now: float) -> list[Reply]:
+        """Take a JoinGroup request; its answer may come with a later call.
+
+        Args:
+            request: Comes back with the answer.
+        """
+        self._now = now
+        code = self._refusal(asked)
+        if code:
+            return [Reply(request, Joined(code, member_id=asked.member_id))]
+        if asked.instance_id is not None and asked.instance_id in self._static:
+            return self._join_static(asked, request)
+        if not asked.member_id:
+            return self._join_new(asked, request)
+        if asked.member_id in self._pending:
+            del self._pending[asked.member_id]
+            return self._add(asked, asked.member_id, request)
+        member = self.members.get(asked.member_id)
+        if member is None:
+            return [Reply(request, Joined(UNKNOWN_MEMBER, member_id=asked.member_id))]
+        return self._join_again(member, asked, request)
+
+    def sync(self, asked: Sync, request: object, now: float) -> list[Reply]:
+        """Take a SyncGroup request; its answer may come with a later call."""
+        self._now = now
+        code = self._why_not(asked.who)
+        if not code and self.state is GroupState.PREPARING:
+            code = REBALANCING
+        if code:
+            return [Reply(request, Synced(code))]
+        member = self.members[asked.who.member_id]
+        self._renew(member)
+        if self.state is GroupState.STABLE:
+            return [Reply(request, Synced(0, member.assignment))]
+        replaced = self._take_sync(member)
+        member.sync = request
+        if member.member_id != self.leader:
+            return replaced
+        for each in self.members.values():
+            each.assignment = asked.assignments.get(each.member_id, b"")
+        self.state, self._sync_until = GroupState.STABLE, None
+        return [*replaced, *self._answer_syncs(0)]
+
+    def heartbeat(self, who: Who, now: float) -> int:
+        """Return the error code of a heartbeat."""
+        self._now = now
+        code = self._why_not(who)
+        if code:
+            return code
+        if self.state is GroupState.COMPLETING and not self._rules.renews_while_completing:
+            return REBALANCING
+        self._renew(self.members[who.member_id])
+        return REBALANCING if self.state is GroupState.PREPARING else 0
+
+    def leave(self, member_id: str, instance_id: str | None, now: float) -> tuple[int, list[Reply]]:
+        """Return the error code of a LeaveGroup, and what follows for the others."""
+        self._now = now
+        if instance_id is not None and not member_id:
+            member_id = self._static.get(instance_id, "")
+        if member_id in self._pending:
+            del self._pending[member_id]
+            return 0, self._complete_if_all_are_there()
+        if member_id not in self.members:
+            return UNKNOWN_MEMBER, []
+        return 0, self._remove([member_id])
+
+    def may_commit(self, who: Who, now: float) -> int:
+        """Return the error code of an OffsetCommit; 0: what it has is to be stored."""
+        self._now = now
+        if who.generation < 0 and not who.member_id:
+            if self.state is GroupState.EMPTY:
+                return 0
+            return UNKNOWN_MEMBER
+        code = self._why_not(who)
+        if code:
+            return ILLEGAL_GENERATION if self.state is GroupState.EMPTY and who.generation >= 0 else code
+        if self.state is GroupState.COMPLETING:
+            return REBALANCING
+        self._renew(self.members[who.member_id])
+        return 0
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def due_at(self) -> float | None:
+        """Return when `tick` should be called next; None for never."""
+        ends = [member.ends_at for member in self.members.values() if not member.waits]
+        waits = [at for at in (self._join_until, self._delayed_until, self._sync_until) if at is not None]
+        return min([*ends, *waits, *self._pending.values()], default=None)
+
+    def tick(self, now: float) -> list[Reply]:
+        """Return what follows from the time: sessions that end, and waits that are over."""
+        self._now = now
+        replies: list[Reply] = []
+        for member_id in [name for name, until in self._pending.items() if until <= now]:
+            del self._pending[member_id]
+        ended = [each.member_id for each in self.members.values() if not each.waits and each.ends_at <= now]
+        if ended:
+            replies += self._remove(ended)
+        if self._delayed_until is not None and self._delayed_until <= now:
+            self._delayed_until = None
+        if self.state is GroupState.PREPARING:
+            if self._join_until is not None and self._join_until <= now:
+                replies += self._complete()
+            else:
+                replies += self._complete_if_all_are_there()
+        if self._sync_until is not None and self._sync_until <= now and self.state is GroupState.COMPLETING:
+            late = [each.member_id for each in self.members.values() if each.sync is None]
+            self._sync_until = None
+            replies += self._remove(late)
+        return replies
+
+    # -- joining -------------------------------------------------------------------------------------------------------
+
+    def _refusal(self, asked: Join) -> int:
+        if not self._rules.min_session_s <= asked.session_s <= self._rules.max_session_s:
+            return INVALID_SESSION_TIMEOUT
+        is_known = asked.member_id in self.members or asked.member_id in self._pending
+        is_full = self._rules.max_size is not None and len(self.members) >= self._rules.max_size
+        if is_full and asked.member_id not in self.members:
+            return GROUP_FULL
+        others = [each for each in self.members.values() if each.member_id != asked.member_id]
+        common = set(asked.protocols).intersection(*(each.protocols for each in others))
+        if not common and (is_known or not asked.member_id):
+            return INCONSISTENT_PROTOCOL
+        return 0
+
+    def _join_new(self, asked: Join, request: object) -> list[Reply]:
+        member_id = f"{asked.instance_id or asked.client_id}-{self._new_id()}"
+        if asked.names_members_first and asked.instance_id is None:
+            self._pending[member_id] = self._now + asked.session_s
+            return [Reply(request, Joined(MEMBER_ID_REQUIRED, member_id=member_id))]
+        return self._add(asked, member_id, request)
+
+    def _join_static(self, asked: Join, request: object) -> list[Reply]:
+        """A static member is back: under a new id, and without a rebalance while the group is stable."""
+        assert asked.instance_id is not None
+        old_id = self._static[asked.instance_id]
+        member = self.members[old_id]
+        if asked.member_id and asked.member_id != old_id:
+            return [Reply(request, Joined(FENCED_INSTANCE, member_id=asked.member_id))]
+        if asked.member_id:
+            return self._join_again(member, asked, request)
+        fenced: list[Reply] = []
+        if member.join is not None:
+            fenced.append(Reply(member.join, Joined(FENCED_INSTANCE, member_id=old_id)))
+        if member.sync is not None:
+            fenced.append(Reply(member.sync, Synced(FENCED_INSTANCE)))
+        member.join = member.sync = None
+        member.member_id = f"{asked.instance_id}-{self._new_id()}"
+        self.members = {each.member_id: each for each in self.members.values()}
+        self._static[asked.instance_id] = member.member_id
+        was_leader = self.leader == old_id
+        if was_leader:
+            self.leader = member.member_id
+        is_equal = asked.protocols.get(self.protocol) == member.protocols.get(self.protocol)
+        self._update(member, asked)
+        if self.state is GroupState.STABLE and is_equal:
+            # Up to version 8 the leader of old comes back in the answer, and no list: nobody leads then.
+            leader = old_id if was_leader else self.leader
+            return [*fenced, Reply(request, Joined(0, self.generation, self.protocol, leader, member.member_id))]
+        member.join = request
+        return [*fenced, *self._prepare()]
+
+    def _add(self, asked: Join, member_id: str, request: object) -> list[Reply]:
+        was_empty = self.state is GroupState.EMPTY
+        member = Member(member_id, asked.instance_id, asked.protocols, asked.session_s, asked.rebalance_s,
+                        self._now + asked.session_s, join=request, client_id=asked.client_id)  # fmt: skip
+        self.members[member_id] = member
+        if asked.instance_id is not None:
+            self._static[asked.instance_id] = member_id
+        if not self.leader:
+            self.leader = member_id
+        if self.state is not GroupState.PREPARING:
+            return self._prepare(is_first=was_empty)
+        if self._delayed_until is not None:
+            self._delayed_until = self._now + self._rules.initial_delay_s
+        return self._complete_if_all_are_there()
+
+    def _join_again(self, member: Member, asked: Join, request: object) -> list[Reply]:
+        is_equal = dict(member.protocols) == dict(asked.protocols)
+        self._update(member, asked)
+        if self.state is GroupState.PREPARING:
+            member.join = request  # an older one that waits is never answered: its connection is gone
+            return self._complete_if_all_are_there()
+        is_leader = member.member_id == self.leader
+        if self.state is GroupState.COMPLETING and is_equal:
+            return [Reply(request, self._joined(member))]
+        if self.state is GroupState.STABLE and is_equal and not is_leader:
+            return [Reply(request, self._joined(member)._replace(members=()))]
+        member.join = request
+        return self._prepare()
+
+    def _update(self, member: Member, asked: Join) -> None:
+        member.protocols, member.session_s, member.rebalance_s = asked.protocols, asked.session_s, asked.rebalance_s
+        self._renew(member)
+
+    # -- a rebalance ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self, *, is_first: bool = False) -> list[Reply]:
+        """Begin a rebalance; those who wait for the leader's assignment have to join again."""
+        replies = self._answer_syncs(REBALANCING) if self.state is GroupState.COMPLETING else []
+        self.state, self._sync_until = GroupState.PREPARING, None
+        longest_s = max((member.rebalance_s for member in self.members.values()), default=0.0)
+        self._join_until = self._now + longest_s
+        if is_first and self._rules.initial_delay_s > 0:
+            self._delayed_until = self._now + min(self._rules.initial_delay_s, longest_s)
+        return [*replies, *self._complete_if_all_are_there()]
+
+    def _complete_if_all_are_there(self) -> list[Reply]:
+        if self.state is not GroupState.PREPARING or self._pending or self._delayed_until is not None:
+            return []
+        if any(member.join is None for member in self.members.values()):
+            return []
+        return self._complete()
+
+    def _complete(self) -> list[Reply]:
+        """End a rebalance with those who are there; static members are kept until their sessions end."""
+        absent = [each for each in self.members.values() if each.join is None and each.instance_id is None]
+        for member in absent:
+            del self.members[member.member_id]
+        self._join_until = self._delayed_until = None
+        self.generation += 1
+        joined = [each for each in self.members.values() if each.join is not None]
+        if not joined:
+            if self.members:  # static ones alone: wait once more
+                self._join_until = self._now + max(each.rebalance_s for each in self.members.values())
+                self.generation -= 1
+                return []
+            self._become_empty()
+            return []
+        if self.leader not in {each.member_id for each in joined}:
+            self.leader = joined[0].member_id
+        self.protocol = _chosen_protocol(self.members.values())
+        self.state = GroupState.COMPLETING
+        if self._rules.ends_without_sync:
+            self._sync_until = self._now + max(each.rebalance_s for each in self.members.values())
+        replies = []
+        for member in joined:
+            request, member.join = member.join, None
+            self._renew(member)
+            replies.append(Reply(request, self._joined(member)))
+        return replies
+
+    def _joined(self, member: Member) -> Joined:
+        listed: tuple[JoinedMember, ...] = ()
+        if member.member_id == self.leader:
+            listed = tuple(
+                JoinedMember(each.member_id, each.instance_id, each.protocols[self.protocol])
+                for each in self.members.values()
+            )
+        return Joined(0, self.generation, self.protocol, self.leader, member.member_id, listed)
+
+    def _answer_syncs(self, code: int) -> list[Reply]:
+        replies = []
+        for member in self.members.values():
+            if member.sync is not None:
+                request, member.sync = member.sync, None
+                self._renew(member)
+                replies.append(Reply(request, Synced(code, b"" if code else member.assignment)))
+        return replies
+
+    def _take_sync(self, member: Member) -> list[Reply]:
+        """A repeated request replaces the one that waits."""
+        if member.sync is None:
+            return []
+        request, member.sync = member.sync, None
+        return [Reply(request, Synced(REBALANCING))]
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def _remove(self, member_ids: Iterable[str]) -> list[Reply]:
+        replies: list[Reply] = []
+        for member_id in member_ids:
+            member = self.members.pop(member_id)
+            if member.instance_id is not None:
+                self._static.pop(member.instance_id, None)
+            if member.join is not None:
+                replies.append(Reply(member.join, Joined(UNKNOWN_MEMBER, member_id=member_id)))
+            if member.sync is not None:
+                replies.append(Reply(member.sync, Synced(UNKNOWN_MEMBER)))
+            if self.leader == member_id:
+                self.leader = next(iter(self.members), "")
+        if self.state is GroupState.PREPARING:
+            return [*replies, *self._complete_if_all_are_there()]
+        return [*replies, *self._prepare()]
+
+    def _become_empty(self) -> None:
+        self.state = GroupState.EMPTY if self._rules.keeps_empty_groups else GroupState.DEAD
+        self.protocol = self.leader = ""
+
+    def _renew(self, member: Member) -> None:
+        member.ends_at = self._now + member.session_s
+
+    def _why_not(self, who: Who) -> int:
+        """Return why a member may not do something; 0 if it may."""
+        if who.instance_id is not None:
+            known = self._static.get(who.instance_id)
+            if known is None:
+                return UNKNOWN_MEMBER
+            if known != who.member_id:
+                return FENCED_INSTANCE
+        if who.member_id not in self.members:
+            return UNKNOWN_MEMBER
+        return 0 if who.generation == self.generation else ILLEGAL_GENERATION
+
+
+def _chosen_protocol(members: Iterable[Member]) -> str:
+    """Return the assignor that most members prefer among those that all of them know."""
+    listed = list(members)
+    common = set(listed[0].protocols).intersection(*(each.protocols for each in listed))
+    votes = Counter(next(name for name in each.protocols if name in common) for each in listed)
+    return votes.most_common(1)[0][0]
