@@ -84,6 +84,7 @@ LONG_S = {
     "tests/processes/test_stores_in_faults.py": 40,
     "tests/interop/test_isolation_live.py": 35,
     "tests/interop/test_lag.py": 35,
+    "tests/interop/test_transactions_in_faults.py": 35,
     "tests/interop/test_offsets_in_kafka.py": 35,
     "tests/processes/test_group_on_kafka_07.py": 35,
     "tests/testing/test_group_members.py": 35,

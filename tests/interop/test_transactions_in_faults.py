@@ -9,18 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from consuming import BackgroundReader, member, stored
 from transaction_load import TransactionLoad
 
 from simpleconsumer.types import Message
-from zkconsumer import read_topic
+from zkconsumer import ConsumerTimeout, KafkaStream, read_topic
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.testing.kafka import KafkaCluster, control_requests
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.topic_reader.topic_reader import TopicReader
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -41,6 +40,18 @@ COURSES = {
 Row = tuple[int, bytes | None]
 
 
+class Got(NamedTuple):
+    """A message, as far as it is compared."""
+
+    partition: int | str
+    offset: int
+    value: bytes | None
+
+
+def got(message: Message) -> Got:
+    return Got(message.partition, message.offset, message.value)
+
+
 def is_kraft(version: str) -> bool:
     return version.startswith("4.")
 
@@ -51,7 +62,7 @@ class Readers:
     def __init__(self, cluster: KafkaCluster, topic: str, group: str, stack: ExitStack) -> None:
         self.cluster, self.topic, self.group = cluster, topic, group
         self.brokers = ",".join(f"127.0.0.1:{cluster.port(each)}" for each in cluster.brokers)
-        self.found: dict[tuple[str, str], list[Message]] = {}
+        self.found: dict[tuple[str, str], list[Got]] = {}
         self._errors: list[BaseException] = []
         self._members: list[BackgroundReader] = []
         self._stack = stack
@@ -60,6 +71,8 @@ class Readers:
             if cluster.has_zookeeper:
                 for name in ("a", "b"):
                     self.join(level, name)
+        if cluster.has_zookeeper:
+            self._read_batches()
 
     def join(self, level: str, name: str) -> ConsumerConnector:
         """Have one more member of the group of a level."""
@@ -67,8 +80,34 @@ class Readers:
         settings = {"isolation_level": level, "zookeeper_session_timeout_ms": 30_000, "refresh_leader_backoff_ms": 50}
         connector = self._stack.enter_context(member(self.cluster, self.group_of(level), name, **settings))
         streams = connector.create_message_streams({self.topic: 1})[self.topic]
-        self._members.append(BackgroundReader(*streams, handle=found.append))
+        self._members.append(BackgroundReader(*streams, handle=lambda message: found.append(got(message))))
         return connector
+
+    def _read_batches(self) -> None:
+        """A group of its own takes what is committed in batches of columns."""
+        found = self.found.setdefault(("batches", COMMITTED), [])
+        settings = {"isolation_level": COMMITTED, "zookeeper_session_timeout_ms": 30_000}
+        connector = self._stack.enter_context(member(self.cluster, f"{self.group}-batches", "a", **settings))
+        [stream] = connector.create_message_streams({self.topic: 1})[self.topic]
+
+        def run() -> None:
+            while True:
+                try:
+                    found.extend(rows_of_batches(stream))
+                    return  # the connector was shut down
+                except ConsumerTimeout:
+                    continue
+
+        self._run_in_background(run)
+
+    def _run_in_background(self, run: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as error:  # noqa: BLE001 - top of the thread: the test looks at it
+                self._errors.append(error)
+
+        threading.Thread(target=guarded, daemon=True).start()
 
     def group_of(self, level: str) -> str:
         return f"{self.group}-{level}"
@@ -80,13 +119,7 @@ class Readers:
             read_topic(None, self.topic, until=None, properties=properties, stall_timeout_s=WAIT_S)
         )
 
-        def run(reader: TopicReader) -> None:
-            try:
-                found.extend(reader)
-            except BaseException as error:  # noqa: BLE001 - top of the thread: the test looks at it
-                self._errors.append(error)
-
-        threading.Thread(target=run, args=(reader,), daemon=True).start()
+        self._run_in_background(lambda: found.extend(map(got, reader)))
 
     @property
     def errors(self) -> list[BaseException]:
@@ -95,7 +128,7 @@ class Readers:
 
     def of(self, kind: str, level: str) -> dict[int, list[Row]]:
         """What readers of a kind got, by partition, in the order of delivery."""
-        return by_partition((m.partition, m.offset, m.value) for m in list(self.found[kind, level]))
+        return by_partition(list(self.found[kind, level]))
 
     def check(self, level: str, expected: dict[int, list[Row]]) -> None:
         """Return when readers of a level have got exactly what is expected."""
@@ -106,8 +139,14 @@ class Readers:
             assert self.of(kind, level) == expected, (kind, level)
 
 
-    def _wait(self, found: list[Message], count: int, what: str) -> None:
+    def _wait(self, found: list[Got], count: int, what: str) -> None:
         wait_until(lambda: len(found) >= count or self.errors, WAIT_S, what, state=lambda: len(found))
+
+
+def rows_of_batches(stream: KafkaStream) -> Iterator[Got]:
+    for batch in stream.batches(columns=("offset", "value")):
+        offsets, values = (column.to_pylist() for column in batch.record_batch.columns)
+        yield from (Got(batch.partition, *row) for row in zip(offsets, values, strict=True))
 
 
 def by_partition(rows: Any) -> dict[int, list[Row]]:
@@ -216,7 +255,7 @@ def test_nothing_committed_is_lost_and_nothing_aborted_is_delivered_while_broker
                 early = set(opened)
                 for (kind, level), found in readers.found.items():
                     if level == COMMITTED:
-                        assert early.isdisjoint({message.value for message in list(found)}), (kind, event)
+                        assert early.isdisjoint({each.value for each in list(found)}), (kind, event)
             if cluster.has_zookeeper:
                 with readers.join(COMMITTED, f"c{number}"):  # partitions are handed over, too
                     load.grow(100)
