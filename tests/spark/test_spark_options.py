@@ -133,6 +133,15 @@ def test_a_white_list_without_what_a_black_list_matches() -> None:
     assert options(blacklist="clicks.*").choice.topics_of(known, exclude_internal_topics=True) == ["orders", "views"]
 
 
+def test_a_pattern_leaves_out_what_brokers_keep_for_themselves() -> None:
+    internal = ["__consumer_offsets", "__share_group_state", "__transaction_state"]
+    choice = options(subscribePattern=".*").choice
+    assert choice.topics_of(["clicks", *internal], exclude_internal_topics=True) == ["clicks"]
+    assert choice.topics_of(["clicks", *internal], exclude_internal_topics=False) == [*internal, "clicks"]
+    named = options(subscribe="__transaction_state").choice
+    assert named.topics_of([], exclude_internal_topics=True) == ["__transaction_state"]
+
+
 def test_a_small_fetch_goes_with_a_small_largest_message() -> None:
     given = options(subscribe="a", maxMessageBytes="1k", **{"fetch.message.max.bytes": "1024"})
     assert (given.max_message_bytes, given.config.fetch_message_max_bytes) == (1024, 1024)

@@ -15,6 +15,12 @@ from zkconsumer.spark.option_values import option_value
 
 __all__ = ["TopicChoice", "choose_topics"]
 
+_ALSO_INTERNAL = ("__transaction_state", "__share_group_state")
+"""Topics that brokers of Kafka 0.11 and 4 keep for themselves, beside the one that the filters of groups leave out.
+
+Source: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS (4.3).
+"""
+
 
 @dataclass(frozen=True)
 class TopicChoice:
@@ -36,9 +42,11 @@ class TopicChoice:
     def topics_of(self, known: list[str], exclude_internal_topics: bool) -> list[str]:
         """Return the topics to read, sorted: the named ones, also missing ones, or those of `known` that pass."""
         if self.filters:
+            left_out = _ALSO_INTERNAL if exclude_internal_topics else ()
             return sorted(
-                name for name in known if all(each.allows(name, exclude_internal_topics) for each in self.filters)
-            )
+                name for name in known
+                if name not in left_out and all(each.allows(name, exclude_internal_topics) for each in self.filters)
+            )  # fmt: skip
         return sorted({*self.topics, *(name for name, _ in self.partitions)})
 
 
