@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_wire import Wire, message_set, request
+from broker_wire import Wire, message_set, one, request, string
 
 from simpleconsumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, KAFKA08
@@ -18,7 +19,7 @@ from zkconsumer import read_topic
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import Producer
 from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster
-from zkconsumer.testing.waiting import Deadline
+from zkconsumer.testing.waiting import Deadline, wait_until
 
 GENERATIONS = ("0.9", "0.10", "0.11", "2.8", "3.9")
 PATIENCE_S = 30.0
@@ -232,6 +233,28 @@ class TestKafka09:
     def test_old_requests_of_any_version_are_taken_for_the_newest(self, clusters: dict[str, EmbeddedCluster]) -> None:
         with Wire(clusters["0.9"].port(0)) as wire:
             assert wire.ask(request(3, bytes(4), version=9)) == wire.ask(request(3, bytes(4), version=0))
+
+
+@pytest.mark.parametrize(
+    ("generation", "of_unknown", "of_known"),
+    [("0.9", "00000002673100044465616400000000", "00000002673200044465616400000000"),
+     ("0.10", "00000002673100044465616400000000", "0000000267320005456d70747900000000")],
+)  # fmt: skip
+def test_groups_have_no_members(
+    clusters: dict[str, EmbeddedCluster], topic: str, generation: str, of_unknown: str, of_known: str
+) -> None:
+    cluster = clusters[generation]
+    cluster.create_topic(topic)
+    with Wire(cluster.port(0)) as wire:
+        found = request(10, string("g1"))
+        wait_until(lambda: wire.ask(found)[8:10] == b"\0\0", PATIENCE_S, "a coordinator")
+        [port] = struct.unpack_from(">i", wire.ask(found), 8 + 2 + 4 + 2 + len("127.0.0.1"))
+    with Wire(port) as wire:
+        committed = string("g2") + struct.pack(">i", -1) + string("") + struct.pack(">q", -1)
+        wire.ask(request(8, committed + one(topic, 0, struct.pack(">q", 5) + string("")), version=2))
+        for name, group in (("g1", of_unknown), ("g2", of_known)):
+            answer = wire.ask(request(15, struct.pack(">i", 1) + string(name)))
+            assert answer[8:].hex() == f"00000001{group}00000000"
 
 
 def test_0_10_closes_a_connection_with_what_it_does_not_know(clusters: dict[str, EmbeddedCluster]) -> None:

@@ -28,10 +28,10 @@ STALL: Final = "stall"
 ABORTED: Final = "aborted"
 
 API_NAMES: Final = (
-    *API_NAMES_08.values(), "api_versions", "init_producer_id", "offset_for_leader_epoch", "add_partitions_to_txn",
-    "end_txn",
+    *API_NAMES_08.values(), "api_versions", "describe_groups", "init_producer_id", "offset_for_leader_epoch",
+    "add_partitions_to_txn", "end_txn",
 )  # fmt: skip
-"""What a fault may name; the last ones are there from Kafka 0.10 on."""
+"""What a fault may name; the last ones are there from Kafka 0.9 on."""
 
 TopicPartition = tuple[str, int | str]
 
@@ -43,8 +43,8 @@ class Fault:
     Attributes:
         kind: a constant of this module.
         api: produce, fetch, offsets, metadata, offset_commit, offset_fetch, consumer_metadata (FindCoordinator later),
-            or from 0.10 on api_versions, init_producer_id, offset_for_leader_epoch, add_partitions_to_txn, end_txn;
-            None: all.
+            or later api_versions, describe_groups, init_producer_id, offset_for_leader_epoch, add_partitions_to_txn,
+            end_txn; None: all.
         topic, partition, broker, client_id: None matches everything; a request matches by any of its partitions. A
             partition of Kafka 0.7 is named by its number or by `broker-number`.
     """

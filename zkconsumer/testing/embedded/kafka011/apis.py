@@ -7,6 +7,7 @@ from typing import Final
 from zkconsumer.testing.embedded.kafka011 import (
     add_partitions_to_txn,
     api_versions,
+    describe_groups,
     end_txn,
     fetch,
     find_coordinator,
@@ -32,6 +33,7 @@ SERVED: Final[dict[int, AnyApi]] = {
         offset_commit.API,
         offset_fetch.API,
         find_coordinator.API,
+        describe_groups.API,
         api_versions.API,
         init_producer_id.API,
         offset_for_leader_epoch.API,

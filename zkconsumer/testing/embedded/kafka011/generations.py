@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from simpleconsumer.kafka011 import apis
 from simpleconsumer.kafka011.batch_head import MAGIC
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
+from zkconsumer.testing.embedded.kafka011.describe_groups import DESCRIBE_GROUPS
 from zkconsumer.testing.embedded.kafka011.habits import Habits
 
 __all__ = ["GENERATIONS", "WITH_RECORD_BATCHES", "Generation"]
@@ -51,12 +52,12 @@ def _up_to(*newest: int) -> dict[int, range]:
     keys = (
         apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA, apis.OFFSET_COMMIT, apis.OFFSET_FETCH,
         apis.FIND_COORDINATOR, apis.API_VERSIONS, apis.INIT_PRODUCER_ID, apis.OFFSET_FOR_LEADER_EPOCH,
-        apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN,
+        apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN, DESCRIBE_GROUPS,
     )  # fmt: skip
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
-_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5) | {
+_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6) | {
     apis.PRODUCE.key: range(3, 14),
     apis.FETCH.key: range(4, 19),
     apis.LIST_OFFSETS.key: range(1, 12),
@@ -67,21 +68,21 @@ _KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5) | {
 
 GENERATIONS: Final = {
     "0.9": Generation(
-        "0.9.0.1", 2, _up_to(1, 1, 0, 0, 2, 1, 0, _NONE, *_LATER),
+        "0.9.0.1", 2, _up_to(1, 1, 0, 0, 2, 1, 0, _NONE, *_LATER, 0),
         Habits(log_magic=0, is_before_2=True, is_silent=True),
     ),
     "0.10": Generation(
-        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER), Habits(log_magic=1, is_before_2=True)
+        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER, 0), Habits(log_magic=1, is_before_2=True)
     ),
     "0.11": Generation(
-        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0), Habits(is_before_2=True, drops_headers=False)
+        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1), Habits(is_before_2=True, drops_headers=False)
     ),
     "1.1": Generation(
-        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0),
+        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1),
         Habits(is_before_2=True, checks_added_partitions=False),
     ),
-    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3)),
-    "3.9": Generation("3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4), Habits(is_since_3=True)),
+    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5)),
+    "3.9": Generation("3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4, 5), Habits(is_since_3=True)),
     "4.3": Generation("4.3.1", 0, _KAFKA_4, Habits(is_since_3=True)),
 }  # fmt: skip
 """By the name under which a cluster is told its generation."""
