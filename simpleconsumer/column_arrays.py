@@ -19,7 +19,7 @@ import pyarrow as pa
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-__all__ = ["Fields", "Ints", "binary_array", "checksums_match", "column_schema", "number_array"]
+__all__ = ["Fields", "Ints", "binary_array", "checksums_match", "column_schema", "joined", "number_array"]
 
 Ints = NDArray[np.int64]
 
@@ -84,6 +84,22 @@ def checksums_match(
     return bool(checksum(stretch[head_bytes:]) == int(crc[-1]))
 
 
+def joined(pieces: Sequence[memoryview], padding: int) -> NDArray[np.uint8]:
+    """Return a copy of some bytes, which can be written to, and some bytes of 0.
+
+    Its memory is Arrow's, which keeps it for the next stretch. That of Python goes back to the system each time, and
+    to have it again takes longer than everything else.
+    """
+    size = sum(map(len, pieces))
+    whole = memoryview(pa.allocate_buffer(size + padding)).cast("B")
+    at = 0
+    for piece in pieces:
+        whole[at : at + len(piece)] = piece
+        at += len(piece)
+    whole[size:] = bytes(padding)
+    return np.frombuffer(whole, np.uint8)
+
+
 def column_schema(columns: Sequence[str], known: Mapping[str, Any]) -> Any:
     """Return the schema of batches with these columns.
 
@@ -119,6 +135,10 @@ def binary_array(stretch: NDArray[np.uint8], positions: Ints, start: Ints, lengt
         ends = np.arange(count + 1, dtype=np.int32) * np.int32(longest)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
         return pa.Array.from_buffers(pa.binary(), count, buffers)
+    if longest == int(length.min()) > 0:
+        anywhere: NDArray[Any] = np.ndarray((len(stretch) - longest + 1,), f"V{longest}", stretch, 0, (1,))
+        ends = np.arange(count + 1, dtype=np.int32) * np.int32(longest)
+        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(anywhere[start])])
     # The stretch as an array of, by turns, the bytes before a field and the field; then every second one is taken.
     bounds = np.empty(2 * count + 1, np.int32)
     bounds[0:-1:2] = positions[:-1]

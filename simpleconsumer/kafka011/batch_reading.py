@@ -108,6 +108,10 @@ class BatchReading:
         """Return whether no transaction is left out from here on."""
         return not self._aborted
 
+    def is_at_end(self) -> bool:
+        """Return whether nothing is open, and the set ends here."""
+        return self.batch is None and self.old is None and self.level.position >= len(self.level.buffer)
+
     def open_next(self, topic: str, partition: int | str) -> bool:
         """Open the next batch or old entries, or pass by a batch of which nothing is wanted; False at the set's end.
 

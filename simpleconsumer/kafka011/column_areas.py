@@ -7,12 +7,13 @@ refuses it. It never reports what is wrong, as `batch_reading` does that exactly
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simpleconsumer.column_arrays import Fields, Ints, checksums_match
+from simpleconsumer.column_arrays import Ints, checksums_match, joined
 from simpleconsumer.column_walk import entry_positions
 from simpleconsumer.crc32c import crc32c
 from simpleconsumer.entry_walk import EntryLayout
@@ -24,7 +25,6 @@ from simpleconsumer.kafka011.batch_head import (
     IS_TRANSACTIONAL,
     LOG_APPEND_TIME,
     MAGIC,
-    MAGIC_AT,
     OVERHEAD,
     SMALLEST_SIZE,
 )
@@ -35,12 +35,21 @@ from simpleconsumer.kafka08.message_shapes import Level
 
 __all__ = ["PADDING", "Areas", "PlainRun", "areas_of", "plain_areas"]
 
-PADDING: Final = 16
-"""Bytes that follow a stretch, so that fields may be read beside its end."""
+PADDING: Final = 32
+"""Bytes of 0 that follow a stretch, so that 16 bytes may be read where a damaged record ends too late."""
+_HEAD: Final = np.dtype(
+    {
+        "names": ["base", "magic", "crc", "attributes", "last_delta", "base_time", "append_time", "records"],
+        "formats": [">i8", "u1", ">u4", ">i2", ">i4", ">i8", ">i8", ">i4"],
+        "offsets": [0, 16, 17, 21, 23, 27, 35, 57],
+        "itemsize": HEAD_BYTES,
+    }
+)
 _LAYOUT: Final = EntryLayout(8, OVERHEAD, SMALLEST_SIZE, mark_at=12, mark_bytes=4, has_offset=True)
 """Marked by the leader epoch."""
 _CLOSING: Final = bytes(13) + bytes.fromhex("42380d41")
 """As `column_arrays.CLOSING`, of CRC-32C."""
+_SIZE: Final = Struct(">8xi").unpack_from
 _SKIP_HEAD: Final = 2 * (HEAD_BYTES - 1)
 """The length of a record, as a varint of one byte, that with it takes as many bytes as a head."""
 _LONG_SKIP: Final = 8192
@@ -58,7 +67,7 @@ class Areas(NamedTuple):
         stretch: The chain, and `PADDING` bytes.
         size: Bytes of the chain.
         skips: Where skips start.
-        start: Where the records of a batch start.
+        start, end: Where the records of a batch start, and where they end.
         records: How many there must be; -1 for any number.
         base, floor, last_delta, base_time: As in `OpenBatch`.
         append_time: Timestamp of all records of the batch, if `is_appended`.
@@ -70,6 +79,7 @@ class Areas(NamedTuple):
     size: int
     skips: Ints
     start: Ints
+    end: Ints
     records: Ints
     base: Ints
     floor: Ints
@@ -110,11 +120,13 @@ def areas_of(batches: Sequence[OpenBatch], most_bytes: int | None = None) -> Are
     if most_bytes is not None:
         count = count * size // max(1, batches[0].end - batches[0].position)
         records = [-1]
+    ends = np.cumsum([0, *map(len, pieces)])
     return Areas(
-        stretch=_padded(pieces),
+        stretch=joined(pieces, PADDING),
         size=size,
         skips=np.empty(0, np.int64),
-        start=np.cumsum([0, *map(len, pieces[:-1])]),
+        start=ends[:-1],
+        end=ends[1:],
         records=np.array(records),
         base=np.array([batch.base for batch in batches]),
         floor=np.array([batch.floor for batch in batches]),
@@ -124,11 +136,6 @@ def areas_of(batches: Sequence[OpenBatch], most_bytes: int | None = None) -> Are
         is_appended=np.array([time is not None for time in append]),
         number=count,
     )
-
-
-def _padded(pieces: Sequence[memoryview]) -> NDArray[np.uint8]:
-    """Return a copy of some bytes, which can be written to, and padding."""
-    return np.frombuffer(bytearray().join([*pieces, bytes(PADDING)]), np.uint8)
 
 
 def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None) -> PlainRun | None:
@@ -141,56 +148,71 @@ def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None
     level = reading.level
     if level.position + HEAD_BYTES > len(level.buffer):
         return None
-    window = memoryview(level.buffer)[level.position : level.position + window_bytes]
-    positions = entry_positions(window, _LAYOUT)
+    window, positions = _window(level, window_bytes)
     if len(positions) <= _WORTH_ARRAYS:
         return None
-    starts, sizes = positions[:-1], np.diff(positions)
+    starts, sizes = positions[:-1], positions[1:] - positions[:-1]
     smallest = int(sizes.min())
     if smallest < HEAD_BYTES:
         return None
     size = int(positions[-1])
-    data = _padded([window[:size]])
-    fields = Fields(data, starts, smallest if smallest == int(sizes.max()) else 0)
-    attributes = fields.at(21, ">i2").astype(np.int64)
+    data = joined([window[:size]], PADDING)
+    anywhere: NDArray[Any] = np.ndarray((len(data) - HEAD_BYTES + 1,), f"V{HEAD_BYTES}", data, 0, (1,))
+    heads = anywhere[starts].view(_HEAD)
+    attributes = heads["attributes"].astype(np.int64)
     left_out = CODEC_MASK if reading.has_no_aborted() else CODEC_MASK | IS_CONTROL | IS_TRANSACTIONAL
-    if (attributes & left_out).any():
+    if attributes.any() and (attributes & left_out).any():
         return None
     base, last_delta, base_time, append_time, records = (
-        fields.at(at, kind).astype(np.int64)
-        for at, kind in ((0, ">i8"), (23, ">i4"), (27, ">i8"), (35, ">i8"), (57, ">i4"))
+        heads[name].astype(np.int64) for name in ("base", "last_delta", "base_time", "append_time", "records")
     )
     if int(base.max()) > _LARGEST_OFFSET or (records < 0).any() or (records > last_delta + 1).any():
         return None
-    if (fields.at(MAGIC_AT, np.uint8) != MAGIC).any() or (records == 0)[sizes != HEAD_BYTES].any():
+    if (heads["magic"] != MAGIC).any() or (records == 0)[sizes != HEAD_BYTES].any():
         return None  # also a marker without a record, and records that are not counted
     last = base + last_delta
     if not _are_in_order(reading, base, last, positions):
         return None
-    crc = fields.at(17, ">u4").astype(np.uint32)
-    if not checksums_match(data[:size], starts, crc, fields.step, CRC_BODY_AT, _CLOSING, crc32c):
+    crc = heads["crc"].astype(np.uint32)
+    step = smallest if smallest == int(sizes.max()) else 0
+    if not checksums_match(data[:size], starts, crc, step, CRC_BODY_AT, _CLOSING, crc32c):
         return None
     is_wanted = (attributes & IS_CONTROL == 0) & (last >= reading.start_offset) & (records > 0)
     is_end = False
     if end_offset is not None:
         is_end = int(base[-1]) >= end_offset
         is_wanted &= base < end_offset
-    which = np.flatnonzero(is_wanted)
     areas = None
-    if len(which):
+    if is_wanted.any():
+        which: Any = slice(None) if is_wanted.all() else np.flatnonzero(is_wanted)
         skips = _write_skips(data, positions, which)
         areas = Areas(
-            data, size, skips, starts[which] + HEAD_BYTES, records[which], base[which], np.zeros(len(which), np.int64),
-            last_delta[which], base_time[which], append_time[which], attributes[which] & LOG_APPEND_TIME != 0,
-            int(records[which].sum()),
+            data, size, skips, starts[which] + HEAD_BYTES, positions[1:][which], records[which], base[which],
+            np.zeros(len(starts), np.int64)[which], last_delta[which], base_time[which], append_time[which],
+            (attributes & LOG_APPEND_TIME != 0)[which], int(records[which].sum()),
         )  # fmt: skip
     return PlainRun(areas, level.position + size, int(last[-1]) + 1, is_end)
 
 
-def _write_skips(data: NDArray[np.uint8], positions: Ints, wanted: Ints) -> Ints:
+def _window(level: Level, window_bytes: int) -> tuple[memoryview, Ints]:
+    """Return what follows in a set, and where batches start in it, that have that many bytes of records together.
+
+    The heads of small batches take as much as their records. So the set is looked at a little further, by the size of
+    the first batch.
+    """
+    (size,) = _SIZE(level.buffer, level.position)
+    first_bytes = max(size - SMALLEST_SIZE, 1)
+    heads_bytes = min(window_bytes // first_bytes * HEAD_BYTES, 2 * window_bytes)
+    window = memoryview(level.buffer)[level.position : level.position + window_bytes + heads_bytes]
+    positions = entry_positions(window, _LAYOUT)
+    records_bytes = positions - HEAD_BYTES * np.arange(len(positions))
+    return window, positions if records_bytes[-1] <= window_bytes else positions[records_bytes <= window_bytes]
+
+
+def _write_skips(data: NDArray[np.uint8], positions: Ints, wanted: Ints | slice) -> Ints:
     """Make skips of the heads of wanted batches, and of all others as a whole; return where the skips start."""
-    data[positions[wanted]] = _SKIP_HEAD
-    if len(wanted) < len(positions) - 1:
+    data[positions[:-1][wanted]] = _SKIP_HEAD
+    if not isinstance(wanted, slice):
         for index in np.setdiff1d(np.arange(len(positions) - 1), wanted).tolist():
             start, end = positions[index : index + 2].tolist()
             length_bytes = 2 if end - start < _LONG_SKIP else 5

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from simpleconsumer.column_arrays import Ints
 from simpleconsumer.kafka011.column_areas import Areas
+from simpleconsumer.kafka011.column_varints import Heads, Varints, uniform_heads
+from simpleconsumer.kafka011.record_walk import Spans
 from simpleconsumer.kafka011.records import NO_TIMESTAMP
 from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_TIME, Entries
 
@@ -52,119 +54,69 @@ class Records(NamedTuple):
     ends: Ints
 
 
-class _Varints:
-    """Reads varints at many places of a stretch."""
+class _Fields(NamedTuple):
+    """What the heads of records say, which end behind the length of the value."""
 
-    def __init__(self, stretch: NDArray[np.uint8]) -> None:
-        self._are_good = True
-        self._stretch = stretch
-        self._words: NDArray[np.uint64] = np.ndarray((len(stretch) - 7,), "<u8", stretch, 0, (1,))
-
-    def are_good(self) -> bool:
-        """Return whether none so far was longer than it may be, or than 8 bytes."""
-        return self._are_good
-
-    def read(self, at: Ints, most_bytes: int = 5) -> tuple[Ints, Ints]:
-        """Return the numbers at some places, and the places behind them.
-
-        Args:
-            at: The places.
-            most_bytes: How long they may be: 5 for those of 32 bits, and 8 for those of 64, longer ones of which are
-                not read here.
-        """
-        low = self._stretch[at]
-        if int(low.max()) < 0x80:
-            number = low.astype(np.int64)
-            return (number >> 1) ^ -(number & 1), at + 1
-        high = self._stretch[at + 1]
-        is_long = low >= 0x80
-        if (is_long & (high >= 0x80)).any():
-            number, behind = self._longer(at, most_bytes)
-        else:
-            number = (low & 0x7F).astype(np.int64)
-            number += (high * is_long).astype(np.int64) << 7
-            behind = at + 1 + is_long
-        return (number >> 1) ^ -(number & 1), behind
-
-    def _longer(self, at: Ints, most_bytes: int) -> tuple[Ints, Ints]:
-        """Return the numbers without their zigzag; none if any of them is too long."""
-        word = self._words[at]
-        ends = ~word & np.uint64(0x8080808080808080 >> 8 * (8 - most_bytes))
-        if not ends.all():
-            self._are_good = False
-            return np.zeros(len(at), np.int64), at
-        end = ends & (~ends + np.uint64(1))
-        word &= end - np.uint64(1)
-        longest = int(end.max())
-        length = np.ones(len(at), np.int64)
-        for byte in range(1, 8):
-            limit = 0x80 << 8 * byte
-            if longest < limit:
-                break
-            length += end >= np.uint64(limit)
-        number = word & np.uint64(0x7F)
-        for byte in range(1, int(length.max())):
-            number |= (word >> np.uint64(byte)) & np.uint64(0x7F << 7 * byte)
-        return number.astype(np.int64), at + length
+    stamp: Ints
+    delta: Ints
+    key_start: Ints
+    key_length: Ints
+    value_start: Ints
+    value_length: Ints
 
 
-def read_records(areas: Areas, positions: Ints) -> Records | None:
-    """Return the records of a stretch; None if any of them is not valid.
-
-    Args:
-        positions: As `record_positions` returns them.
-    """
-    found = _without_skips(areas, positions)
-    if found is None:
+def read_records(areas: Areas, spans: Spans) -> Records | None:
+    """Return the records of a stretch; None if any of them is not valid, or does not take exactly its span."""
+    starts, ends, counts = spans
+    stretch = areas.stretch
+    varints = Varints(stretch)
+    heads = Heads(varints, stretch, starts)
+    fields = _uniform_fields(heads, starts, ends) or _read_fields(varints, heads, ends)
+    if fields is None or not _fits(fields.value_length, fields.value_start, ends):
         return None
-    starts, ends, counts = found
-    varints = _Varints(areas.stretch)
-    _, at = varints.read(starts)
-    stamp, at = varints.read(at + 1, most_bytes=8)
-    delta, at = varints.read(at)
-    key_length, key_start = varints.read(at)
-    if not varints.are_good() or not _fits(key_length, key_start, ends):
-        return None
-    value_length, value_start = varints.read(key_start + np.maximum(key_length, 0))
-    if not varints.are_good() or not _fits(value_length, value_start, ends):
-        return None
-    header_count, behind = varints.read(value_start + np.maximum(value_length, 0))
-    if not varints.are_good():
-        return None
-    headers = None
-    if header_count.any():
-        with_headers = _headers(varints, header_count, behind, ends)
+    value_end = fields.value_start + np.maximum(fields.value_length, 0)
+    headers, behind = None, value_end + 1
+    if stretch[value_end].any():
+        with_headers = _headers(varints, value_end, ends)
         if with_headers is None:
             return None
         headers, behind = with_headers
     if (behind != ends).any():
         return None
-    offset = _offsets(areas, delta, counts)
-    times = _timestamps(areas, stamp, counts)
+    offset = _offsets(areas, fields.delta, counts)
+    times = _timestamps(areas, fields.stamp, counts)
     if offset is None or times is None:
         return None
-    entries = Entries(offset, key_start, key_length, value_start, value_length, *times, 0)
-    return Records(entries, headers, ends)
+    return Records(Entries(offset, *fields[2:], *times, 0), headers, ends)
 
 
-def _without_skips(areas: Areas, positions: Ints) -> tuple[Ints, Ints, Ints] | None:
-    """Return where records start and end, and how many each batch has; None if these are not as many as it says.
-
-    A record that reaches into the next batch would not let that one's start be among the positions.
-    """
-    starts, ends = positions[:-1], positions[1:]
-    if len(areas.skips):
-        at = np.searchsorted(positions, areas.skips)
-        if (positions[np.minimum(at, len(starts))] != areas.skips).any():
-            return None
-        is_record = np.ones(len(starts), np.bool_)
-        is_record[at] = False
-        starts, ends = starts[is_record], ends[is_record]
-    first = np.searchsorted(starts, areas.start)
-    if (starts[np.minimum(first, len(starts) - 1)] != areas.start).any():
+def _uniform_fields(heads: Heads, starts: Ints, ends: Ints) -> _Fields | None:
+    """Return the heads if they are `Uniform`, which most are of values of about the same size; else None."""
+    found = uniform_heads(heads.gathered())
+    if found is None or (starts + (found.length + found.length_bytes) != ends).any():
         return None
-    counts = np.diff(first, append=len(starts))
-    return (starts, ends, counts) if ((counts == areas.records) | (areas.records < 0)).all() else None
+    no_key = np.full(len(starts), -1)
+    key_start, value_start = starts + found.key_at, starts + found.value_at
+    return _Fields(found.stamp, found.delta, key_start, no_key, value_start, found.value_length)
+
+
+def _read_fields(varints: Varints, heads: Heads, ends: Ints) -> _Fields | None:
+    """Return the heads, read from their start, up to the length of the value; None if any is not valid."""
+    length = heads.read()
+    if not varints.are_good() or (heads.at + length != ends).any():
+        return None
+    heads.skip_byte()  # the attributes
+    stamp = heads.read(most_bytes=8)
+    delta = heads.read()
+    key_length = heads.read()
+    key_start = heads.at
+    if not varints.are_good() or not _fits(key_length, key_start, ends):
+        return None
+    if int(key_length.max()) > 0:
+        value_length, value_start = varints.read(key_start + np.maximum(key_length, 0))
+    else:
+        value_length, value_start = heads.read(), heads.at
+    return _Fields(stamp, delta, key_start, key_length, value_start, value_length) if varints.are_good() else None
 
 
 def _fits(length: Ints, start: Ints, ends: Ints) -> bool:
@@ -174,10 +126,19 @@ def _fits(length: Ints, start: Ints, ends: Ints) -> bool:
 
 def _offsets(areas: Areas, delta: Ints, counts: Ints) -> Ints | None:
     """Return absolute offsets; None if they do not ascend within the bounds of their batches."""
-    if (delta < np.repeat(areas.floor, counts)).any() or (delta > np.repeat(areas.last_delta, counts)).any():
-        return None
     offset: Ints = delta + np.repeat(areas.base, counts)
-    return None if (offset[1:] <= offset[:-1]).any() else offset
+    if (offset[1:] <= offset[:-1]).any():
+        return None
+    if len(counts) == len(delta):
+        first = last = delta
+        floor, last_delta = areas.floor, areas.last_delta
+    else:
+        has_some = np.flatnonzero(counts)
+        behind = np.cumsum(counts)[has_some]
+        first, last = delta[behind - counts[has_some]], delta[behind - 1]
+        floor, last_delta = areas.floor[has_some], areas.last_delta[has_some]
+    fits = bool((first >= floor).all() and (last <= last_delta).all())
+    return offset if fits else None
 
 
 def _timestamps(areas: Areas, stamp: Ints, counts: Ints) -> tuple[Ints, NDArray[np.int32]] | None:
@@ -195,8 +156,17 @@ def _timestamps(areas: Areas, stamp: Ints, counts: Ints) -> tuple[Ints, NDArray[
     return timestamp_ms, kind
 
 
-def _headers(varints: _Varints, counts: Ints, at: Ints, ends: Ints) -> tuple[HeaderFields, Ints] | None:
-    """Return the headers of all records and where each record ends behind them; None if any is not valid."""
+def _headers(varints: Varints, at: Ints, ends: Ints) -> tuple[HeaderFields | None, Ints] | None:
+    """Return the headers of all records, None for none, and where they end; None if any is not valid.
+
+    Args:
+        at: Where the number of headers is.
+    """
+    counts, at = varints.read(at)
+    if not varints.are_good():
+        return None
+    if not counts.any():
+        return None, at
     if int(counts.min()) < 0 or int(counts.max()) > _MOST_HEADERS:
         return None
     at = at.copy()

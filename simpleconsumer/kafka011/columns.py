@@ -27,7 +27,7 @@ from simpleconsumer.kafka011.batch_reading import BatchReading, Place, copied, o
 from simpleconsumer.kafka011.column_areas import Areas, PlainRun, areas_of, plain_areas
 from simpleconsumer.kafka011.column_batches import Rows, size_of, to_batch
 from simpleconsumer.kafka011.column_records import read_records
-from simpleconsumer.kafka011.record_walk import record_positions
+from simpleconsumer.kafka011.record_walk import expected_spans, walked_spans
 from simpleconsumer.kafka011.records import OpenBatch
 from simpleconsumer.kafka08 import columns as kafka08
 from simpleconsumer.kafka08.column_batches import COLUMNS, KNOWN
@@ -118,6 +118,8 @@ class _Decoding:
             if self._reading.old is not None:
                 yield from self._old_entries()
                 continue
+            if self._reading.is_at_end():
+                return
             stretch = self._plain_stretch() or self._gathered()
             if stretch.areas is not None:
                 batch = self._together(stretch)
@@ -199,10 +201,13 @@ class _Decoding:
         assert areas is not None
         if areas.number < _WORTH_ARRAYS:
             return None
-        positions = record_positions(areas)
-        if len(positions) <= _WORTH_ARRAYS or (stretch.part_of is None and positions[-1] != areas.size):
-            return None
-        records = read_records(areas, positions)
+        spans = expected_spans(areas)  # right in most cases in which there are any, and `read_records` sees if not
+        records = None if spans is None else read_records(areas, spans)
+        if spans is None or records is None:
+            spans = walked_spans(areas)
+            if spans is None or len(spans.starts) < _WORTH_ARRAYS:
+                return None
+            records = read_records(areas, spans)
         if records is None:
             return None
         try:
@@ -211,7 +216,7 @@ class _Decoding:
             return None
         offsets = records.entries.offset
         if stretch.part_of is not None:
-            _move(stretch.part_of, int(positions[-1]), offsets)
+            _move(stretch.part_of, int(records.ends[-1]), offsets)
         if stretch.plain is not None:
             stretch.plain.move(self._reading.level)
         first, end = self._wanted(offsets)

@@ -169,6 +169,7 @@ class _Keyless(_Family):
                         (first_two,) = _FIRST_TWO(data, position)
                     continue
                 if lengths == expected and not headers and behind <= end and delta in _DELTA_OF:
+                    stamps[stamp]  # KeyError if what was read as a difference is a part of the time
                     wanted = _behind_hole(wanted, last_delta, delta)
                     offset = base + wanted
                     continue
@@ -265,6 +266,7 @@ class _Keyed(_Family):
                     continue
                 is_hole = of_key == expected_key and of_value == expected_value and not headers and behind <= end
                 if is_hole and delta in _DELTA_OF:
+                    stamps[stamp]  # as above
                     wanted = _behind_hole(wanted, last_delta, delta)
                     offset = base + wanted
                     continue

@@ -8,7 +8,7 @@ possible length, where the record before seems to end without headers, and where
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from simpleconsumer.kafka011.column_areas import Areas
 from simpleconsumer.kafka011.records import SMALLEST_RECORD
 from simpleconsumer.kafka011.varints import read_varint
 
-__all__ = ["record_positions"]
+__all__ = ["Spans", "expected_spans", "walked_spans"]
 
 _FIRST_TWO: Final = Struct("<H").unpack_from
 _WORTH_LANES: Final = 2000
@@ -50,11 +50,82 @@ _LEAPS: Final = np.where(_STEPS == 0, _NOWHERE, _STEPS)
 _STEP_LIST: Final[list[int]] = _STEPS.tolist()
 
 
-def record_positions(areas: Areas) -> Ints:
+class Spans(NamedTuple):
+    """Where records are in a stretch: where each starts and ends, and how many of them each batch has."""
+
+    starts: Ints
+    ends: Ints
+    counts: Ints
+
+
+def expected_spans(areas: Areas) -> Spans | None:
+    """Return the spans that are to be expected without looking at most records; None if nothing is.
+
+    A batch of one record holds nothing else, and batches which are as large as if all their records had the size of the
+    first one most likely have such. Whether it is so must be checked.
+    """
+    records = areas.records
+    least, most = int(records.min()), int(records.max())
+    if least == most == 1:
+        return Spans(areas.start, areas.end, records)
+    if least < 1 or areas.floor.any():
+        return None
+    start, number = int(areas.start[0]), int(records[0])
+    first_step = _STEP_LIST[_FIRST_TWO(areas.stretch.data, start)[0]]
+    if start + number * first_step + max(number - _ONE_BYTE, 0) != areas.end[0]:
+        return None
+    step = _STEPS[_at_any(areas.stretch, "<u2")[areas.start]].astype(np.int64)
+    # From the 65th on they are one byte longer, as their offsets take two.
+    longer = np.maximum(records - _ONE_BYTE, 0)
+    if (areas.start + records * step + longer != areas.end).any():
+        return None
+    behind = np.cumsum(records)
+    index = np.arange(int(behind[-1])) - np.repeat(behind - records, records)
+    starts = np.repeat(areas.start, records) + index * np.repeat(step, records)
+    if most > _ONE_BYTE:
+        starts += np.maximum(index - _ONE_BYTE, 0)
+    return _spans(areas, starts, records)
+
+
+def walked_spans(areas: Areas) -> Spans | None:
+    """Return the spans that are found from record to record; None if they do not fit the batches.
+
+    A record that reaches into the next batch would not let that one's start be among the positions.
+    """
+    positions = _positions(areas)
+    end = int(positions[-1])
+    is_part = len(areas.records) == 1 and areas.records[0] < 0
+    if end != areas.size and not is_part:
+        return None
+    starts = positions[:-1]
+    if len(areas.skips):
+        at = np.searchsorted(starts, areas.skips)
+        if (positions[at] != areas.skips).any():
+            return None
+        is_record = np.ones(len(starts), np.bool_)
+        is_record[at] = False
+        starts = starts[is_record]
+    if not len(starts):
+        return None
+    if is_part:
+        return Spans(starts, positions[1:], np.array([len(starts)])) if starts[0] == areas.start[0] else None
+    first = np.searchsorted(starts, areas.start)
+    if (starts[np.minimum(first, len(starts) - 1)] != areas.start).any():
+        return None
+    counts = np.diff(first, append=len(starts))
+    return _spans(areas, starts, counts) if (counts == areas.records).all() else None
+
+
+def _spans(areas: Areas, starts: Ints, counts: Ints) -> Spans:
+    """Return the spans of records that follow each other in each batch."""
+    ends = np.empty(len(starts), np.int64)
+    ends[:-1] = starts[1:]
+    ends[np.cumsum(counts) - 1] = areas.end
+    return Spans(starts, ends, counts)
+
+
+def _positions(areas: Areas) -> Ints:
     """Return where each whole record or skip of a stretch starts, and as the last item where the last one ends."""
-    equal = _of_equal_sizes(areas)
-    if equal is not None:
-        return equal
     data, end = areas.stretch.data, areas.size
     step_of, first_two = _STEP_LIST, _FIRST_TWO
     ahead = _by_lanes(areas) if areas.number >= _WORTH_LANES else np.zeros(1, np.int64)
@@ -74,28 +145,6 @@ def _long_step(data: memoryview, position: int) -> int:
     except (DecodeError, IndexError):
         return _NOWHERE
     return behind - position + size if size >= SMALLEST_RECORD - 1 else _NOWHERE
-
-
-def _of_equal_sizes(areas: Areas) -> Ints | None:
-    """Return the same if in each batch all records have the size of its first one; None if not.
-
-    From the 65th on they are one byte longer, as their offsets take two.
-    """
-    stretch, starts, records = areas.stretch, areas.start, areas.records
-    has_skips = len(areas.skips) > 0
-    if (has_skips and len(areas.skips) != len(starts)) or (records < 1).any() or areas.floor.any():
-        return None
-    ends = np.append((areas.skips if has_skips else starts)[1:], areas.size)
-    heads = _at_any(stretch, "<u2")
-    step = _STEPS[heads[starts]].astype(np.int64)
-    if (starts + records * step + np.maximum(records - _ONE_BYTE, 0) != ends).any():
-        return None
-    each = records + has_skips
-    index = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each + has_skips, each)
-    positions = np.repeat(starts, each) + index * np.repeat(step, each) + np.maximum(index - _ONE_BYTE, 0)
-    positions[index < 0] = areas.skips
-    found = np.append(positions, areas.size)
-    return found if (_STEPS[heads[positions]] == np.diff(found)).all() else None
 
 
 def _by_lanes(areas: Areas) -> Ints:

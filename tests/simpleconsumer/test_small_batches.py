@@ -179,6 +179,14 @@ def test_a_batch_whose_size_or_time_cannot_be_is_read_exactly() -> None:
         assert by_messages(data) == expected
 
 
+def test_a_time_of_two_bytes_behind_one_of_one_is_not_taken_for_a_hole() -> None:
+    value = b"v" * 53
+    turns = [(b"ab", value, 1000, ()), (b"", value, 1000, ())]
+    some = [(b"", value, 1000, ()), (None, value, 1256, ()), (None, value, 1000, ())]
+    data = encoded([(turns, 0, None, None, "none"), (some, 0, None, None, "none")])
+    assert list(decode_messages(data, "t", 0)) == decode_simply(data)
+
+
 # Singles
 
 
