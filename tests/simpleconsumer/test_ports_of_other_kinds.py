@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable
 from itertools import product
@@ -13,8 +15,10 @@ from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.security import Security
 from zkconsumer import read_topic
 from zkconsumer.cluster.metadata_reader import BrokersSilent
-from zkconsumer.producer import MessageNotSent, Producer, ProducerConfig
+from zkconsumer.producer import MessageNotSent, Producer, ProducerClosed, ProducerConfig
 from zkconsumer.testing import KafkaCluster
+from zkconsumer.testing.proxy import TcpProxy
+from zkconsumer.testing.waiting import wait_until
 
 PASSWORD = "secret-of-alice"
 DEADLINE_S = 10.0
@@ -100,3 +104,28 @@ def test_who_does_not_ask_for_versions_is_told_what_a_close_may_mean(secured_clu
         pytest.raises(ConnectionFailed, match=r"closed by the broker .* on ports with SASL \(security\.protocol\)"),
     ):
         consumer.all_topic_metadata()
+
+
+def test_a_producer_that_tries_for_ever_says_why_once(
+    secured_clusters: Secured, fresh_topic: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, topic = secured_clusters("4.3.1"), fresh_topic()
+    with TcpProxy(cluster.addresses()) as proxy:
+        producer = Producer(ProducerConfig.from_properties({
+            **settings(cluster, "SSL"), "bootstrap.servers": proxy.address, "message.send.max.retries": "1000000",
+            "retry.backoff.ms": "1", "producer.type": "async",
+        }))  # fmt: skip
+
+        def send() -> None:
+            with contextlib.suppress(ProducerClosed):
+                producer.send(topic, b"x")
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        wait_until(lambda: proxy.accepted >= 5, DEADLINE_S, "some tries")
+        producer.close(0)
+        sending.join(DEADLINE_S)
+    assert caplog.messages == [
+        f"{proxy.address} does not answer a metadata request of a producer: {proxy.address}: closed during the TLS "
+        "handshake; does this port speak TLS? (security.protocol)"
+    ]

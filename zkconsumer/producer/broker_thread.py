@@ -128,6 +128,7 @@ class BrokerThread:
         self._connected_to: Broker | None = None
         self._connection: SimpleConsumer | None = None
         self._latest: TopicPartition | None = None
+        self._has_failed = False
         self._sets = MessageSets(settings.codec_of)
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
@@ -192,7 +193,14 @@ class BrokerThread:
     def _not_sent(self, batches: Sequence[Batch], error: Exception) -> None:
         without_frames(error)
         is_final = isinstance(error, AuthenticationFailed)
+        self._say_failed(error)
         self._delivery.request_failed(batches, self.broker.id, error, False, is_final=is_final)
+
+    def _say_failed(self, error: Exception) -> None:
+        """Log the first failure in a row: messages may be sent again for a long time before one fails."""
+        if not self._has_failed:
+            log.warning("a request of a producer to broker %s failed: %s", self.broker.id, error)
+        self._has_failed = True
 
     def _without_refused(self, of_partition: dict[TopicPartition, list[Batch]]) -> dict[TopicPartition, list[Batch]]:
         """Return what the broker can store; report the other partitions."""
@@ -220,10 +228,12 @@ class BrokerThread:
                 wait_until_read(connection, name_on_wire(batches[0].name))
         except (SimpleConsumerError, AuthenticationFailed) as error:
             without_frames(error)  # the messages' errors keep it
+            self._say_failed(error)
             is_final = isinstance(error, AuthenticationFailed)
             never_sent = is_final or (not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent)
             self._delivery.request_failed(batches, self.broker.id, error, not never_sent, is_final=is_final)
         else:
+            self._has_failed = False
             seconds = time.monotonic() - started
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 

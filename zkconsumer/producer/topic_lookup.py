@@ -17,6 +17,7 @@ Source: kafka.producer.BrokerPartitionInfo, kafka.client.ClientUtils (0.8.2.2).
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -32,6 +33,8 @@ from zkconsumer.cluster.asking_order import AskingOrder
 from zkconsumer.cluster.spoken import Spoken
 
 __all__ = ["FoundTopic", "TopicLookup"]
+
+log = logging.getLogger(__name__)
 
 _LONGEST_ANSWER_S: Final = 3.0
 _TOO_FEW_BROKERS: Final = 38
@@ -101,7 +104,8 @@ class TopicLookup:
                 return dict.fromkeys(topics, FoundTopic({}, str(error), is_final=True))
             except SimpleConsumerError as error:
                 self._spoken.forget((host, port))  # another one may come back there
-                self._order.failed((host, port))
+                if self._order.failed((host, port)):
+                    log.warning("%s:%d does not answer a metadata request of a producer: %s", host, port, error)
                 failures.append(str(error))
                 continue
             self._order.answered((host, port))
