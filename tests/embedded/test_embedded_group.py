@@ -21,11 +21,15 @@ PATIENCE_S = 40.0
 PARTITIONS = 4
 
 
-@pytest.fixture
-def cluster(zookeeper: ZooKeeperServer) -> Iterator[EmbeddedCluster]:
+GENERATIONS = ["0.8", "2.8", *(pytest.param(each, marks=pytest.mark.slow) for each in ("0.9", "0.10", "0.11", "3.9"))]
+
+
+@pytest.fixture(params=GENERATIONS)
+def cluster(zookeeper: ZooKeeperServer, request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     settings = {"zookeeper.session.timeout.ms": 1000}
     chroot = f"/group-{uuid.uuid4().hex[:10]}"
-    with EmbeddedCluster(2, zookeeper=zookeeper, chroot=chroot, settings=settings) as running:
+    where = {"generation": request.param, "zookeeper": zookeeper, "chroot": chroot}
+    with EmbeddedCluster(2, settings=settings, **where) as running:
         running.create_topic("t", PARTITIONS)
         yield running
 
@@ -128,6 +132,8 @@ def test_a_group_outlives_a_broker_that_is_killed_and_returns(
 @pytest.mark.parametrize(
     "fault",
     [Fault.error(6, api="fetch", topic="t", partition=0), Fault.error(-1, api="fetch", topic="t", partition=0),
+     Fault.error(74, api="fetch", topic="t", partition=0), Fault.error(75, api="fetch", topic="t", partition=0),
+     Fault.error(56, api="fetch", topic="t", partition=0), Fault.stall(0.3, api="fetch", after_bytes=30),
      Fault.close(api="fetch"), Fault.close(api="fetch", after_bytes=30), Fault.garbage(b"\xff" * 40, api="fetch"),
      Fault.wrong_correlation_id(api="fetch")],
     ids=lambda fault: f"{fault.kind} {fault.code or ''}".strip(),

@@ -22,6 +22,7 @@ from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 GENERATIONS = ("0.9", "0.10", "0.11", "2.8", "3.9")
+SELDOM = ("0.11", "3.9")
 PATIENCE_S = 30.0
 COUNT = 200
 VALUES = [b"message-%d" % number for number in range(COUNT)]
@@ -48,7 +49,7 @@ def topic() -> str:
     return f"old-{uuid.uuid4().hex[:10]}"
 
 
-@pytest.fixture(params=GENERATIONS)
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.slow if each in SELDOM else ()) for each in GENERATIONS])
 def cluster(clusters: dict[str, EmbeddedCluster], request: pytest.FixtureRequest) -> EmbeddedCluster:
     return clusters[request.param]
 

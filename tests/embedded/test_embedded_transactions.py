@@ -24,6 +24,7 @@ from zkconsumer.testing.embedded.messages import Refusal
 from zkconsumer.testing.waiting import wait_until
 
 GENERATIONS = ("0.11", "2.8", "3.9", "4.3")
+MARKED = [pytest.param("0.11", marks=pytest.mark.slow), "2.8", pytest.param("3.9", marks=pytest.mark.slow), "4.3"]
 PATIENCE_S = 30.0
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}
 COMMITTED = {"isolation.level": "read_committed"}
@@ -82,7 +83,7 @@ def send(made: Producer, topic: str, *values: bytes, partition: int = 0) -> None
 
 
 class TestClients:
-    @pytest.mark.parametrize("generation", GENERATIONS)
+    @pytest.mark.parametrize("generation", MARKED)
     def test_ours(self, clusters: dict[str, EmbeddedCluster], topic: str, generation: str) -> None:
         cluster = clusters[generation]
         cluster.create_topic(topic, 2)
@@ -101,7 +102,7 @@ class TestClients:
         assert sorted(read(cluster, topic)) == [b"a", b"b", b"c", b"lost"]
         assert confluent_consume(cluster.broker_list, topic, 2, settings=COMMITTED) == [b"a", b"c"]
 
-    @pytest.mark.parametrize("generation", GENERATIONS)
+    @pytest.mark.parametrize("generation", MARKED)
     def test_librdkafka(self, clusters: dict[str, EmbeddedCluster], topic: str, generation: str) -> None:
         cluster = clusters[generation]
         cluster.create_topic(topic, 2)
@@ -117,7 +118,7 @@ class TestClients:
         assert sorted(read(cluster, topic, **COMMITTED)) == [b"a", b"b", b"c"]
         assert sorted(read(cluster, topic)) == [b"a", b"b", b"c", b"lost"]
 
-    @pytest.mark.parametrize("generation", GENERATIONS)
+    @pytest.mark.parametrize("generation", MARKED)
     def test_kafka_python(self, clusters: dict[str, EmbeddedCluster], topic: str, generation: str) -> None:
         kafka = pytest.importorskip("kafka", reason="kafka-python is not installed: pip install kafka-python")
         cluster = clusters[generation]
