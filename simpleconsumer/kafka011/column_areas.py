@@ -49,6 +49,8 @@ _LAYOUT: Final = EntryLayout(8, OVERHEAD, SMALLEST_SIZE, mark_at=12, mark_bytes=
 """Marked by the leader epoch."""
 _CLOSING: Final = bytes(13) + bytes.fromhex("42380d41")
 """As `column_arrays.CLOSING`, of CRC-32C."""
+_CODEC_AT: Final = 22
+"""The lower byte of the attributes; a set whose first batch is compressed need not be copied to be refused."""
 _SIZE: Final = Struct(">8xi").unpack_from
 _SKIP_HEAD: Final = 2 * (HEAD_BYTES - 1)
 """The length of a record, as a varint of one byte, that with it takes as many bytes as a head."""
@@ -146,7 +148,7 @@ def plain_areas(reading: BatchReading, window_bytes: int, end_offset: int | None
         end_offset: Records from there on are not wanted; None for no limit.
     """
     level = reading.level
-    if level.position + HEAD_BYTES > len(level.buffer):
+    if level.position + HEAD_BYTES > len(level.buffer) or level.buffer[level.position + _CODEC_AT] & CODEC_MASK:
         return None
     window, positions = _window(level, window_bytes)
     if len(positions) <= _WORTH_ARRAYS:
