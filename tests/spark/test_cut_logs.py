@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from simpleconsumer.kafka011.apis import LIST_OFFSETS
 from simpleconsumer.types import EpochEnd, TopicPartition
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, MessagesLost
@@ -188,6 +190,21 @@ def test_a_checkpoint_without_epochs_is_continued_and_has_them_after_the_next_ba
     assert again.batches(1) == [b"next"]
     assert again.position.epochs.keys() == {ZERO}
     again.driver.close()
+
+
+def test_an_end_that_a_leader_without_epochs_tells_has_none(
+    cluster: EmbeddedCluster, streams: Callable[..., Stream]
+) -> None:
+    """As in the middle of an upgrade: the epoch of the leader before is not that of what the next one has."""
+    stream = streams()
+    assert stream.batches(10) == OLD
+    other = 1 if cluster.leader(TOPIC, 0) == 0 else 0
+    broker: Any = cluster.brokers[other]
+    broker.served = {**broker.served, LIST_OFFSETS.key: range(3)}
+    cluster.elect_unclean(TOPIC, 0, 10, other)
+    cluster.produce(TOPIC, [b"next"], partition=0)
+    assert stream.batches(1) == [b"next"]
+    assert stream.position.epochs == {}
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------

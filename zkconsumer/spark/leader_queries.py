@@ -168,6 +168,8 @@ class LeaderQueries:
         try:
             if time_ms == LATEST:
                 answer, epochs = ask_ends(self._consumer(broker), names)
+                for name in names:  # that of an earlier leader says nothing about this end
+                    self.epochs.pop(name, None)
             else:
                 answer = ask_at(self._consumer(broker), names, time_ms)
         except SimpleConsumerError as error:
