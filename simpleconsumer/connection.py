@@ -354,7 +354,11 @@ class Connection:
         if bytes(header[:2]) == _TLS_ALERT and not isinstance(transport, TlsTransport):
             reason = "it answers with an alert of TLS; set security.protocol to SSL or SASL_SSL, or take another port"
             raise AuthenticationFailed(self.host, self.port, reason)
-        body = self._view(frame_size(header, self._max_frame_bytes))
+        try:
+            size = frame_size(header, self._max_frame_bytes)
+        except DecodeError as error:
+            raise type(error)(f"{self.host}:{self.port}: {error}") from None
+        body = self._view(size)
         transport.receive(body, deadline)
         return body
 

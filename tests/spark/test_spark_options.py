@@ -57,6 +57,7 @@ def test_options_travel_to_the_executors() -> None:
     ("given", "means"),
     [
         ("statingOffsets", "did you mean startingOffsets?"),
+        ("kafka.sasl.mechanims", "the nearest known one is 'sasl.mechanisms'"),
         ("startingoffset", "did you mean startingOffsets?"),
         ("zookeper.connect", "did you mean zookeeper.connect?"),
         ("enable.auto.commit", "set commitOffsets"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConfigError, PartitionStopped, ReadFailed
 from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -106,6 +108,30 @@ def test_a_topic_that_was_created_again_is_not_read_on(kafka_clusters: Clusters)
 def _exists(cluster: KafkaCluster, topic: str) -> bool:
     with SimpleConsumer("127.0.0.1", cluster.port(0), dialect=KAFKA011) as broker:
         return broker.topic_metadata([topic], create=False).topics[topic].error_code != 3
+
+
+def test_a_topic_that_was_deleted_is_said_to_be_gone() -> None:
+    with EmbeddedCluster(1, generation="4.3") as cluster:
+        cluster.create_topic("t")
+        cluster.produce("t", [b"only"], partition=0)
+        properties = {"bootstrap.servers": cluster.broker_list}
+        with read_topic(None, "t", until=None, properties=properties, stall_timeout_s=2) as reader:
+            assert next(reader).value == b"only"
+            cluster.delete_topic("t")
+            with pytest.raises(PartitionStopped, match="now there is no topic 't' any more"):
+                next(reader)
+
+
+def test_a_leader_whose_answers_make_no_sense_is_not_said_to_lead_nothing() -> None:
+    with EmbeddedCluster(1, generation="4.3") as cluster:
+        cluster.create_topic("t")
+        cluster.produce("t", [b"only"], partition=0)
+        cluster.faults.add(Fault.garbage(b"HTTP/1.1 400 Bad Request", api="fetch"), times=None)
+        with pytest.raises(PartitionStopped) as caught:
+            values(cluster.broker_list, "t", stall_timeout_s=2)
+        assert re.search(r"127\.0\.0\.1:\d+: frame of 1213486160 bytes", str(caught.value))
+        assert "no broker leads it" not in str(caught.value)
+        cluster.faults.clear()
 
 
 def test_brokers_that_do_not_answer_are_named() -> None:

@@ -177,7 +177,7 @@ class Cluster:
         return {name: found[name] if name in found else unled[name] for name in partitions}
 
     def why_unled(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return why `leaders` found no leader of each of these partitions, a clause.
+        """Return why `leaders` found no leader of each of these partitions, or who leads it now; a clause.
 
         Raises:
             ClusterSilent: Neither ZooKeeper nor a broker answers in time.
@@ -185,9 +185,7 @@ class Cluster:
         of_07 = {name: broker_and_number(name.partition)[0] for name in partitions if isinstance(name.partition, str)}
         found = {name: self._why_away(broker) for name, broker in of_07.items()}
         numbered = [name for name in partitions if name not in found]
-        if not self.reader.left_out and not self.reader.refused:
-            return found | dict.fromkeys(numbered, "no broker leads it")
-        leaders = self.reader.leaders(numbered)
+        leaders = self.reader.leaders(numbered) if numbered else {}
         return found | {name: self._why_unled(name, leaders.get(name)) for name in numbered}
 
     def _why_away(self, broker: int) -> str:
@@ -199,5 +197,7 @@ class Cluster:
     def _why_unled(self, name: TopicPartition, leader: int | None) -> str:
         if leader is not None and leader in self.reader.left_out:
             return f"its leader, broker {leader}, cannot be asked: {self.reader.left_out[leader]}"
+        if leader is not None:  # it was elected meanwhile, or leads and does not answer as it should
+            return f"broker {leader} leads it"
         refused = self.reader.refused.get(znodes.partition_state_path(name.topic, int(name.partition)))
         return "no broker leads it" if refused is None else f"its leader is not known: {refused}"

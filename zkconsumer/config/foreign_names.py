@@ -113,6 +113,8 @@ _PREFIXES: Final = (
 )  # fmt: skip
 _ASSIGNORS: Final = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin"}
 _LONGEST_NAME: Final = 100
+_MISSPELLED: Final = 0.91
+"""A name this similar to a known one is a slip of the pen; Kafka's own names of TLS and SASL are less similar."""
 _RESETS: Final = {
     "earliest": "smallest", "beginning": "smallest", "latest": "largest", "end": "largest", "-2": "smallest",
     "-1": "largest",
@@ -135,9 +137,9 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
         return "it is a setting of producers"
     if lower in _BROKER_NAMES:
         return "it is a setting of brokers"
-    if by_prefix := _hint_by_prefix(lower):
-        return by_prefix
     names = list(known)
+    if by_prefix := _hint_by_prefix(lower, names):
+        return by_prefix
     prefixed = _hint_without_prefix(dotted, _by_letters(names))
     if prefixed:
         return prefixed
@@ -147,14 +149,20 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
     return f"the nearest known one is {nearest!r}" if nearest else ""
 
 
-def newer_name(name: str) -> str:
-    """Return what to use instead of a setting of newer Kafka consumers; empty for any other name."""
+def newer_name(name: str, known: Iterable[str]) -> str:
+    """Return what to use instead of a setting of newer Kafka consumers; empty for any other name.
+
+    Args:
+        known: All known names, with dots.
+    """
     lower = name.lower()
-    return _OF_NEWER_CONSUMERS.get(lower) or _hint_by_prefix(lower)
+    return _OF_NEWER_CONSUMERS.get(lower) or _hint_by_prefix(lower, known)
 
 
-def _hint_by_prefix(lower: str) -> str:
-    return next((hint for prefixes, hint in _PREFIXES if lower.startswith(prefixes)), "")
+def _hint_by_prefix(lower: str, known: Iterable[str]) -> str:
+    hint = next((hint for prefixes, hint in _PREFIXES if lower.startswith(prefixes)), "")
+    misspelled = nearest_name(lower, known, _MISSPELLED) if hint else None
+    return f"the nearest known one is {misspelled!r}" if misspelled else hint
 
 
 def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:
@@ -211,8 +219,8 @@ def hint_for_value(name: str, value: object) -> str:
     if name == "partition.assignment.strategy" and "assignor" in word.lower():
         ours = _ASSIGNORS.get(word.rpartition(".")[2])
         return f"the class {word!r} of newer consumers is {ours!r} here" if ours else f"{word!r} does not exist here"
-    if name == "kafka.generation" and re.fullmatch(r"0\.([89]|1[01])(\..*)?|[1-3](\..*)?", word):
-        return "0.8 stands for all brokers of 0.8 to 3.9"
+    if name == "kafka.generation" and re.fullmatch(r"0\.([89]|1[01])(\..*)?|[1-4](\..*)?", word):
+        return "0.8 stands for all brokers of 0.8 to 4.3"
     if word[:1] in "\"'" and word[:1] == word[-1:] and len(word) > 1:
         return "the quotes are part of the value; leave them out"
     if re.search(r"\s[#!]", value):

@@ -169,7 +169,7 @@ def unknown_option(name: str) -> str:
         return "Spark does not pass the options of `create table` to Python sources; use `create temporary view`"
     plain = name.lower().removeprefix("kafka.")  # the names of Spark's own source, which are those of newer consumers
     setting = find_key(name.lower())
-    instead = _INSTEAD.get(plain) or (setting and _INSTEAD.get(setting.name)) or newer_name(plain)
+    instead = _INSTEAD.get(plain) or (setting and _INSTEAD.get(setting.name)) or newer_name(plain, _BY_LOWER_NAME)
     if instead:
         return f"there is no such option; {instead}"
     if setting is not None:

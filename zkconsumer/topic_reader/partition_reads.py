@@ -424,6 +424,8 @@ class PartitionReads:
 
     def _why_unled(self, name: TopicPartition) -> str:
         try:
+            if not self._cluster.reader.topic_exists(name.topic):
+                return f"there is no topic {name.topic!r} any more"
             return self._cluster.why_unled([name])[name]
         except RebalanceError as error:
             return f"no leader is known, and it cannot be looked up: {error}"
