@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from broker_wire import Wire
-from transaction_dance import ADD, END, INIT, Client, dance, dance_of_epochs, dance_of_time
+from transaction_dance import ADD, END, INIT, Client, dance, dance_of_epochs, dance_of_time, dance_without_adding
 
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.cluster import VERSIONS
@@ -37,7 +37,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[str, EmbeddedCluster,
         yield generation, embedded, real
 
 
-@pytest.mark.parametrize("steps", [dance, dance_of_epochs, dance_of_time])
+@pytest.mark.parametrize("steps", [dance, dance_of_epochs, dance_of_time, dance_without_adding])
 def test_the_answers_are_the_same(pair: tuple[str, EmbeddedCluster, KafkaCluster], steps: Dance) -> None:
     generation, embedded, real = pair
     if steps is dance_of_epochs and generation < FIRST_WITH_EPOCHS:

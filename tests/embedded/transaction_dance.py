@@ -214,6 +214,21 @@ def dance(client: Client) -> dict[str, object]:
     return seen
 
 
+def dance_without_adding(client: Client) -> dict[str, object]:
+    """What becomes of batches for partitions that were not added to a transaction."""
+    seen: dict[str, object] = {}
+    name = f"{client.topic}-not-added"
+    wait_until(lambda: client.find(name) == 0, PATIENCE_S, "a coordinator")
+    producer = client.started(name)
+    seen["before a transaction"] = [client.produce(name, producer, 0, b"a") for _ in range(2)]
+    seen["another partition added"] = client.add(name, producer, 3, (1,))
+    seen["still not added, and added"] = [client.produce(name, producer, 0, b"a", partition) for partition in (0, 1)]
+    seen["the next one"] = client.produce(name, producer, 1, b"b", 1)
+    seen["added"] = [client.add(name, producer, 3), client.produce(name, producer, 0, b"a")]
+    seen["ended"] = client.end(name, producer, 3, commit=True)
+    return seen
+
+
 def dance_of_epochs(client: Client) -> dict[str, object]:
     """What a coordinator of Kafka 2.5 or later answers to producers that want another epoch of their own."""
     seen: dict[str, object] = {}

@@ -13,8 +13,9 @@ class Habits(NamedTuple):
     Attributes:
         log_magic: the newest format of entries in its logs: 0, 1, or 2 for record batches.
         is_before_2: whether it answers as brokers before 2.0 do.
-        is_since_3: whether it answers a fetch as brokers of 3.9 and later do: no part of an entry that is too large, an
-            empty list of aborted transactions where the partition is unknown, null in place of what it cannot convert.
+        is_since_3: whether it does as brokers of 3.9 and later: a fetch brings no part of an entry that is too large,
+            an empty list of aborted transactions where the partition is unknown, and null in place of what it cannot
+            convert; a batch of a transaction is taken where the partition was added to it.
         drops_headers: whether clients that do not know headers get messages without them; 0.11 answers error -1.
         is_silent: whether it says nothing to a request that it does not know; others close the connection.
         checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.

@@ -221,6 +221,11 @@ class BatchLog(PartitionLog):
 
     # ---- reading
 
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Return whether a producer has a transaction open here."""
+        with self._lock:
+            return self._producers.has_open(producer_id)
+
     @property
     def last_stable_offset(self) -> int:
         """The first message of the oldest open transaction, or the end."""

@@ -11,9 +11,10 @@ from struct import pack
 from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT
+from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_TRANSACTIONAL, MAGIC, MAGIC_AT, read_head
+from simpleconsumer.kafka011.init_producer_id import ProducerId
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
-from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
+from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, fenced_code, refuse
 from zkconsumer.testing.embedded.kafka011.batches import INVALID_RECORD
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.writing import by_topic
@@ -28,8 +29,9 @@ _FIRST_WITH_ZSTD: Final = 7
 
 
 class Produce(NamedTuple):
-    """Batches by partition."""
+    """Batches by partition, and the transactional id of their producer."""
 
+    name: str | None
     acks: int
     batches: dict[TopicPartition, memoryview]
 
@@ -41,11 +43,10 @@ class _Stored(NamedTuple):
 
 
 def _read(reader: Reader, version: int) -> Produce:
-    if version >= _FIRST_OF_BATCHES:
-        reader.nullable_string()  # transactional id
+    name = reader.nullable_string() if version >= _FIRST_OF_BATCHES else None
     acks = reader.int16()
     reader.int32()  # time-out: there is no replica to wait for
-    return Produce(acks, reader.partitions(reader.sized))
+    return Produce(name, acks, reader.partitions(reader.sized))
 
 
 def _answer(asked: Asked[Produce]) -> list[Part] | None:
@@ -65,10 +66,29 @@ def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _S
         if asked.body.acks not in (-1, 0, 1):
             raise Refusal(INVALID_REQUIRED_ACKS, f"acks {asked.body.acks}")
         log = asked.host.log(*where)
+        _check_transaction(asked, where, log, data)
         base_offset = _append(asked, log, data)
         return _Stored(0, base_offset, log.start_offset)
     except Refusal as refusal:
         return _Stored(refusal.code)
+
+
+def _check_transaction(asked: Asked[Produce], where: TopicPartition, log: BatchLog, data: memoryview) -> None:
+    """Return if a batch may begin, or go on with, a transaction here: brokers since 3.6 ask the coordinator.
+
+    Raises:
+        Refusal: 48 the partition was not added to the transaction, 47 another producer has the name.
+    """
+    if not asked.host.habits.is_since_3 or len(data) < HEAD_BYTES or data[MAGIC_AT] != MAGIC:
+        return
+    head = read_head(data, 0)
+    if not head.attributes & IS_TRANSACTIONAL or log.has_open_transaction(head.producer_id):
+        return
+    producer = ProducerId(head.producer_id, head.producer_epoch)
+    try:
+        asked.host.transactions.require_added(asked.body.name or "", producer, where)
+    except Refusal as refusal:
+        raise Refusal(fenced_code(refusal.code, False), str(refusal)) from refusal
 
 
 def _append(asked: Asked[Produce], log: BatchLog, data: memoryview) -> int:

@@ -63,6 +63,11 @@ class Producers:
         """The first message of the oldest open transaction; None without one."""
         return min((each.open_since for each in self._known.values() if each.open_since is not None), default=None)
 
+    def has_open(self, producer_id: int) -> bool:
+        """Return whether a producer has a transaction open."""
+        known = self._known.get(producer_id)
+        return known is not None and known.open_since is not None
+
     def stored_at(self, head: BatchHead) -> int | None:
         """Return where a batch that is sent again was stored; None for the next batch of its producer.
 

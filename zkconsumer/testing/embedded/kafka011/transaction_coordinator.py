@@ -14,17 +14,20 @@ import time
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.init_producer_id import ProducerId
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from zkconsumer.testing.embedded.cluster_image import Cluster
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
-from zkconsumer.testing.embedded.kafka011.transaction_records import decode_transaction, encode_transaction
+from zkconsumer.testing.embedded.kafka011.state_reader import StateReader
+from zkconsumer.testing.embedded.kafka011.transaction_records import encode_transaction
 from zkconsumer.testing.embedded.kafka011.transaction_state import (
     CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE,
+    PRODUCER_FENCED,
     Transaction,
+    TransactionState,
 )
 from zkconsumer.testing.embedded.messages import NOT_COORDINATOR, Refusal
 from zkconsumer.testing.embedded.reading import TopicPartition
@@ -33,7 +36,6 @@ __all__ = ["TransactionCoordinator"]
 
 INVALID_REQUEST: Final = 42
 INVALID_TRANSACTION_TIMEOUT: Final = 50
-_READ_BYTES: Final = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -75,6 +77,7 @@ class TransactionCoordinator:
         self._lock = threading.RLock()
         self._states: BatchLog | None = None
         self._known: dict[str, Transaction] = {}
+        self._reader: StateReader | None = None
 
     # ---- requests
 
@@ -132,6 +135,31 @@ class TransactionCoordinator:
             self._coordinate(name)
             return self._known.get(name)
 
+    def require_added(self, name: str, producer: ProducerId, where: TopicPartition) -> None:
+        """Return if a partition was added to the open transaction of a producer, whoever coordinates it.
+
+        Raises:
+            Refusal: 48 it was not, 90 another producer has the name.
+        """
+        known = self._read_states().get(name)
+        if known is not None and known.producer_id == producer.producer_id and known.epoch > producer.epoch:
+            raise Refusal(PRODUCER_FENCED, f"{producer} is not {known.producer}")
+        is_open = known is not None and known.state is TransactionState.ONGOING
+        if known is None or not is_open or known.producer != producer or where not in known.partitions:
+            raise Refusal(INVALID_TXN_STATE, f"{where} was not added to a transaction of {producer}")
+
+    def _read_states(self) -> dict[str, Transaction]:
+        """What the coordinator has written, here or on another broker."""
+        try:
+            states = self._host.cluster.leading_log(TRANSACTIONS_TOPIC, 0)
+            assert isinstance(states, BatchLog)
+            with self._lock:
+                if self._reader is None or self._reader.log is not states:
+                    self._reader = StateReader(states)
+                return self._reader.read()
+        except Refusal:
+            return {}
+
     # ---- states
 
     def _find(self, name: str) -> Transaction:
@@ -150,7 +178,7 @@ class TransactionCoordinator:
         except Refusal as refusal:
             raise Refusal(NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}/0 is not led here") from refusal
         if self._states is not states:
-            self._known = _read_all(states)
+            self._known = StateReader(states).read()
             self._states = states
             threading.Thread(target=self._keep, args=(states,), name="transaction keeper", daemon=True).start()
 
@@ -208,21 +236,3 @@ class TransactionCoordinator:
             _log.info("a marker for %s/%d waits: %s", *where, refusal)
             return False
         return True
-
-
-def _read_all(states: BatchLog) -> dict[str, Transaction]:
-    """Return the transactional ids in a log, each as it was last."""
-    known: dict[str, Transaction] = {}
-    offset = states.start_offset
-    while offset < states.end_offset:
-        with states.read_batches(offset, _READ_BYTES, whole_first=True, is_committed=False).data as part:
-            data = part.read()
-        before = offset
-        for message in KAFKA011.decode_messages(data, TRANSACTIONS_TOPIC, 0, offset):
-            offset = message.next_offset
-            found = decode_transaction(bytes(message.key or b""), bytes(message.value or b""))
-            if found is not None:
-                known[found[0]] = found[1]
-        if offset == before:
-            break
-    return known

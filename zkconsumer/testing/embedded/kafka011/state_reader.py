@@ -1,0 +1,48 @@
+"""Reads the states of transactions from the log that their coordinator writes, and goes on where it ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simpleconsumer.dialect import KAFKA011
+from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
+from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.transaction_records import decode_transaction
+from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction
+
+__all__ = ["StateReader"]
+
+_READ_BYTES: Final = 1024 * 1024
+
+
+class StateReader:
+    """One reader of one log.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, log: BatchLog) -> None:
+        """Begin at the start of a log."""
+        self.log = log
+        self._offset = log.start_offset
+        self._known: dict[str, Transaction] = {}
+
+    def read(self) -> dict[str, Transaction]:
+        """Return the transactional ids, each as it was last.
+
+        Raises:
+            Refusal: 6 the log was closed.
+        """
+        while self._offset < self.log.end_offset:
+            before = self._offset
+            read = self.log.read_batches(before, _READ_BYTES, whole_first=True, is_committed=False)
+            with read.data as part:
+                data = part.read()
+            for message in KAFKA011.decode_messages(data, TRANSACTIONS_TOPIC, 0, before):
+                self._offset = message.next_offset
+                found = decode_transaction(bytes(message.key or b""), bytes(message.value or b""))
+                if found is not None:
+                    self._known[found[0]] = found[1]
+            if self._offset == before:
+                break
+        return dict(self._known)
