@@ -261,12 +261,16 @@ class ZooKeeperServer(WithBlock):
         return True
 
     def _is_itself(self) -> bool:
-        """Whether the server that answers on the port has this one's data: another process may have been faster."""
+        """Whether the server that answers on the port has this one's data: another process may have been faster.
+
+        One that does not say where its data are, or says it in letters that are lost on the way, counts as this one.
+        """
         try:
-            said = self.four_letter("conf")
+            lines = self.four_letter("conf").splitlines()
+            said = next((Path(line.partition("=")[2]) for line in lines if line.startswith("dataDir=")), None)
+            return said is None or not said.is_dir() or said.parent.samefile(self._data)
         except OSError:
             return False
-        return f"dataDir={self._data}" in said or "dataDir=" not in said  # a server may be told not to say it
 
     def stop(self) -> None:
         """Orderly end (SIGTERM); data and port are kept for `start()`."""
