@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simpleconsumer.security.scram import HASHES, ScramClient, ScramRefused
+from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 
 __all__ = ["MECHANISMS", "Conversation", "Sasl", "SaslLost", "SaslRefused", "conversation"]
 
@@ -88,6 +89,8 @@ def _token(sasl: Sasl) -> str:
         raise SaslRefused("there is no callback that returns a token")
     try:
         token = sasl.token()
+    except WrongSecuritySetting as error:
+        raise SaslRefused(str(error)) from error
     except Exception as error:
         raise SaslRefused(f"the callback that returns a token has failed: {type(error).__name__}") from error
     if not isinstance(token, str) or not token or _SEPARATOR in token:

@@ -201,5 +201,12 @@ class ImportedCallback:
 
     def __call__(self) -> str:
         module, _, name = self.place.partition(":")
-        token: str = getattr(importlib.import_module(module), name)()
+        try:
+            callback = getattr(importlib.import_module(module), name, None)
+        except ImportError as error:
+            missing = f"there is no module {error.name!r}"
+            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", missing) from error
+        if callback is None:
+            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", f"module {module!r} has no {name!r}")
+        token: str = callback()
         return token

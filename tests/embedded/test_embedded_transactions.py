@@ -173,7 +173,7 @@ class TestTimes:
             made.begin_transaction()
             send(made, topic, b"late")
             wait_until(lambda: stable_offset(cluster, topic) == 2, PATIENCE_S, "the transaction to be aborted")
-            with pytest.raises(ProducerFenced):
+            with pytest.raises(ProducerFenced, match="open for too long"):
                 made.commit_transaction()
         assert read(cluster, topic, **COMMITTED) == []
 

@@ -6,6 +6,7 @@ import pytest
 
 from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
 from simpleconsumer.security.scram import ScramClient, ScramRefused
+from simpleconsumer.security.security import ImportedCallback
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -100,3 +101,15 @@ def test_a_callback_for_tokens_fails_without_showing_what_it_knows() -> None:
         with pytest.raises(SaslRefused, match=said) as refused:
             next(conversation(Sasl("OAUTHBEARER", token=callback)))  # type: ignore[arg-type]
         assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("nowhere.to.be_found:token", "sasl.oauthbearer.token.callback: there is no module 'nowhere'"),
+        ("json:token", "sasl.oauthbearer.token.callback: module 'json' has no 'token'"),
+    ],
+)
+def test_a_callback_for_tokens_that_is_not_there_is_named(place: str, said: str) -> None:
+    with pytest.raises(SaslRefused, match=said):
+        next(conversation(Sasl("OAUTHBEARER", token=ImportedCallback(place))))

@@ -135,4 +135,7 @@ class TransactionFailed(ProducerError):
 
 
 class ProducerFenced(TransactionFailed):
-    """Another producer with the same transactional.id has taken over; close this one."""
+    """Another producer with the same transactional.id has taken over, or a transaction was open for too long: close it.
+
+    The coordinator aborts a transaction that is open for `transaction.timeout.ms`, and answers as to a fenced producer.
+    """

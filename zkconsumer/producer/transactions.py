@@ -5,7 +5,7 @@
     OPEN, WAITING --a message failed, or a partition could not be added--> FAILED
     OPEN, FAILED --abort--> ABORTING --> READY, behind a failure with a new epoch
     ABORTING --no answer in time--> ABORTING: abort again
-    any --another producer with the id has started--> FENCED, which is final
+    any --another producer with the id has started, or the time is over--> FENCED, which is final
 
 Threads: any may send; one at a time calls init, begin, commit and abort. The coordinator is asked one thing at a time,
 under `_asking`; under `_lock` nobody waits. A partition is added, and a message is taken, while the transaction is OPEN
@@ -50,7 +50,8 @@ class TransactionState(enum.Enum):
     COMMITTING = "the outcome of its commit is not known: commit it again"
     FAILED = "a message of the transaction failed: abort it"
     ABORTING = "its abort has begun: abort it again"
-    FENCED = "another producer with the same transactional.id has taken over"
+    FENCED = ("another producer with the same transactional.id has taken over, or a transaction was open for too long "
+              "(transaction.timeout.ms)")
 
 
 class Sends(Protocol):
