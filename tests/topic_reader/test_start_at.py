@@ -75,6 +75,11 @@ def test_a_named_offset_is_never_replaced(start: StartAt) -> None:
     assert caught.value.remedy == "start at earliest, at latest, or at an offset from 10 to 20"
 
 
+def test_an_offset_behind_what_is_committed_is_not_said_to_be_behind_the_log() -> None:
+    with pytest.raises(ReadFailed, match=r"10 to 20 up to its first open transaction, where read_committed ends"):
+        start_offset(21, P3, 10, 20, None, read_committed=True)
+
+
 def test_named_offsets_are_told_from_places_that_move_with_the_log() -> None:
     assert [is_exact(start) for start in (5, 0, {0: 5})] == [True] * 3
     assert [is_exact(start) for start in (-5, "earliest", "latest", NOON)] == [False] * 4

@@ -197,15 +197,22 @@ class _LineChecks:
                 self._add(entry, None, "ignored", self._ignored(entry))
             else:
                 self._take(entry, key)
+        self._look_for_missing(table)
+
+    def _look_for_missing(self, table: SettingTable) -> None:
+        """Report settings that must be given; without a group, those of `bootstrap.servers` are enough."""
         refused = {line.setting for line in self.lines if line.status == "refused"}
-        for error in table.missing(self.given):
-            if error.key not in refused:
-                sentence = f"{error.key} is not in the file; it must be there, or the program must give it"
-                self.findings.append(Finding("error", None, error.key, sentence))
+        missing = [error.key for error in table.missing(self.given) if error.key not in refused]
         for key in table.keys:
             if key.unless is not None and key.unless in self.given and key.name not in self.given:
-                sentence = f"{key.unless} is enough to read topics; to join a group, {key.name} is needed"
-                self.findings.append(Finding("warning", self.places[key.unless], key.unless, sentence))
+                names, verb = " and ".join([key.name, *missing]), "are" if missing else "is"
+                sentence = f"{key.unless} is enough to read topics; to join a group, {names} {verb} needed"
+                severity = "note" if missing else "warning"  # who names a group wants to join it
+                self.findings.append(Finding(severity, self.places[key.unless], key.unless, sentence))
+                missing = []
+        for name in missing:
+            sentence = f"{name} is not in the file; it must be there, or the program must give it"
+            self.findings.append(Finding("error", None, name, sentence))
 
     def _add(self, entry: PropertyLine, key: Key | None, status: str, finding: Finding | None = None) -> None:
         self.lines.append(self._line(entry, key, status))

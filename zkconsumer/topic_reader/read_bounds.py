@@ -82,6 +82,7 @@ class BoundsSearch:
         self._wanted = wanted
         self._cluster = cluster
         self._config = config
+        self._is_read_committed = config.isolation_level == READ_COMMITTED
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
 
@@ -100,7 +101,9 @@ class BoundsSearch:
         found: dict[TopicPartition, ReadBounds] = {}
         for name in names:
             earliest, latest = ends[name]
-            start = start_offset(wanted.start, name, earliest, latest, at_time.get(name))
+            start = start_offset(
+                wanted.start, name, earliest, latest, at_time.get(name), read_committed=self._is_read_committed
+            )
             found[name] = ReadBounds(start, latest if wanted.is_bounded else None, is_exact(wanted.start))
         return self._at_entries(found, ends) if isinstance(wanted.start, int) and wanted.start < 0 else found
 
@@ -166,7 +169,7 @@ class BoundsSearch:
         while missing := [name for name in names if name not in found]:
             left_s = max(1.0, self._deadline - time.monotonic())
             answers = self._cluster.log_ends(
-                missing, (EARLIEST, LATEST), left_s, read_committed=self._config.isolation_level == READ_COMMITTED
+                missing, (EARLIEST, LATEST), left_s, read_committed=self._is_read_committed
             )
             for name, answer in answers.items():
                 if isinstance(answer, str):

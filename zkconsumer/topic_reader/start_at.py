@@ -118,13 +118,17 @@ def is_exact(start: StartAt) -> bool:
     return isinstance(start, Mapping) or (isinstance(start, int) and start >= 0)
 
 
-def start_offset(start: StartAt, name: TopicPartition, earliest: int, latest: int, at_time: int | None) -> int:
+def start_offset(
+    start: StartAt, name: TopicPartition, earliest: int, latest: int, at_time: int | None, *,
+    read_committed: bool = False,
+) -> int:  # fmt: skip
     """Return the offset at which reading of a partition starts.
 
     Args:
         earliest: Start of its log.
         latest: End of its log.
         at_time: The first offset at or after the time, if `start` is a time; None if there is no message that recent.
+        read_committed: The log counts up to its first open transaction.
 
     Raises:
         ReadFailed: The offset that was named is not in the log.
@@ -139,8 +143,9 @@ def start_offset(start: StartAt, name: TopicPartition, earliest: int, latest: in
         return max(earliest, latest + start)
     offset = start[name.partition] if isinstance(start, Mapping) else start
     if not isinstance(offset, int) or not earliest <= offset <= latest:
+        end = f"{latest} up to its first open transaction, where read_committed ends" if read_committed else latest
         raise ReadFailed(
-            f"{name.topic}/{name.partition}: offset {offset} is not in the log, which has {earliest} to {latest}",
+            f"{name.topic}/{name.partition}: offset {offset} is not in the log, which has {earliest} to {end}",
             f"start at earliest, at latest, or at an offset from {earliest} to {latest}",
         )
     return offset
