@@ -39,7 +39,7 @@ from simpleconsumer.kafka011.batch_head import (
     has_batch_checksum,
 )
 from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_batch_is_damaged
-from simpleconsumer.kafka011.records import OpenBatch, Record, RecordFault, read_record
+from simpleconsumer.kafka011.records import OpenBatch, Record, RecordFault, read_record, with_lost_offsets
 from simpleconsumer.kafka011.transactions import AbortedBatches
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.kafka08.message_shapes import Level
@@ -273,10 +273,10 @@ class BatchReading:
         packed = memoryview(buffer)[position + HEAD_BYTES : end]
         try:
             data = codecs.decompress(codec, packed, self._max_decoded_bytes)
-        except LimitExceeded as error:
-            raise RecordFault(MessageTooLarge, head.last_offset, str(error)) from error
         except DecodeError as error:
-            raise RecordFault(CorruptMessage, head.last_offset, str(error)) from error
+            kind = MessageTooLarge if isinstance(error, LimitExceeded) else CorruptMessage
+            reason = with_lost_offsets(str(error), max(head.base_offset, self.start_offset), head.last_offset)
+            raise RecordFault(kind, head.last_offset, reason) from error
         return OpenBatch(head, data, 0, len(data), is_inflated=True)
 
     def _open_old(self, start: int) -> None:
@@ -306,9 +306,10 @@ class BatchReading:
     ) -> RecordFault:
         """Return the fault of a batch whose head is not believed; the place is behind the batch."""
         level = self.level
+        first = max(level.floor, level.asked)
         last = last_offset_of_unreadable(level, base, last_delta, count, level.position)
         level.floor = max(level.floor, last + 1)
-        return RecordFault(kind, last, reason)
+        return RecordFault(kind, last, with_lost_offsets(reason, first, last))
 
     def _raise(self, fault: RecordFault, topic: str, partition: int | str) -> NoReturn:
         error = fault.kind(topic, partition, fault.offset, fault.offset + 1, fault.reason)

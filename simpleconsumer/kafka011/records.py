@@ -23,7 +23,7 @@ from simpleconsumer.kafka011.batch_head import LOG_APPEND_TIME, BatchHead
 from simpleconsumer.kafka011.varints import read_varint, read_varlong
 from simpleconsumer.types import MAX_INT64, Buffer, Headers
 
-__all__ = ["NO_TIMESTAMP", "SMALLEST_RECORD", "OpenBatch", "Record", "RecordFault", "read_record"]
+__all__ = ["NO_TIMESTAMP", "SMALLEST_RECORD", "OpenBatch", "Record", "RecordFault", "read_record", "with_lost_offsets"]
 
 NO_TIMESTAMP: Final = -1
 SMALLEST_RECORD: Final = 7
@@ -190,8 +190,14 @@ def _check_end(batch: OpenBatch) -> None:
 
 def _rest_is_lost(batch: OpenBatch, reason: str) -> RecordFault:
     """Return the fault of a batch in which the next record cannot be found; nothing more of it is read."""
+    first = batch.base + batch.floor
     batch.position, batch.index, batch.floor = batch.end, batch.count, batch.last_delta + 1
-    return RecordFault(CorruptMessage, batch.last_offset, reason)
+    return RecordFault(CorruptMessage, batch.last_offset, with_lost_offsets(reason, first, batch.last_offset))
+
+
+def with_lost_offsets(reason: str, first: int, last: int) -> str:
+    """Return the reason of an error with all offsets that cannot be read; the error itself names the last one alone."""
+    return f"{reason}; offsets {first} to {last} cannot be read" if first < last else reason
 
 
 def _is_corrupt(batch: OpenBatch, reason: str) -> RecordFault:

@@ -25,7 +25,7 @@ from simpleconsumer.under_way import UNDER_WAY
 from zkconsumer.cluster.metadata_directory import MetadataDirectory
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader, TopicRefused
 from zkconsumer.cluster.topic_ids import TopicIds
-from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 
 DEADLINE_S = 10.0
@@ -77,6 +77,15 @@ def test_no_broker_that_answers_is_an_error_with_the_reasons() -> None:
     dead = closed_port()
     with pytest.raises(BrokersSilent, match=f"127.0.0.1:{dead}: Connection refused"):
         reader_at(dead).brokers()
+
+
+def test_a_broker_that_answers_with_an_error_is_named() -> None:
+    with EmbeddedCluster(1, generation="4.3") as brokers:
+        brokers.faults.add(Fault.error(35, api="api_versions"), times=None)
+        reader = MetadataReader([("127.0.0.1", brokers.port(0))], "test", 5.0)
+        with pytest.raises(BrokersSilent, match=rf"\(127\.0\.0\.1:{brokers.port(0)}: UnsupportedVersion"):
+            reader.brokers()
+        brokers.faults.clear()
 
 
 def test_when_all_known_brokers_are_gone_the_list_is_asked_again(cluster: EmbeddedCluster) -> None:

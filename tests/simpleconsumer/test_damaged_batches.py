@@ -319,3 +319,28 @@ def test_header_keys_that_are_no_utf8_are_read_as_java_reads_them() -> None:
     data = sealed(record(0, b"\x01\x02v\x02\x02\xff\x00"), 1, 0)
     [message], _ = decode_all(data)
     assert message.headers == (("\ufffd", b""),)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize(("start", "first"), [(0, 15), (17, 17)])
+def test_an_error_names_all_offsets_that_cannot_be_read(codec: str, start: int, first: int) -> None:
+    data = three(codec)
+    begin, end, _ = entries(data)[1]
+    _, [error] = decode_all(flipped(data, end - 1, 0), start, high_watermark=25)
+    assert str(error).endswith(f"; offsets {first} to 19 cannot be read")
+    if codec != "none":
+        head, broken = data[begin : begin + 61], b"no stream"
+        tail = head[21:] + broken
+        whole = head[:8] + struct.pack(">i", 9 + len(tail)) + head[12:17] + struct.pack(">I", crc32c(tail)) + tail
+        _, [error] = decode_all(whole, start, high_watermark=20)
+        assert str(error).endswith(f"; offsets {first} to 19 cannot be read")
+
+
+def test_an_error_in_a_batch_names_all_offsets_behind_it() -> None:
+    whole = batch(15)
+    tail = whole[21:57] + struct.pack(">i", 4) + whole[61:]
+    wrong = whole[:17] + struct.pack(">I", crc32c(tail)) + tail
+    messages, [error] = decode_all(wrong, 15, high_watermark=20)
+    assert [message.offset for message in messages] == [15, 16, 17, 18]
+    assert str(error).startswith("t/0 at 19: the batch holds")
+    assert "cannot be read" not in str(error), "it is one offset"

@@ -230,7 +230,8 @@ class MetadataReader:
             found = self._metadata_of(broker, topics)
         except SimpleConsumerError as error:
             self._counters.add("errors", "broker_connection")
-            failures[address] = str(error)
+            where = "{}:{}".format(*address)
+            failures[address] = str(error) if where in str(error) else f"{where}: {error}"
             self._spoken.forget(address)
             if self._order.failed(address):
                 log.warning("%s:%d does not answer a metadata request: %s", *address, error)
