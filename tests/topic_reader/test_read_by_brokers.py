@@ -56,6 +56,14 @@ def test_a_cluster_of_kafka_0_8_is_read_without_its_zookeeper() -> None:
             values(f"{NOBODY},{cluster.broker_list}", "tt")
 
 
+def test_a_topic_that_is_listed_and_not_there_is_not_said_to_be_misspelled() -> None:
+    with EmbeddedCluster(1, generation="4.3") as cluster:
+        cluster.create_topic("t")
+        cluster.faults.add(Fault.error(3, api="metadata"), times=None)
+        with pytest.raises(ReadFailed, match=r"the topic 't' is listed and does not exist.*being created or deleted"):
+            values(cluster.broker_list, "t")
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("version", [pytest.param("0.9.0.1", marks=pytest.mark.slow), "4.3.1"])
 def test_a_real_cluster_is_read_from_a_start_to_its_end(kafka_clusters: Clusters, version: str) -> None:

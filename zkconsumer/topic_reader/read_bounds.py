@@ -135,7 +135,11 @@ class BoundsSearch:
         except UnreadableNode as error:
             raise ReadFailed(str(error)) from error
         if existing is None:
-            near = difflib.get_close_matches(topic, self._cluster.topics(), n=1)
+            known = self._cluster.topics()
+            if topic in known:
+                sentence = f"the topic {topic!r} is listed and does not exist {where}"
+                raise ReadFailed(sentence, "it is being created or deleted: try again")
+            near = difflib.get_close_matches(topic, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists those that exist"
             raise ReadFailed(f"there is no topic {topic!r} {where}", hint)
         if not existing:
