@@ -268,6 +268,18 @@ def test_an_error_that_is_kept_keeps_nothing_of_the_request(embedded: EmbeddedCl
         cause = cause.__cause__ or cause.__context__
 
 
+@pytest.mark.parametrize(("failures", "lines"), [(4, 0), (9, 1)])
+def test_many_failures_in_a_row_are_one_line_of_the_log_and_few_are_none(
+    embedded: EmbeddedCluster, topic: str, caplog: pytest.LogCaptureFixture, failures: int, lines: int
+) -> None:
+    embedded.faults.add(Fault.close(api="produce", topic=topic), times=failures)
+    with producer(embedded, message_send_max_retries=100, retry_backoff_ms=1) as made:
+        made.send(topic, b"x", partition=0)
+    said = [line for line in caplog.messages if "in a row" in line]
+    assert len(said) == lines
+    assert all("requests of a producer to broker " in line and "fail, 5 in a row: " in line for line in said)
+
+
 def producer_07(cluster: EmbeddedCluster, **settings: Any) -> Producer:
     return Producer(ProducerConfig(zookeeper_connect=cluster.zookeeper_connect, retry_backoff_ms=50, **settings))
 

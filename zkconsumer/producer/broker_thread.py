@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 codecs.lookup("idna")  # the first look-up of a host would import it, and a child forked meanwhile would wait for ever
 
+_LOGGED_FAILURE: Final = 5
 ANY_PARTITION: Final = "any"
 """In place of the number of a partition of Kafka 0.7: the broker chooses one."""
 
@@ -128,7 +129,7 @@ class BrokerThread:
         self._connected_to: Broker | None = None
         self._connection: SimpleConsumer | None = None
         self._latest: TopicPartition | None = None
-        self._has_failed = False
+        self._failures = 0
         self._sets = MessageSets(settings.codec_of)
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
@@ -197,10 +198,14 @@ class BrokerThread:
         self._delivery.request_failed(batches, self.broker.id, error, False, is_final=is_final)
 
     def _say_failed(self, error: Exception) -> None:
-        """Log the first failure in a row: messages may be sent again for a long time before one fails."""
-        if not self._has_failed:
-            log.warning("a request of a producer to broker %s failed: %s", self.broker.id, error)
-        self._has_failed = True
+        """Log once in a row of failures: messages may be sent again for a long time before one fails.
+
+        With the usual number of tries they fail first, and say it themselves.
+        """
+        self._failures += 1
+        if self._failures == _LOGGED_FAILURE:
+            log.warning("requests of a producer to broker %s fail, %d in a row: %s", self.broker.id, self._failures,
+                        error)  # fmt: skip
 
     def _without_refused(self, of_partition: dict[TopicPartition, list[Batch]]) -> dict[TopicPartition, list[Batch]]:
         """Return what the broker can store; report the other partitions."""
@@ -233,7 +238,7 @@ class BrokerThread:
             never_sent = is_final or (not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent)
             self._delivery.request_failed(batches, self.broker.id, error, not never_sent, is_final=is_final)
         else:
-            self._has_failed = False
+            self._failures = 0
             seconds = time.monotonic() - started
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 
