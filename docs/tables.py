@@ -1,9 +1,10 @@
-"""Write the tables and pictures of ARCHITECTURE.md, REBALANCE.md, FAULTS.md, SPARK_*.md: `python docs/tables.py`.
+"""Write the tables of ARCHITECTURE, COMPATIBILITY, REBALANCE, FAULTS and SPARK_*.md: `python docs/tables.py`.
 
 They stand between markers: the way of a message, the pure modules (from `setup.cfg`), the file map (first sentence of
-each module), the two state machines, the catalogue of faults (from the markers of the tests), and the options of the
-Spark source. The events and states of a machine are read from its transition table, and what a step may do from the
-source of the step. Pictures are written in the language of Mermaid, which GitHub and the documentation site draw.
+each module), the two state machines, the catalogue of faults (from the markers of the tests), the options of the Spark
+source, and the versions of requests (from what real brokers of each version have answered). The events and states of a
+machine are read from its transition table, and what a step may do from the source of the step. Pictures are written in
+the language of Mermaid, which GitHub and the documentation site draw.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from rebalance import machine, partition
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.kafka011.apis import APIS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.spark.option_table import OPTIONS, Option
 from zkconsumer.spark.sink_option_table import SINK_OPTIONS
@@ -28,6 +31,7 @@ from zkconsumer.spark.sink_option_table import SINK_OPTIONS
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REBALANCE = ROOT / "docs" / "REBALANCE.md"
+COMPATIBILITY = ROOT / "docs" / "COMPATIBILITY.md"
 FAULTS = ROOT / "docs" / "FAULTS.md"
 SPARK = ROOT / "docs" / "SPARK_READING.md"
 SPARK_SINK = ROOT / "docs" / "SPARK_WRITING.md"
@@ -314,6 +318,20 @@ def option_table(options: Iterable[Option], settings_of: str) -> str:
     return "\n".join(lines) + f"\n\nSettings of the {settings_of}:\n{settings}\n\n{hidden}"
 
 
+def request_versions() -> str:
+    """Return one table: the version in which each request is sent, to brokers that listed theirs in a recording."""
+    brokers: dict[str, Mapping[int, range]] = {}
+    for path in (ROOT / "tests" / "golden" / "apis").glob("kafka-*/hand-ApiVersions-v0-response.hex"):
+        frame = bytes.fromhex("".join(path.read_text(encoding="utf-8").splitlines()[1:]))
+        brokers[path.parent.name.removeprefix("kafka-")] = KAFKA011.api_versions().decode(memoryview(frame)[8:])[1]
+    names = sorted(brokers, key=lambda name: [int(part) for part in name.split(".")])
+    rows = []
+    for key, api in APIS.items():
+        common = [[each for each in api.versions if each in brokers[name].get(key, ())] for name in names]
+        rows.append(f"| {api.name} | {' | '.join(str(max(each, default='-')) for each in common)} |")
+    return "\n".join([f"| request | {' | '.join(names)} |", "|---|" + "---|" * len(names), *rows])
+
+
 def sections() -> dict[Path, dict[str, str]]:
     """Return what stands between the markers of each section of each document."""
     return {
@@ -324,6 +342,7 @@ def sections() -> dict[Path, dict[str, str]]:
             "pure": pure_modules(),
             "files": file_map(),
         },
+        COMPATIBILITY: {"versions of requests": request_versions()},
         FAULTS: dict(zip(("summary", "catalogue"), fault_tables(), strict=True)),
         REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
