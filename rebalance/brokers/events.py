@@ -302,7 +302,7 @@ class RenewLease:
         fence: What was proved.
         sent_at: When the request was sent that has proved it.
         no_later_than: When the lease ends at the latest: a member that does not come along while the group is assigned
-            anew is removed then, whatever it hears until that moment. Infinite while nothing is.
+            anew is removed then, whatever answers it gets until that moment. Infinite while nothing is.
     """
 
     fence: Fence

@@ -54,6 +54,7 @@ _PLAIN: Final = Struct(">qi4xbIhiq22xi").unpack_from
 _MAX_TIME: Final = Struct(">35xq").unpack_from
 _MAY_BE_LEFT_OUT: Final = IS_CONTROL | IS_TRANSACTIONAL
 _LARGEST_OFFSET: Final = 2**62
+_LARGEST_TIME: Final = 2**62
 _NO_RECORDS: Final = (-1, 0)
 """Last difference and count of a head that is not believed."""
 
@@ -166,6 +167,8 @@ class BatchReading:
         if magic != MAGIC or base != floor or not 0 < base < _LARGEST_OFFSET or not 0 < records <= last_delta + 1:
             return None
         if records == 1 == count or size < SMALLEST_SIZE or end > len(view):
+            return None
+        if not -_LARGEST_TIME < base_time < _LARGEST_TIME:  # a time might not fit into 64 bits
             return None
         append_time = None
         if attributes:

@@ -1,4 +1,4 @@
-"""Heartbeat: a member says that it is alive, and hears whether its group rebalances.
+"""Heartbeat: a member says that it is alive, and learns whether its group rebalances.
 
 Source: HeartbeatRequest.json, HeartbeatResponse.json (4.3).
 """

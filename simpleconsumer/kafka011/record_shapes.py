@@ -164,8 +164,6 @@ class _Keyless(_Family):
                         position, index, wanted = end + HEAD_BYTES, 0, 0
                         end, base, last_delta, count, base_time, append_time = behind_it
                         offset = base
-                        if not -_MAX_TIME < base_time < _MAX_TIME:
-                            return
                         (first_two,) = _FIRST_TWO(data, position)
                     continue
                 if lengths == expected and not headers and behind <= end and delta in _DELTA_OF:
@@ -260,8 +258,6 @@ class _Keyed(_Family):
                         position, index, wanted = end + HEAD_BYTES, 0, 0
                         end, base, last_delta, count, base_time, append_time = behind_it
                         offset = base
-                        if not -_MAX_TIME < base_time < _MAX_TIME:
-                            return
                         (first_two,) = _FIRST_TWO(data, position)
                     continue
                 is_hole = of_key == expected_key and of_value == expected_value and not headers and behind <= end

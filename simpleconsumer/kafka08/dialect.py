@@ -113,11 +113,11 @@ class Kafka08(NumberedOffsets):
         self, partitions: Sequence[TopicPartition], *, read_committed: bool = False
     ) -> Request[list[LogEnd]]:
         """Raise NoSuchRequest."""
-        raise NoSuchRequest(self.name, "the epoch of a log's end", "`get_offsets_before` tells where a log ends")
+        raise NoSuchRequest(self.name, "the epoch of a log's end", "`get_offsets_before` returns where a log ends")
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> Request[list[EpochEnd]]:
         """Raise NoSuchRequest."""
-        raise NoSuchRequest(self.name, "the end of a leader's epoch", "`get_offsets_before` tells where a log ends")
+        raise NoSuchRequest(self.name, "the end of a leader's epoch", "`get_offsets_before` returns where a log ends")
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1

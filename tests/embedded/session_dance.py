@@ -1,4 +1,4 @@
-"""Fetches with sessions, in an order that shows what a broker tells a client again.
+"""Fetches with sessions, in an order that shows what a broker reports to a client again.
 
 `session_dance` can be sent to any broker: what it returns does not depend on the numbers of sessions, so two brokers
 can be compared by it.
@@ -24,7 +24,7 @@ class Answer(tuple[int, int, dict[Where, tuple[int, int, int]]]):
     def session(self) -> int:
         return self[1]
 
-    def told(self) -> object:
+    def reported(self) -> object:
         """The same without the number of the session."""
         return self[0], self[1] != 0, list(self[2].items())
 
@@ -81,7 +81,7 @@ def session_dance(client: SessionClient) -> dict[str, object]:
     seen: dict[str, object] = {}
 
     def note(asked: str, answer: Answer) -> Answer:
-        seen[asked] = answer.told()
+        seen[asked] = answer.reported()
         return answer
 
     client.produce(1)

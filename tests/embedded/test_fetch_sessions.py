@@ -24,22 +24,22 @@ QUIET = Seen(0, 5, 0, 0)
 def begun(sessions: FetchSessions, now_s: float = 0.0) -> int:
     """The number of a new session with two partitions, of which nothing came."""
     context = sessions.begin(0, 0, NAMED, (), now_s)
-    number, told = sessions.finish(context, {HERE: QUIET, THERE: QUIET}, now_s)
-    assert told == {HERE, THERE}
+    number, reported = sessions.finish(context, {HERE: QUIET, THERE: QUIET}, now_s)
+    assert reported == {HERE, THERE}
     return number
 
 
 class TestSessions:
-    def test_a_client_is_told_what_is_new(self) -> None:
+    def test_answers_have_what_is_new(self) -> None:
         sessions = FetchSessions(10, 1000)
         number = begun(sessions)
-        told = []
+        reported = []
         for epoch, seen in enumerate(
             [QUIET, Seen(0, 5, 0, 9), Seen(0, 6, 0, 0), Seen(0, 6, 2, 0), Seen(6, -1, -1, 0), Seen(0, 6, 2, 0)], 1
         ):
             context = sessions.begin(number, epoch, {}, (), 0)
-            told.append(THERE in sessions.finish(context, {HERE: QUIET, THERE: seen}, 0)[1])
-        assert told == [False, True, True, True, True, True]
+            reported.append(THERE in sessions.finish(context, {HERE: QUIET, THERE: seen}, 0)[1])
+        assert reported == [False, True, True, True, True, True]
 
     def test_a_partition_with_messages_is_the_last_one_next_time(self) -> None:
         sessions = FetchSessions(10, 1000)

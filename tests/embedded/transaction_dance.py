@@ -35,7 +35,7 @@ NOBODY = Producer(-1, -1)
 
 
 class Client:
-    """Sends requests on one connection, each in the version that it is told or the newest up to it."""
+    """Sends requests on one connection, each in the newest version up to a given one."""
 
     def __init__(self, wire: Wire, topic: str, newest: dict[int, int]) -> None:
         self._wire = wire
@@ -183,8 +183,8 @@ def dance(client: Client) -> dict[str, object]:
         *(client.add(name, first, version) for version in (1, 4)),
         *(client.end(name, first, version, commit=True) for version in (1, 4)),
     ]
-    stranger = Producer(second.producer_id + 1_000_000, second.epoch)
-    seen["what a stranger may do"] = [client.add(name, stranger, 1), client.end(name, stranger, 1, commit=True)]
+    unknown = Producer(second.producer_id + 1_000_000, second.epoch)
+    seen["what an unknown producer may do"] = [client.add(name, unknown, 1), client.end(name, unknown, 1, commit=True)]
     seen["unknown and empty names"] = [
         [client.add(each, second, 1), client.end(each, second, 1, commit=True)] for each in (other, "")
     ]

@@ -35,7 +35,7 @@ ZERO, ONE = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
 
 class Member:
-    """A member that does what it is told, at once."""
+    """A member whose requests the test makes one by one."""
 
     def __init__(self, cluster: KafkaCluster, group: str) -> None:
         broker = probed_broker("127.0.0.1", cluster.port(0))

@@ -271,7 +271,7 @@ def test_nothing_committed_is_lost_and_nothing_aborted_is_delivered_while_broker
 
 
 def check_account(load: TransactionLoad, expected: dict[str, dict[int, list[Row]]]) -> None:
-    """What librdkafka reads is what its producers were told of, once each, in the order of each writer."""
+    """What librdkafka reads is what brokers acknowledged to its producers, once each, in the order of each writer."""
     wanted = {COMMITTED: load.kept, EVERYTHING: load.kept | load.aborted}
     for level, partitions in expected.items():
         for rows in partitions.values():

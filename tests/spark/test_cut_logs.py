@@ -1,4 +1,4 @@
-"""Logs that an unclean election cuts off, and that have grown again when a query looks at them: told by epochs."""
+"""Logs that an unclean election cuts off, and that have grown again when a query looks at them: noticed by epochs."""
 
 from __future__ import annotations
 

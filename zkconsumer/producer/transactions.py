@@ -1,7 +1,7 @@
 """Transactions: messages of several partitions that readers with `read_committed` get together, or not at all.
 
     NEW --init--> READY --begin--> OPEN --commit--> WAITING --its messages are acknowledged--> COMMITTING --> READY
-    COMMITTING --no answer in time--> COMMITTING: the outcome is not known, and only another commit tells
+    COMMITTING --no answer in time--> COMMITTING: the outcome is not known before another commit
     OPEN, WAITING --a message failed, or a partition could not be added--> FAILED
     OPEN, FAILED --abort--> ABORTING --> READY, behind a failure with a new epoch
     ABORTING --no answer in time--> ABORTING: abort again

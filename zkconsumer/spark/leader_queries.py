@@ -55,7 +55,7 @@ class LeaderQueries:
 
     Attributes:
         leaders: The leaders that are known.
-        epochs: Their epochs when they last told where the logs end (Kafka 2.1 and later).
+        epochs: Their epochs when they last reported where the logs end (Kafka 2.1 and later).
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, may_search: Callable[[], bool]) -> None:

@@ -11,7 +11,7 @@ Rules, and what each prevents:
   Kafka 0.7, where partitions go and return with their brokers, that is no loss, and neither is a log start above 0 of a
   partition that comes later.
 - A log that is known to be another one is read from its start.
-- A log of which the leader's epochs tell where it was cut is read on from there, however long it is now: everything
+- A log of which the leader's epochs show where it was cut is read on from there, however long it is now: everything
   behind that place is new.
 """
 
@@ -40,7 +40,7 @@ class Logs:
         cluster_ms: when the cluster was set up; `None` if that is not known.
         may_return: a partition that does not exist is away with its broker (Kafka 0.7), and not deleted.
         replaced: why logs are other ones than those of the position, a clause for each; only what is known of them.
-        epochs: the epochs of the leaders that told the ends (Kafka 2.1 and later).
+        epochs: the epochs of the leaders that reported the ends (Kafka 2.1 and later).
         cuts: of logs that were cut below the position, where; only what is known of them.
     """
 

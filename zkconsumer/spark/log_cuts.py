@@ -6,7 +6,7 @@ enough to keep an offset that the log had reached, and the epoch in which its le
 that one end below the offset, the log was cut there.
 
 What this cannot show: a log that comes back after two unclean elections, the second one in favour of a replica that led
-before what was seen; and brokers before Kafka 2.1, which tell no epochs.
+before what was seen; and brokers before Kafka 2.1, which report no epochs.
 
 Source: Kafka 2.8, kafka.server.epoch.LeaderEpochFileCache.endOffsetFor; KIP-320.
 """
@@ -56,7 +56,7 @@ class Cuts:
 
 
 def cut_at(mark: LogMark, epoch_now: int, found: EpochEnd) -> int | None:
-    """Return where a log was cut below what was seen of it; None if it was not, or if that cannot be told. Pure.
+    """Return where a log was cut below what was seen of it; None if it was not, or if that is not known. Pure.
 
     The log of a leader only grows while its epoch lasts.
 
@@ -72,7 +72,7 @@ def cut_at(mark: LogMark, epoch_now: int, found: EpochEnd) -> int | None:
 def ask_ends(
     consumer: SimpleConsumer, partitions: Sequence[TopicPartition]
 ) -> tuple[OneTime, dict[TopicPartition, int]]:
-    """Return where logs end, by one request, and the epochs of their leader as far as it tells them.
+    """Return where logs end, by one request, and the epochs of their leader as far as it reports them.
 
     Args:
         consumer: Connected to the leader of all of them.

@@ -13,7 +13,7 @@ Where the brokers alone are known, the topic id that they give each topic (Kafka
 transaction, and the cluster's id that of the time: `{"clicks": {"0": 42}, "@ids": {"clicks": "b8f1...", "@cluster":
 "mKBItNTP..."}}`. Both kinds are numbers here; those of ids are far larger than any of ZooKeeper.
 
-Brokers of Kafka 2.1 and later tell the epoch of a partition's leader. That of the leader that had the messages up to
+Brokers of Kafka 2.1 and later report the epoch of a partition's leader. That of the leader that had the messages up to
 each position stands in an entry `@epochs`, in the form of the offsets: `{"clicks": {"0": 42}, "@epochs": {"clicks":
 {"0": 5}}}`. A later leader knows where its log differs from what earlier ones had (`zkconsumer.spark.log_cuts`).
 

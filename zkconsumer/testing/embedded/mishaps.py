@@ -111,7 +111,7 @@ class Mishaps:
 
 def _cut(parts: list[Part], at: int, count_bytes: int) -> None:
     if parts[at - 1] == b"":
-        return  # the answer does not tell of the partition
+        return  # the answer does not have the partition
     data = materialize(parts[at])
     data = data[: max(len(data) - count_bytes, 0)]
     parts[at] = data

@@ -49,7 +49,7 @@ class Host011(Protocol):
 
     @property
     def habits(self) -> Habits:
-        """What tells its version of Kafka apart where the version of a request does not say it."""
+        """How its version of Kafka differs from others in requests of the same version."""
 
     @property
     def offset_storage(self) -> OffsetStorage:

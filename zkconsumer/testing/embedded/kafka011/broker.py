@@ -52,7 +52,7 @@ class Broker011(LeadingBroker[BatchLog]):
 
     Attributes:
         served: those versions, by API key; a test may put other ones here, as an upgrade does.
-        habits: what tells its version of Kafka apart where the version of a request does not say it.
+        habits: how its version of Kafka differs from others in requests of the same version.
         offset_storage: the committed offsets of groups.
         fetch_sessions: those of its clients.
         transactions: those that it coordinates.

@@ -134,8 +134,8 @@ def _answer(asked: Asked[Fetch]) -> list[Part]:
     results = wait.answer(lambda watch: _read_all(asked, watch))
     try:
         entries = {where: _as_asked(asked, where, found) for where, found in results.items()}
-        session, told = asked.host.fetch_sessions.finish(body.context, _seen(entries), time.monotonic())
-        return interleaved(_heads(asked, entries, session, told), [sent for _, sent in entries.values()])
+        session, included = asked.host.fetch_sessions.finish(body.context, _seen(entries), time.monotonic())
+        return interleaved(_heads(asked, entries, session, included), [sent for _, sent in entries.values()])
     except BaseException:
         close_all(results)
         raise
@@ -208,16 +208,16 @@ def _read_one(
         return Fetched(refusal.code, aborted=() if is_unknown and asked.host.habits.is_since_3 else None)
 
 
-def _heads(asked: Asked[Fetch], entries: Entries, session: int, told: Collection[TopicPartition]) -> list[bytes]:
+def _heads(asked: Asked[Fetch], entries: Entries, session: int, included: Collection[TopicPartition]) -> list[bytes]:
     """What stands before the entries of each partition, and what is left behind the last ones.
 
-    A partition that is not told of has an empty head, so that faults find the others at their places.
+    A partition that is not included has an empty head, so that faults find the others at their places.
     """
     version = asked.version
     before = pack(">i", 0) if version >= 1 else b""
     if version >= _FIRST_WITH_SESSIONS:
         before += pack(">hi", 0, session)
-    runs = runs_of_topics(where for where in entries if where in told)
+    runs = runs_of_topics(where for where in entries if where in included)
     before += encode_int32(len(runs))
     heads = dict.fromkeys(entries, b"")
     for topic, partitions in runs:
@@ -232,8 +232,8 @@ def _head(asked: Asked[Fetch], where: TopicPartition, found: Fetched, sent: Part
     version = asked.version
     head = pack(">ihq", where[1], found.code, found.high_watermark)
     if version >= _FIRST_WITH_ISOLATION:
-        told = asked.body.is_committed or not asked.host.habits.is_before_2
-        head += pack(">q", found.last_stable_offset if told else -1)
+        is_reported = asked.body.is_committed or not asked.host.habits.is_before_2
+        head += pack(">q", found.last_stable_offset if is_reported else -1)
     if version >= 5:
         head += pack(">q", found.start_offset)
     if version >= _FIRST_WITH_ISOLATION:
@@ -245,13 +245,13 @@ def _head(asked: Asked[Fetch], where: TopicPartition, found: Fetched, sent: Part
 
 def _aborted(asked: Asked[Fetch], where: TopicPartition, found: Fetched) -> bytes:
     """The aborted transactions, or those that a fault wants in their place."""
-    told = found.aborted
-    if told is None:
+    aborted = found.aborted
+    if aborted is None:
         return NULL_ARRAY
     fault = asked.take(faults.ABORTED, where)
     if fault is not None:
-        told = [AbortedTransaction(*each) for each in fault.aborted_transactions]
-    return encode_int32(len(told)) + b"".join(pack(">qq", *each) for each in told)
+        aborted = [AbortedTransaction(*each) for each in fault.aborted_transactions]
+    return encode_int32(len(aborted)) + b"".join(pack(">qq", *each) for each in aborted)
 
 
 API: Final = ServedApi(

@@ -1,7 +1,7 @@
-"""Fetch sessions: a client names its partitions once, and is told only of those of which something is new. Pure.
+"""Fetch sessions: a client names its partitions once, and answers have those of which something is new. Pure.
 
-A session begins with a fetch of epoch 0 and goes on with 1, 2, ...; epoch -1 ends it. A partition is told of again when
-it has messages, another end or start, or an error, and once more when the error is over.
+A session begins with a fetch of epoch 0 and goes on with 1, 2, ...; epoch -1 ends it. An answer has a
+partition when it has messages, another end or start, or an error, and once more when the error is over.
 
 Source: kafka.server.FetchManager, FetchSession, CachedPartition (2.8), KIP-227.
 """
@@ -52,10 +52,10 @@ class _Partition:
     start_offset: int = _UNKNOWN
 
     def takes(self, seen: Seen) -> bool:
-        """Return whether the client is to be told, and remember what it is told."""
-        told = (self.high_watermark, self.start_offset)
-        is_new = bool(seen.size_bytes or seen.code) or told != (seen.high_watermark, seen.start_offset)
-        # When an error is over, the partition is told of again.
+        """Return whether the answer has to have the partition, and remember what it reports."""
+        reported = (self.high_watermark, self.start_offset)
+        is_new = bool(seen.size_bytes or seen.code) or reported != (seen.high_watermark, seen.start_offset)
+        # When an error is over, the partition is reported again.
         self.high_watermark = _UNKNOWN if seen.code else seen.high_watermark
         self.start_offset = seen.start_offset
         return is_new
@@ -149,20 +149,20 @@ class FetchSessions:
     def finish(
         self, context: FetchContext, seen: Mapping[TopicPartition, Seen], now_s: float
     ) -> tuple[int, set[TopicPartition]]:
-        """Return the session of an answer (0: none), and the partitions that it tells of."""
+        """Return the session of an answer (0: none), and the partitions that it has."""
         with self._lock:
             session = context.session
             if session is None:
                 return self._begun(context, seen, now_s) if context.begins else NO_SESSION, set(seen)
-            told = set()
+            included = set()
             for where, each in seen.items():
                 partition = session.partitions.get(where)
                 if partition is None or not partition.takes(each):
                     continue
-                told.add(where)
+                included.add(where)
                 if each.size_bytes:  # others come first next time
                     session.partitions[where] = session.partitions.pop(where)
-            return session.number, told
+            return session.number, included
 
     def _begun(self, context: FetchContext, seen: Mapping[TopicPartition, Seen], now_s: float) -> int:
         """The number of a new session; 0 if there is no room."""

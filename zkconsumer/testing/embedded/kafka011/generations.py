@@ -1,4 +1,4 @@
-"""What tells the generations of embedded brokers from 0.9 on apart: the versions that they list. Pure.
+"""How the generations of embedded brokers from 0.9 on differ: the versions that they list. Pure.
 
 Source: the answers to ApiVersions of brokers of Kafka 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.2 and 4.3.1.
 """
@@ -24,7 +24,7 @@ class Generation(NamedTuple):
         version: of Kafka.
         node_version: of their nodes in ZooKeeper; 0: there is no ZooKeeper.
         listed: the versions of each API, by its key.
-        habits: what else tells it apart.
+        habits: how else they differ.
     """
 
     version: str

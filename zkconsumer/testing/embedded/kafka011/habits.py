@@ -1,4 +1,4 @@
-"""What tells brokers of one version of Kafka apart from others where the version of a request does not say it. Pure."""
+"""How brokers of one version of Kafka differ from others in requests of the same version. Pure."""
 
 from __future__ import annotations
 

@@ -92,15 +92,15 @@ class _Answer:
     def _topic(self, name: str) -> bytes:
         version, encoding = self._version, self._encoding
         code, partitions = self._found(name)
-        told = pack(">h", code) + encoding.string(name)
+        row = pack(">h", code) + encoding.string(name)
         if version >= 10:
-            told += self._image.topic_ids.get(name) or _NO_ID
+            row += self._image.topic_ids.get(name) or _NO_ID
         if version >= 1:
-            told += bytes([name in INTERNAL_TOPICS])
-        told += encoding.array([self._partition(name, number, *each) for number, each in sorted(partitions.items())])
+            row += bytes([name in INTERNAL_TOPICS])
+        row += encoding.array([self._partition(name, number, *each) for number, each in sorted(partitions.items())])
         if version >= 8:
-            told += pack(">i", _UNKNOWN_OPERATIONS)
-        return told + encoding.end
+            row += pack(">i", _UNKNOWN_OPERATIONS)
+        return row + encoding.end
 
     def _found(self, name: str) -> tuple[int, dict[int, tuple[tuple[int, ...], PartitionState]]]:
         """Error code and partitions of a topic, which is made if it is not there and may be."""
@@ -127,13 +127,13 @@ class _Answer:
         if version == 0:
             code, replicas, isr = _of_version_0(self._image, code, replicas, state)
         code = self._asked.errors.get((topic, number), code)
-        told = pack(">hii", code, number, leader)
+        row = pack(">hii", code, number, leader)
         if version >= 7:
-            told += pack(">i", state.leader_epoch)
-        told += encoding.numbers(replicas) + encoding.numbers(isr)
+            row += pack(">i", state.leader_epoch)
+        row += encoding.numbers(replicas) + encoding.numbers(isr)
         if version >= 5:
-            told += encoding.numbers([replica for replica in replicas if replica not in self._image.brokers])
-        return told + encoding.end
+            row += encoding.numbers([replica for replica in replicas if replica not in self._image.brokers])
+        return row + encoding.end
 
 
 def _of_version_0(
