@@ -21,7 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rebalance import machine, partition
+from rebalance import partition
+from rebalance.zookeeper import machine
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.apis import APIS
 from zkconsumer.config.keys import KEYS
@@ -42,6 +43,7 @@ PACKAGES = (
     "simpleconsumer/kafka011",
     "simpleconsumer/security",
     "rebalance",
+    "rebalance/zookeeper",
     "rebalance/brokers",
     "rebalance/brokers/assignors",
     "zkconsumer",
@@ -81,7 +83,7 @@ MANY_STATES = 4
 MESSAGE_WAY = {
     "coordinator": (
         ("rebalance/assignment.py", "assigns the partition to a stream"),
-        ("rebalance/claims.py", "creates the owner node"),
+        ("rebalance/zookeeper/claims.py", "creates the owner node"),
         ("zkconsumer/offsets/zookeeper_offsets.py", "reads the stored offset"),
         ("zkconsumer/member/delivery.py", "gives the partition to a fetcher"),
     ),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebalance.assignment import Partition
-from rebalance.snapshot import GroupSnapshot
+from rebalance.zookeeper.snapshot import GroupSnapshot
 
 __all__ = ["SINCE_START", "KnownTopics"]
 

@@ -16,16 +16,16 @@ from typing import Protocol
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
-from rebalance.claims import UNREAD_OWNER, Claims, is_same_session
 from rebalance.known_topics import KnownTopics
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
-from rebalance.pending_claims import PendingClaims
 from rebalance.ports import Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
-from rebalance.requests import WatchEvent
-from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.takeover import Takeover
+from rebalance.zookeeper.claims import UNREAD_OWNER, Claims, is_same_session
+from rebalance.zookeeper.pending_claims import PendingClaims
+from rebalance.zookeeper.requests import WatchEvent
+from rebalance.zookeeper.snapshot import Assignment, GroupSnapshot
 
 __all__ = ["MemberPartitions", "PartitionsFollower"]
 

@@ -1,7 +1,7 @@
 """The state machine of one partition of a member: from free to owned and back.
 
 Pure: it takes events and returns actions. It does not know why a partition is wanted (the group's machine does) nor how
-a node is written (`rebalance.claims` does). Rules, and which failure each prevents:
+a node is written (`rebalance.zookeeper.claims` does). Rules, and which failure each prevents:
 - The result of a create, set or delete always counts, however late: an owner node must not be forgotten.
 - A result that is unknown is found out by a read: the write may have been applied.
 - Whatever is held is either fetched or released: a partition must not be owned and idle.

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
-from rebalance.generation import ChosenGeneration
-from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
-from rebalance.waits import RebalanceTimes
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.generation import ChosenGeneration
+from rebalance.zookeeper.snapshot import Strategy
+from rebalance.zookeeper.waits import RebalanceTimes
 
 __all__ = ["Delivery", "Listener", "Member", "MemberParts", "Offsets", "Starts"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rebalance.errors import InvalidName, UnsupportedFilter
 from rebalance.java_regex import java_regex
-from rebalance.znodes import BLACK_LIST, MAX_STREAMS, STATIC, WHITE_LIST, Registration
+from rebalance.zookeeper.znodes import BLACK_LIST, MAX_STREAMS, STATIC, WHITE_LIST, Registration
 
 __all__ = [
     "INTERNAL_TOPICS",

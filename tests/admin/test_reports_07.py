@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rebalance.generation import GENERATION_07
+from rebalance.zookeeper.generation import GENERATION_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_offsets import StoredOffsets
 from zkconsumer.admin.group_report import report

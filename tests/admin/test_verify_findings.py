@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from rebalance.errors import RefusedNode
-from rebalance.requests import Fault
+from rebalance.zookeeper.requests import Fault
 from tests.access_lists import unread_cause
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.findings import Finding, Verification

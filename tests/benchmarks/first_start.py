@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = str(Path(__file__).parents[2])
 
-from rebalance.requests import Exists
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.requests import Exists
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect_types import Request
 from zkconsumer import ConsumerConfig, ConsumerConnector

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = str(Path(__file__).parents[2])
 
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.kazoo_port import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect_types import Request
 from tests.benchmarks.one_broker import OneBroker, check_versions, cluster_of, dialect_of

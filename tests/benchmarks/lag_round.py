@@ -30,8 +30,8 @@ from typing import Any
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = os.environ.get("LAG_ROUND_TREE", str(Path(__file__).resolve().parents[2]))
 
-from rebalance.requests import Create, Multi
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.requests import Create, Multi
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin import Admin

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 
-from rebalance.generation import GENERATION_08
+from rebalance.zookeeper.generation import GENERATION_08
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
 from zkconsumer.admin.errors import ClaimNotReleased

@@ -12,9 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from rebalance.errors import GroupRefused
-from rebalance.generation import GENERATION_07, GENERATION_08, Generation
 from rebalance.subscription import Subscription
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
+from rebalance.zookeeper.kazoo_port import KazooPort
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from rebalance.errors import GroupRefused
-from rebalance.generation import GENERATION_08
+from rebalance.zookeeper.generation import GENERATION_08
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.types import (
     Broker,

@@ -10,10 +10,10 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from rebalance.errors import AccessRefused, UnreadableNode
-from rebalance.generation import GENERATION_07, GENERATION_08, Generation
-from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import Subscription
-from rebalance.znodes_07 import format_registration_07
+from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
+from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.znodes_07 import format_registration_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import generation_of_cluster

@@ -18,7 +18,7 @@ from consuming import (
     wait_stored,
 )
 
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.kazoo_port import KazooPort
 from zkconsumer import (
     CommitFailed,
     ConsumerConfig,
@@ -223,7 +223,7 @@ def test_calls_that_wait_for_a_coordinator_that_fails_name_the_cause(victim: Vic
 def test_a_start_whose_coordinator_fails_raises_the_cause(
     embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rebalance.session.SessionKeeper.register", boom)
+    monkeypatch.setattr("rebalance.zookeeper.session.SessionKeeper.register", boom)
     connector = member(embedded_cluster, fresh_group, zookeeper_connection_timeout_ms=SESSION_MS)
     with pytest.raises(StreamFailed, match="made up"):
         connector.create_message_streams({topic: 1})

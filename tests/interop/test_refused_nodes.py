@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from consuming import COUNT, member, read
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from simpleconsumer.types import Message, TopicPartition
 from tests.access_lists import unread
 from zkconsumer import ConsumerConnector, ConsumerTimeout, ZooKeeperRefused

@@ -2,7 +2,7 @@
 
     pip install -e '.[test,mutants]'
     python -m tests.mutants                                  # every module of `modules.py`: about 40 minutes
-    python -m tests.mutants rebalance/machine.py --show      # one module, and each change that no test noticed
+    python -m tests.mutants rebalance/zookeeper/machine.py --show   # one module, and each change that no test noticed
 
 mutmut makes the changes ("mutants") and runs the tests of `modules.py` on each, in a copy of the files that git knows.
 A change that never ends is noticed too. Those that `equal.txt` lists make no difference that a caller could see; they

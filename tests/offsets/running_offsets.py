@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
 from rebalance.loop import Loop
+from rebalance.zookeeper.claims import Fence
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes

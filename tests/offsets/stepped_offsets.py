@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from rebalance import znodes
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
 from rebalance.loop import Loop
-from rebalance.requests import Create, Delete, Exists, Fault, GetChildren, GetData, Multi, Reply, Request, SetData, Sync
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.requests import (
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Multi,
+    Reply,
+    Request,
+    SetData,
+    Sync,
+)
 from tests.simulator.tree import Tree, parent_of
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 

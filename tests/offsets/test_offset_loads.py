@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rebalance.claims import Fence
 from rebalance.errors import refusal_of
-from rebalance.requests import Fault, GetData
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.requests import Fault, GetData
 from tests.offsets.stepped_offsets import FENCE, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.known_offsets"

@@ -10,13 +10,13 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from rebalance import znodes
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
 from rebalance.lease import lease_clock
 from rebalance.loop import Loop
-from rebalance.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
-from rebalance.zookeeper import KazooPort, call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.kazoo_port import KazooPort, call
+from rebalance.zookeeper.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
 from zkconsumer.offsets.commit_batch import MAX_OPERATIONS
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.proxy import TcpProxy

@@ -13,7 +13,7 @@ import pytest
 from fault_players import CASTS
 from kafka_07 import cluster_07, needs_jar_07
 
-from rebalance.generation import GENERATION_07, GENERATION_08, Generation
+from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.jars import is_07

@@ -14,8 +14,8 @@ from fault_servers import KAFKA_08, PARTITIONS, AnyCluster, Servers
 from fault_verdict import Write, blame
 from kazoo.exceptions import KazooException
 
-from rebalance.generation import GENERATION_07
-from rebalance.snapshot import Strategy
+from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.testing.errors import WaitTimeout
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.checks import Limits

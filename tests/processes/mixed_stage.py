@@ -14,7 +14,7 @@ from fault_servers import AnyCluster, servers_of
 from fault_stage import FULL_S, UNGRACEFUL, Setup, Stage
 from fault_verdict import blame
 
-from rebalance.snapshot import Strategy
+from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.testing.errors import StartFailed, WaitTimeout
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import Finding

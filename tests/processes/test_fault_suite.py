@@ -18,7 +18,7 @@ from fault_scenarios_servers import SERVER_FAULTS
 from fault_servers import KAFKA_08, AnyCluster, Servers
 from fault_stage import Row, Stage, open_stage
 
-from rebalance.generation import GENERATION_07
+from rebalance.zookeeper.generation import GENERATION_07
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

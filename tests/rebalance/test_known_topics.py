@@ -6,8 +6,8 @@ import pytest
 
 from rebalance.errors import RefusedNode
 from rebalance.known_topics import SINCE_START, KnownTopics
-from rebalance.requests import Fault
-from rebalance.snapshot import GroupSnapshot, TopicNode
+from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.snapshot import GroupSnapshot, TopicNode
 
 
 def snapshot(**topics: tuple[int | str, ...]) -> GroupSnapshot:

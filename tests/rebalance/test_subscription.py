@@ -19,7 +19,7 @@ from rebalance.subscription import (
     java_regex,
     thread_ids,
 )
-from rebalance.znodes import MAX_STREAMS, Registration, format_registration, parse_registration
+from rebalance.zookeeper.znodes import MAX_STREAMS, Registration, format_registration, parse_registration
 
 
 @pytest.mark.catalogue("N1")

@@ -10,7 +10,7 @@ from typing import Self
 from java_scenes import FOREIGNER, QUIET_S
 from java_traces import Trace, normalised
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.java_member import JavaMember

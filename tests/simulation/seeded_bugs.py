@@ -11,23 +11,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rebalance import events as e
-from rebalance import group_reader, roundrobin_order, znodes
-from rebalance import machine as m
 from rebalance import partition as p
 from rebalance.assignment import Partition
-from rebalance.claims import Claims, Fence
-from rebalance.coordinator import Coordinator
-from rebalance.group_reader import GroupReader
 from rebalance.known_topics import KnownTopics
 from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.member_partitions import MemberPartition, MemberPartitions
-from rebalance.pending_claims import PendingClaims
-from rebalance.refused_nodes import RefusedNodes
-from rebalance.requests import Check, Delete, GetChildren, Multi, Reply, SetData
-from rebalance.roundrobin_order import RoundrobinOrder
-from rebalance.session import SessionKeeper
-from rebalance.snapshot import GroupSnapshot
+from rebalance.zookeeper import events as e
+from rebalance.zookeeper import group_reader, roundrobin_order, znodes
+from rebalance.zookeeper import machine as m
+from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.coordinator import Coordinator
+from rebalance.zookeeper.group_reader import GroupReader
+from rebalance.zookeeper.pending_claims import PendingClaims
+from rebalance.zookeeper.refused_nodes import RefusedNodes
+from rebalance.zookeeper.requests import Check, Delete, GetChildren, Multi, Reply, SetData
+from rebalance.zookeeper.roundrobin_order import RoundrobinOrder
+from rebalance.zookeeper.session import SessionKeeper
+from rebalance.zookeeper.snapshot import GroupSnapshot
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
 from tests.simulator import member as member_module

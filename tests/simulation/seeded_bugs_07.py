@@ -8,14 +8,15 @@ from typing import Any
 
 from seeded_bugs import Bug
 
-from rebalance import assignment, znodes
-from rebalance.generation import GENERATION_07
+from rebalance import assignment
 from rebalance.known_topics import KnownTopics
-from rebalance.requests import GetChildren
-from rebalance.snapshot import GroupSnapshot
-from rebalance.topic_brokers import BrokersReading
-from rebalance.znodes import Registration
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.requests import GetChildren
+from rebalance.zookeeper.snapshot import GroupSnapshot
+from rebalance.zookeeper.topic_brokers import BrokersReading
+from rebalance.zookeeper.znodes import Registration
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.fetching.entry_checks import EntryChecks
 from zkconsumer.fetching.fetch_state import FetchState

@@ -9,7 +9,7 @@ from functools import partial
 from java_scenes import FOREIGNER, QUIET_S
 from java_traces import Trace, normalised
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from tests.simulator.actor import MemberSpec, Surroundings
 from tests.simulator.brokers import Brokers
 from tests.simulator.controller import Controller

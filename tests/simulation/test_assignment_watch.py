@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from rebalance import znodes
-from rebalance.snapshot import Strategy
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.snapshot import Strategy
 from tests.simulator.assignment_watch import AssignmentWatch
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record

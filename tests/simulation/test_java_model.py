@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from java_scenes import SCENES
 from simulated_java_stage import SimulatedStage
 
-from rebalance import znodes
 from rebalance.assignment import assign_range, assign_roundrobin
 from rebalance.errors import UnequalSubscriptions
+from rebalance.zookeeper import znodes
 from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash
 from tests.simulator.java_layout import Kafka082, java_range, java_roundrobin
 from tests.simulator.java_threads import JavaFailure

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from simulated_clients import STEADY, Sim
 
-from rebalance.requests import (
+from rebalance.zookeeper.requests import (
     Check,
     Create,
     Delete,

@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 from zookeeper_worlds import RealWorld, Session, SimulatedWorld, World, ask, settle
 
-from rebalance.requests import Check, Create, Delete, Exists, Fault, GetChildren, GetData, Multi, SetData, Sync
+from rebalance.zookeeper.requests import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    Sync,
+)
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 Scene = Callable[[World, str], dict[str, list[Any]]]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from rebalance import znodes, znodes_07
+from rebalance.zookeeper import znodes, znodes_07
 from simpleconsumer.kafka07.message_encode import encode_message_set
 from tests.simulator import MemberSpec, Plan, Run, Step, World, simulate
 from tests.simulator.brokers_07 import Brokers07

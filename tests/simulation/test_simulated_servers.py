@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from simulated_clients import STEADY, Sim
 
-from rebalance.requests import Check, Create, Delete, Exists, Fault, GetChildren, GetData, Multi, SetData, Sync
+from rebalance.zookeeper.requests import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    Sync,
+)
 from tests.simulator import Latency, SimulatedZooKeeper
 
 PATIENT = STEADY._replace(session_timeout_s=20.0)

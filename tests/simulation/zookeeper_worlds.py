@@ -10,7 +10,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from rebalance.requests import (
+from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.requests import (
     Create,
     Exists,
     Fault,
@@ -23,7 +24,6 @@ from rebalance.requests import (
     Sync,
     ZooKeeperPort,
 )
-from rebalance.zookeeper import KazooPort
 from tests.simulator.pipe import INSTANT
 from tests.simulator.port import PortSettings
 from tests.simulator.process import Process

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from rebalance import znodes, znodes_07
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
-from rebalance.generation import GENERATION_08, Generation
-from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
+from rebalance.zookeeper import znodes, znodes_07
+from rebalance.zookeeper.generation import GENERATION_08, Generation
+from rebalance.zookeeper.snapshot import Strategy
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place

@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from rebalance import znodes
-from rebalance.generation import GENERATION_08, Generation
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import GENERATION_08, Generation
 from simpleconsumer.kafka08.message_encode import encode_message
 from tests.simulator.controller import Controller
 from tests.simulator.offset_storage import OffsetStorage

@@ -16,8 +16,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from rebalance import znodes, znodes_07
-from rebalance.generation import GENERATION_07
+from rebalance.zookeeper import znodes, znodes_07
+from rebalance.zookeeper.generation import GENERATION_07
 from simpleconsumer.kafka07.message_encode import CODECS, encode_entry, encode_message_set
 from tests.simulator.brokers import LATENCY, NO_LEADER, OUT_OF_RANGE, ROOTS, UNKNOWN, Brokers, Fetched, Log, Recorder
 from tests.simulator.controller import Controller

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from rebalance import machine, partition
+from rebalance import partition
+from rebalance.zookeeper import machine
 from tests.simulator.faults import KINDS, OWN_PROFILE
 
 __all__ = ["Coverage", "counting"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rebalance import znodes
 from rebalance.errors import UnequalSubscriptions
-from rebalance.snapshot import Strategy
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.snapshot import Strategy
 from tests.simulator.brokers import Brokers
 from tests.simulator.plan import GROUP
 from tests.simulator.zookeeper import SimulatedZooKeeper

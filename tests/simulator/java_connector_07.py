@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from tests.simulator.brokers import Ends
 from tests.simulator.java_connector import CLOSE_S, JavaConnector
 from tests.simulator.java_delivery import Stream

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import BrokenFraming, MessageError
 from tests.simulator.actor import Surroundings

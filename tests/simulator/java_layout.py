@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from rebalance import znodes
 from rebalance.assignment import java_string_hash
 from rebalance.errors import UnreadableNode, UnsupportedFilter
-from rebalance.lenient_json import java_refusal
 from rebalance.subscription import Subscription
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.lenient_json import java_refusal
 from tests.simulator.java_threads import Body, JavaFailure
 from tests.simulator.java_zkclient import Listener, NoNode, ZkClient
 

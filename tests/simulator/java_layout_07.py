@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode, UnsupportedFilter
-from rebalance.generation import GENERATION_07
 from rebalance.subscription import Subscription
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import GENERATION_07
 from tests.simulator.java_layout import Kafka082, in_java_order
 from tests.simulator.java_threads import Body, JavaFailure
 from tests.simulator.java_zkclient import Listener, NoNode, ZkClient

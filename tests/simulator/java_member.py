@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rebalance.generation import GENERATION_07
 from rebalance.subscription import Subscription
+from rebalance.zookeeper.generation import GENERATION_07
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
 from tests.simulator.application import Pace
 from tests.simulator.java_connector import JavaConnector

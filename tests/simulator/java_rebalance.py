@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from rebalance import znodes
 from rebalance.assignment import sort_partitions
 from rebalance.subscription import Subscription, thread_ids
+from rebalance.zookeeper import znodes
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream
 from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash

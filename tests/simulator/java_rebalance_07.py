@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from tests.simulator.java_delivery import PartitionInfo, Queue
 from tests.simulator.java_delivery_07 import Fetchers07
 from tests.simulator.java_layout import Decision, in_java_order, java_range

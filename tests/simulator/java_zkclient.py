@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from rebalance.requests import (
+from rebalance.zookeeper.requests import (
     Create,
     Delete,
     Exists,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rebalance import znodes
-from rebalance.registration import REGISTRATIONS_MODULO
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.registration import REGISTRATIONS_MODULO
 from tests.simulator.plan import GROUP, Step
 from tests.simulator.stage import Stage
 

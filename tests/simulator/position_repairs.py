@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from tests.simulator.plan import GROUP
 from tests.simulator.stage import Stage
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rebalance.roundrobin_order import ORDERS
-from rebalance.waits import RebalanceTimes
+from rebalance.zookeeper.roundrobin_order import ORDERS
+from rebalance.zookeeper.waits import RebalanceTimes
 from tests.simulator.brokers_07 import BROKER_SESSION_S
 from tests.simulator.group_nodes import owner_nodes, registrations, should_own
 from tests.simulator.java_member import JavaMember

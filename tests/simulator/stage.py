@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
-from rebalance.snapshot import Strategy
-from rebalance.waits import RebalanceTimes
+from rebalance.zookeeper.snapshot import Strategy
+from rebalance.zookeeper.waits import RebalanceTimes
 from tests.simulator.actor import Actor, MemberSpec, Surroundings
 from tests.simulator.assignment_watch import AssignmentWatch
 from tests.simulator.brokers import Brokers

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from tests.simulator.member import OurMember
 from tests.simulator.offset_storage import Partition
 from tests.simulator.plan import GROUP

@@ -19,9 +19,9 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import Delete, Multi, SetData
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Delete, Multi, SetData
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place

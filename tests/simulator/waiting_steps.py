@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
+from rebalance.zookeeper.machine import GroupState
 from tests.simulator.participant import Participant
 from tests.simulator.plan import Step
 

@@ -7,7 +7,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-from rebalance.requests import Create, Delete, Exists, Fault, GetChildren, GetData, Multi, Request, SetData, Sync
+from rebalance.zookeeper.requests import (
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Multi,
+    Request,
+    SetData,
+    Sync,
+)
 from tests.simulator.pipe import Latency, Pipe
 from tests.simulator.schedule import Schedule
 from tests.simulator.tree import Change, ChangeKind

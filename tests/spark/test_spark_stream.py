@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from spark_jobs import reads_streams
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from zkconsumer.spark import commit_offsets, follow, source_metrics
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.stream_offsets import parse_stream_offsets

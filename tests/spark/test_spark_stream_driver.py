@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.spark import stream_logs

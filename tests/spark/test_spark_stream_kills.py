@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from tests.spark.stream_job import QUERIES, ROOT
 from zkconsumer.spark.checkpoint import newest_finished
 from zkconsumer.spark.stream_offsets import parse_stream_offsets

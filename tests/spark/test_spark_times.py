@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms

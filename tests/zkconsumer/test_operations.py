@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from rebalance.machine import GroupState
 from rebalance.partition import PartitionState
+from rebalance.zookeeper.machine import GroupState
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
-from rebalance import znodes
-from rebalance.requests import SessionChange, ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_deletion import DeletedGroups, delete_groups

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rebalance import znodes
-from rebalance.requests import GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import GetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka

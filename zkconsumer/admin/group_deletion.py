@@ -24,10 +24,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rebalance import znodes
 from rebalance.errors import refusal_of
-from rebalance.requests import Delete, Exists, Fault, GetChildren, GetData, Multi, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Delete, Exists, Fault, GetChildren, GetData, Multi, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.deleted_topics import (
     keeps_offsets_of_deleted_topics,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_nodes import read_groups
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka

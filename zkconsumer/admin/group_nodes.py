@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rebalance import znodes
 from rebalance.errors import RefusedNode
-from rebalance.owner_reader import JAVA_VERSION
-from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.owner_reader import JAVA_VERSION
+from rebalance.zookeeper.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.entry_faults import GLANCE, find_entry_faults

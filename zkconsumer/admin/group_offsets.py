@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import ZooKeeperPort
 from zkconsumer.admin.group_nodes import read_offsets
 from zkconsumer.admin.group_state import Name
 from zkconsumer.admin.kafka_offsets import GROUPS_TIMEOUT_S, OffsetsInKafka

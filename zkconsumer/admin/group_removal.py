@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from rebalance import znodes
 from rebalance.errors import refusal_of
-from rebalance.requests import Delete, Fault, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Delete, Fault, ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers
 from zkconsumer.admin.group_nodes import members
 from zkconsumer.admin.phrases import count_of

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
+from rebalance.zookeeper import znodes
 from zkconsumer.admin.group_state import EntryFault, FaultIs, GroupNodes, Name
 from zkconsumer.admin.values import JsonValue, partition_number
 

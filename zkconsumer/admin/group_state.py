@@ -12,10 +12,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode
-from rebalance.generation import GENERATION_08, Generation
-from rebalance.znodes_07 import is_partition
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import GENERATION_08, Generation
+from rebalance.zookeeper.znodes_07 import is_partition
 from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.topic_of_07 import Topic07
 

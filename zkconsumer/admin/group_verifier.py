@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from rebalance import znodes
-from rebalance.requests import Sync, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Sync, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.entry_faults import THOROUGH, find_entry_faults

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import OFFSETS_TOPIC
+from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found, read_group
 from zkconsumer.admin.group_report import unled_clause

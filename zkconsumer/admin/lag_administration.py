@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper.requests import ZooKeeperPort
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.lag_monitor import LagChoice, LagMonitor
 from zkconsumer.admin.lag_report import LagReport

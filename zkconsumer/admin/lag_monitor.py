@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rebalance import znodes
-from rebalance.requests import GetChildren, ZooKeeperPort
 from rebalance.subscription import OFFSETS_TOPIC, check_group
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import GetChildren, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.group_nodes import group_not_found

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rebalance import znodes
 from rebalance.errors import RefusedNode
-from rebalance.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
 from zkconsumer.admin.group_report import concerned_topics
 from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.cluster.cluster import Cluster

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_group, check_topic
+from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.deleted_topics import (
     keeps_offsets_of_deleted_topics,

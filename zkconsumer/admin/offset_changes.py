@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
-from rebalance.requests import Create, Delete, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Create, Delete, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers, OffsetsNotSet
 from zkconsumer.admin.group_nodes import members
 from zkconsumer.admin.phrases import count_of

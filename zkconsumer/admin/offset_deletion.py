@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rebalance import znodes
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers, NotFound
 from zkconsumer.admin.group_nodes import read_group
 from zkconsumer.admin.group_offsets import StoredOffsets

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
+from rebalance.zookeeper import znodes
 from zkconsumer.admin.findings import Finding
 from zkconsumer.admin.group_state import EntryFault, FaultIs, GroupNodes, Name
 from zkconsumer.admin.storage_findings import OFFSETS_IN_KAFKA

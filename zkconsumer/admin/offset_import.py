@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from rebalance.assignment import sort_partitions
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.entry_starts import entry_starts, moved_note

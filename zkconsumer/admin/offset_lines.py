@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 
 __all__ = ["OffsetLine", "fault_of", "format_line", "format_lines", "parse_lines", "parse_store"]
 

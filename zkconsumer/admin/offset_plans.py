@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from rebalance import znodes
 from rebalance.assignment import sort_partitions
 from rebalance.errors import UnreadableNode
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.entry_starts import entry_starts, moved_note

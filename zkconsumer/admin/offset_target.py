@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from simpleconsumer.consumer import EARLIEST, LATEST
 from zkconsumer.cluster.log_ends import LogOffsets
 from zkconsumer.cluster.segment_times import refuse_seconds

@@ -13,11 +13,11 @@ from __future__ import annotations
 import time
 import uuid
 
-from rebalance import znodes
 from rebalance.errors import refusal_of
-from rebalance.generation import Generation
-from rebalance.requests import Create, Delete, Fault, Multi, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import Generation
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Create, Delete, Fault, Multi, ZooKeeperPort
 from zkconsumer.admin.errors import RebalanceNotTriggered
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode, refusal_of
-from rebalance.generation import Generation
-from rebalance.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import Generation
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
 from zkconsumer.admin.errors import ClaimNotReleased, NotFound
 from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.rebalance_trigger import passing_registration

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rebalance import znodes
 from rebalance.subscription import consumer_id_of
+from rebalance.zookeeper import znodes
 from zkconsumer.admin.findings import Finding
 from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.phrases import count_of

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import ZooKeeperPort
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.group_nodes import group_not_found
 from zkconsumer.admin.group_offsets import StoredOffsets, read_stored_offsets

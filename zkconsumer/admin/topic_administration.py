@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper.requests import ZooKeeperPort
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.topic_changes import Progress, TopicChange
 from zkconsumer.admin.topic_creation import NewTopic, create_topic

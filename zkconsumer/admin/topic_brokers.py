@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rebalance import znodes
-from rebalance.lenient_json import parse_lenient
-from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.lenient_json import parse_lenient
+from rebalance.zookeeper.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.cluster.zookeeper_reads import read_all
 

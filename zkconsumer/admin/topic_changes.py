@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
-from rebalance.requests import Create, Exists, Fault, GetData, Multi, SetData, Stat, ZooKeeperPort
 from rebalance.subscription import check_topic
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Create, Exists, Fault, GetData, Multi, SetData, Stat, ZooKeeperPort
 from zkconsumer.admin.errors import NotFound, TopicRefused, TopicUnfinished
 from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.topic_brokers import TopicBrokers, read_brokers

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rebalance import znodes
-from rebalance.requests import Create, Exists, GetData, SetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Create, Exists, GetData, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.replica_assignment import (
     MAX_PARTITIONS,

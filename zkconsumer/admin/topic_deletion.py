@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rebalance import znodes
 from rebalance.errors import AccessRefused, RefusedNode, UnreadableNode, refusal_of
-from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Create, Exists, Fault, GetChildren, GetData, ZooKeeperPort
 from zkconsumer.admin.deleted_topics import warnings_of_offsets
 from zkconsumer.admin.errors import TopicRefused, TopicUnfinished
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import Exists, GetData, SetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, GetData, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.replica_assignment import (

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode
-from rebalance.requests import GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from rebalance import znodes
 from rebalance.errors import RefusedNode, UnreadableNode
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.log_ends import LogOffsets

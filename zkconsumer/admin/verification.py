@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
 from rebalance.subscription import consumer_id_of
+from rebalance.zookeeper import znodes
 from zkconsumer.admin.assignment_preview import (
     ROUNDROBIN,
     STRATEGIES,

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from rebalance.requests import ZooKeeperPort
 from rebalance.subscription import check_group
+from rebalance.zookeeper.requests import ZooKeeperPort
 from zkconsumer.admin.admin import Admin, connection_options
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import (

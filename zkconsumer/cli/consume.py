@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from rebalance import znodes
 from rebalance.subscription import Subscription, check_topic
+from rebalance.zookeeper import znodes
 from simpleconsumer.types import Message
 from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of

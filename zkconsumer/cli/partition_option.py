@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rebalance.znodes_07 import is_partition
+from rebalance.zookeeper.znodes_07 import is_partition
 
 __all__ = ["PartitionType"]
 

@@ -135,7 +135,7 @@ class _SaidByTheCommand(logging.Filter):
     """Drops log lines about the error with which the command ends: the command prints it itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.name == "rebalance.coordinator" and record.levelno == logging.ERROR)
+        return not (record.name == "rebalance.zookeeper.coordinator" and record.levelno == logging.ERROR)
 
 
 class _Stderr(logging.Handler):

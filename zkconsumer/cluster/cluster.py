@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rebalance import znodes
 from rebalance.counters import Counters
-from rebalance.generation import GENERATION_08, Generation
-from rebalance.requests import ZooKeeperPort
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import GENERATION_08, Generation
+from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import AUTO, generation_named, generation_of_cluster, refuse_other_brokers

@@ -6,7 +6,7 @@ Rules, and which failure each prevents:
 - Brokers of both generations under one path are refused, unless `kafka.generation` says which of them is meant.
 - A group with a live member of the other generation is refused: the two can never agree who owns what.
 
-Source: reference formats in `rebalance.znodes` and `rebalance.znodes_07`; docs/COMPATIBILITY.md.
+Source: reference formats in `rebalance.zookeeper.znodes` and `rebalance.zookeeper.znodes_07`; docs/COMPATIBILITY.md.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import GroupRefused, Kafka07Node, Kafka08Node, RefusedNode, UnreadableNode
-from rebalance.generation import GENERATION_07, GENERATION_08, Generation, other_than
-from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation, other_than
+from rebalance.zookeeper.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.zookeeper_reads import read_each
 from zkconsumer.errors import ConfigError

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from rebalance.counters import Counters
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError

@@ -23,7 +23,7 @@ from typing import Final
 
 from rebalance.counters import Counters
 from rebalance.errors import GroupRefused, RebalanceError
-from rebalance.generation import GENERATION_08, Generation
+from rebalance.zookeeper.generation import GENERATION_08, Generation
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError

@@ -1,6 +1,6 @@
 """Reads the brokers' nodes in ZooKeeper: registrations of brokers, topics, and states of partitions.
 
-Source: docs/COMPATIBILITY.md; node formats in `rebalance.znodes`.
+Source: docs/COMPATIBILITY.md; node formats in `rebalance.zookeeper.znodes`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rebalance import znodes, znodes_07
 from rebalance.errors import GroupRefused, Kafka07Node, NoListener, RefusedNode, UnreadableNode
-from rebalance.generation import Generation
-from rebalance.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes, znodes_07
+from rebalance.zookeeper.generation import Generation
+from rebalance.zookeeper.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import find_generation
 from zkconsumer.cluster.topic_partitions import read_partitions

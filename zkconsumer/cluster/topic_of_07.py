@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rebalance import znodes_07
+from rebalance.zookeeper import znodes_07
 
 __all__ = ["Topic07", "no_partition", "why_away"]
 

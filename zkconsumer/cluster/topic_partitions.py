@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rebalance import znodes, znodes_07
 from rebalance.errors import RefusedNode, UnreadableNode
-from rebalance.generation import Generation
-from rebalance.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes, znodes_07
+from rebalance.zookeeper.generation import Generation
+from rebalance.zookeeper.requests import GetChildren, GetData, ZooKeeperPort
 from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all, read_each
 

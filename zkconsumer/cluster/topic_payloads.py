@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.lenient_json import parse_lenient
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.lenient_json import parse_lenient
 
 __all__ = ["format_grown_topic", "format_topic", "format_topic_config"]
 

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rebalance.errors import AccessRefused, NamespaceMissing
-from rebalance.requests import Exists, SessionChange, ZooKeeperPort
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.requests import Exists, SessionChange, ZooKeeperPort
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.kazoo_port import KazooPort
 from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from rebalance.kazoo_client import access_list
+from rebalance.zookeeper.kazoo_client import access_list
 from zkconsumer.config.kinds import OPEN_ACL
 from zkconsumer.config.zookeeper_settings import ZooKeeperSettings
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
@@ -17,7 +17,7 @@ _KERBEROS = ("kerberos", "winkerberos")
 
 
 def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
-    """Keyword arguments of `rebalance.zookeeper.KazooPort` for credentials, SASL, TLS and ACLs.
+    """Keyword arguments of `rebalance.zookeeper.kazoo_port.KazooPort` for credentials, SASL, TLS and ACLs.
 
     Raises:
         ConfigError: a file of the TLS settings, or the library of the SASL mechanism, cannot be used.

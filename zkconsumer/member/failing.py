@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from rebalance.coordinator import Coordinator
-from rebalance.requests import ZooKeeperPort
+from rebalance.zookeeper.coordinator import Coordinator
+from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.errors import AuthenticationFailed
 from zkconsumer.errors import StreamFailed
 from zkconsumer.member.delivery import Delivery

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
-from rebalance.coordinator import Coordinator
-from rebalance.counted_port import CountedPort
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.coordinator import Coordinator
+from rebalance.zookeeper.counted_port import CountedPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.member.delivery import Delivery

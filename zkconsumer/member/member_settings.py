@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rebalance.ports import Member
-from rebalance.snapshot import Strategy
 from rebalance.subscription import Subscription
-from rebalance.waits import RebalanceTimes
+from rebalance.zookeeper.snapshot import Strategy
+from rebalance.zookeeper.waits import RebalanceTimes
 from zkconsumer.config import ConsumerConfig
 
 __all__ = ["member_of"]

@@ -14,19 +14,19 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
-from rebalance.coordinator import Coordinator
-from rebalance.counted_port import CountedPort
 from rebalance.counters import Counters
 from rebalance.errors import AccessRefused, GroupRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
-from rebalance.machine import GroupState
-from rebalance.pipeline import Pipeline
 from rebalance.ports import MemberParts
-from rebalance.requests import SessionChange
 from rebalance.subscription import Subscription
-from rebalance.zookeeper import KazooPort
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.coordinator import Coordinator
+from rebalance.zookeeper.counted_port import CountedPort
+from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.machine import GroupState
+from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.requests import SessionChange
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
-from rebalance.coordinator import Coordinator
 from rebalance.loop import Loop
+from rebalance.zookeeper.coordinator import Coordinator
 from zkconsumer.member.delivery import Delivery
 
 __all__ = ["Pauses", "checked_partitions"]

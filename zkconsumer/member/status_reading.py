@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rebalance import partition as p
-from rebalance import znodes
 from rebalance.assignment import Partition
-from rebalance.coordinator import Coordinator
 from rebalance.member_partition import MemberPartition
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.coordinator import Coordinator
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.registry import ClusterReader

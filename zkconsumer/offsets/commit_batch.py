@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rebalance import znodes
 from rebalance.assignment import Partition
-from rebalance.claims import Fence
 from rebalance.errors import refusal_of
 from rebalance.loop import Loop
-from rebalance.requests import Create, Fault, Multi, Reply, SetData, Sync
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.requests import Create, Fault, Multi, Reply, SetData, Sync
 from zkconsumer.offsets.offset_nodes import OffsetNodes
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from rebalance import znodes
 from rebalance.assignment import Partition
-from rebalance.claims import Ask, create_parents
 from rebalance.errors import UnreadableNode, refusal_of
-from rebalance.requests import GetData, Reply
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.claims import Ask, create_parents
+from rebalance.zookeeper.requests import GetData, Reply
 from zkconsumer.offsets.known_offsets import KnownOffsets
 
 __all__ = ["OffsetNodes"]
@@ -82,7 +82,7 @@ class OffsetNodes:
         return True
 
     def create_parents(self, topics: Iterable[str], done: Callable[[Reply], None]) -> None:
-        """Create the parent nodes of the offsets of some topics; `done` as for `rebalance.claims.create_parents`."""
+        """Create the parent nodes of the offsets of some topics; `done` as for `claims.create_parents`."""
         group = znodes.group_path(self.group)
         paths = [znodes.CONSUMERS, group, f"{group}/offsets"]
         create_parents(self.ask, [*paths, *(znodes.offsets_path(self.group, topic) for topic in topics)], done)

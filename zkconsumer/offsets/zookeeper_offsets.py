@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from rebalance.assignment import Partition
-from rebalance.claims import Ask, Fence, is_same_session
 from rebalance.loop import Loop
-from rebalance.requests import Reply
+from rebalance.zookeeper.claims import Ask, Fence, is_same_session
+from rebalance.zookeeper.requests import Reply
 from zkconsumer.offsets.commit_batch import RETRY_S, SESSION_OVER, CommitBatch, Done
 from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_nodes import OffsetNodes

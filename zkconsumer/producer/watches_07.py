@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from rebalance import znodes
-from rebalance.requests import Exists, Fault, GetChildren, Reply, WatchEvent, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, Fault, GetChildren, Reply, WatchEvent, ZooKeeperPort
 
 __all__ = ["Watches07"]
 

@@ -15,8 +15,8 @@ import random
 from collections.abc import Sequence
 
 from rebalance.errors import RebalanceError
-from rebalance.requests import ZooKeeperPort
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.cluster import Cluster

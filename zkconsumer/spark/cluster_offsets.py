@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import GroupRefused, UnreadableNode
-from rebalance.requests import Exists, GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error

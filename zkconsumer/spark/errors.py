@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from rebalance import znodes
+from rebalance.zookeeper import znodes
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError, shown_broker
 from zkconsumer.spark.stream_offsets import cluster_id_of, is_id

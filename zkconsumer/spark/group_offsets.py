@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode, refusal_of
-from rebalance.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
-from rebalance.zookeeper import call
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.kazoo_port import call
+from rebalance.zookeeper.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.spark.errors import SparkSourceError

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import AccessRefused, UnreadableNode
-from rebalance.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster

@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
-from rebalance.znodes_07 import broker_and_number
+from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker

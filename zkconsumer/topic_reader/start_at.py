@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from rebalance.znodes_07 import is_partition
+from rebalance.zookeeper.znodes_07 import is_partition
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.segment_times import refuse_seconds
 from zkconsumer.errors import ReadFailed

@@ -10,10 +10,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from rebalance import znodes
-from rebalance.requests import Exists
 from rebalance.subscription import check_topic
-from rebalance.znodes_07 import is_partition
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists
+from rebalance.zookeeper.znodes_07 import is_partition
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster

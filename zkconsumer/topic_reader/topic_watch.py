@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rebalance import znodes
-from rebalance.requests import Exists, Reply, SessionChange, Stat, WatchEvent, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, Reply, SessionChange, Stat, WatchEvent, ZooKeeperPort
 
 __all__ = ["TopicWatch"]
 

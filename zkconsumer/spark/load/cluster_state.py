@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rebalance import znodes
-from rebalance.requests import Exists, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all

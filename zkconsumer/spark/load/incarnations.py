@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from rebalance import znodes
-from rebalance.requests import Exists, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Exists, ZooKeeperPort
 from zkconsumer.cluster.leaders import usable_leaders
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rebalance import znodes
 from rebalance.errors import UnreadableNode
-from rebalance.requests import GetData, ZooKeeperPort
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import GetData, ZooKeeperPort
 from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from zkconsumer.cluster.metadata_reader import MetadataReader

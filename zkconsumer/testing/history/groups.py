@@ -11,9 +11,9 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
-from rebalance.generation import GENERATION_08, Generation
-from rebalance.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from rebalance.subscription import Subscription
+from rebalance.zookeeper.generation import GENERATION_08, Generation
+from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from zkconsumer.testing.history.claims import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history.events import Event, Place, in_order
 from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of

@@ -8,7 +8,7 @@ from types import TracebackType
 from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from rebalance.kazoo_client import hide_secrets
+from rebalance.zookeeper.kazoo_client import hide_secrets
 
 __all__ = ["ClosedNodes"]
 

@@ -1,0 +1,1 @@
+"""Groups that ZooKeeper coordinates: registrations, claims, the session, and what decides about them."""
