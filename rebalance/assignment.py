@@ -10,6 +10,7 @@ Source: kafka/consumer/PartitionAssignor.scala (0.8.2.2, 0.9.0.1, 1.1.1), Zookee
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from rebalance.errors import UnequalSubscriptions
@@ -18,6 +19,25 @@ Partition = tuple[str, int | str]
 """Topic and partition as the znode is named: an integer in 0.8, `broker-partition` in 0.7."""
 
 _Partition = TypeVar("_Partition", int, str, int | str)
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one member should hold.
+
+    Attributes:
+        mine: partition -> thread id of this member.
+        owners: partition -> thread id that should own it, for the partitions of this member's topics.
+        frozen: why nothing may be claimed and what is held is kept, `None` if there is no reason.
+        warnings: sentences for the log and the status.
+        frozen_topics: topics of which nothing may be claimed, and what is held is kept.
+    """
+
+    mine: Mapping[Partition, str]
+    owners: Mapping[Partition, str]
+    frozen: str | None = None
+    warnings: tuple[str, ...] = ()
+    frozen_topics: frozenset[str] = frozenset()
+
 
 _HASHED_TEXT = {"0.8": "[{},{}]", "1.0": "{}-{}"}
 

@@ -12,15 +12,38 @@ log since the member started.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
 
 from rebalance.assignment import Partition
-from rebalance.zookeeper.snapshot import GroupSnapshot
 
-__all__ = ["SINCE_START", "KnownTopics"]
+__all__ = ["SINCE_START", "KnownTopics", "SeenTopic", "TopicsSeen"]
 
 SINCE_START: Final = "since the start"
 """Instead of an end of the log: with what was written to it since the member started. Kafka 0.7 alone has this."""
+
+
+class SeenTopic(Protocol):
+    """A topic: its partitions, and what identifies its incarnation, 0 where nothing does."""
+
+    @property
+    def partitions(self) -> Collection[int | str]: ...
+
+    @property
+    def czxid(self) -> int: ...
+
+
+class TopicsSeen(Protocol):
+    """The topics of a member as read at one moment, and what could not be read."""
+
+    @property
+    def topics(self) -> Mapping[str, SeenTopic]: ...
+
+    @property
+    def refused_topics(self) -> Collection[str]: ...
+
+    @property
+    def refused_topics_list(self) -> object | None: ...
 
 
 class KnownTopics:
@@ -38,7 +61,7 @@ class KnownTopics:
         self._incarnations: dict[str, int] = {}
         self._recreated: set[str] = set()
 
-    def update(self, snapshot: GroupSnapshot) -> list[str]:
+    def update(self, snapshot: TopicsSeen) -> list[str]:
         """Take note of what was read; the topics that were deleted and created anew since the last call."""
         self._note_start(snapshot)
         self._forget_gone(snapshot)
@@ -50,7 +73,7 @@ class KnownTopics:
                 recreated.append(topic)
         return recreated
 
-    def _note_start(self, snapshot: GroupSnapshot) -> None:
+    def _note_start(self, snapshot: TopicsSeen) -> None:
         """A topic that could not be read at the start counts as it is when it can be read for the first time."""
         topics = snapshot.topics
         if self._known_at_start is None:
@@ -64,7 +87,7 @@ class KnownTopics:
             self._topics_at_start.add(topic)
             self._known_at_start.update((topic, part) for part in topics[topic].partitions)
 
-    def _forget_gone(self, snapshot: GroupSnapshot) -> None:
+    def _forget_gone(self, snapshot: TopicsSeen) -> None:
         """A partition of Kafka 0.7 that goes with its broker is not known from the start when it comes back."""
         known = self._known_at_start or set()
         gone = {(topic, part) for topic, part in known if isinstance(part, str) and topic in snapshot.topics

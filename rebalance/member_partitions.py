@@ -15,17 +15,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
-from rebalance.known_topics import KnownTopics
+from rebalance.assignment import Assignment, Partition
+from rebalance.fence import is_same_session
+from rebalance.known_topics import KnownTopics, TopicsSeen
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
-from rebalance.ports import Member, MemberParts
+from rebalance.ports import Claims, Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.takeover import Takeover
-from rebalance.zookeeper.claims import UNREAD_OWNER, Claims, is_same_session
-from rebalance.zookeeper.pending_claims import PendingClaims
-from rebalance.zookeeper.requests import WatchEvent
-from rebalance.zookeeper.snapshot import Assignment, GroupSnapshot
 
 __all__ = ["MemberPartitions", "PartitionsFollower"]
 
@@ -40,9 +37,6 @@ _LISTENER_LEAST_S = 0.5
 
 class PartitionsFollower(Protocol):
     """The side of the group, as far as the partitions need it."""
-
-    def may_claim(self) -> bool:
-        """Whether no change of the group is pending."""
 
     def recheck(self, cause: str) -> None:
         """The members have to be read again before anything is claimed."""
@@ -60,7 +54,7 @@ class MemberPartitions:
     Args:
         member: whose they are.
         loop: the queue and timers.
-        claims: writes the owner nodes; its fence names the session and the registration.
+        claims: makes partitions this member's own; its fence names the membership.
         parts: delivery, offsets and listener.
         statistics: counts what is claimed, released and lost.
         follower: is asked and notified about the group.
@@ -92,12 +86,11 @@ class MemberPartitions:
         self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
-        self._pending_claims = PendingClaims(claims, loop, follower.may_claim)
         self._takeover = Takeover(member, loop, parts, self.all, follower.partitions_moved)
 
     # -- actions of the group's machine ------------------------------------------------------------------------------
 
-    def set_assignment(self, assignment: Assignment, snapshot: GroupSnapshot) -> None:
+    def set_assignment(self, assignment: Assignment, snapshot: TopicsSeen) -> None:
         """Take `assignment` as what should be held; releases start at once."""
         for topic in self._topics.update(snapshot):
             self._restart(topic, snapshot.topics[topic].partitions)
@@ -171,19 +164,17 @@ class MemberPartitions:
     def _do_partition(self, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
         match action:
             case p.Claim(thread_id, is_vacant):
-                claim = self._claims.claim if is_vacant else self._pending_claims.claim
-                claim(partition, thread_id, self._answer_handler(partition, entry))
+                self._claims.claim(partition, thread_id, self._answer_handler(partition, entry), is_vacant=is_vacant)
             case p.AwaitEnd():
                 report = self._answer_handler(partition, entry)
                 number = entry.asked
-                self._pending_claims.await_end(partition, report, self._owner_changed, lambda: entry.asked == number)
+                self._claims.await_end(partition, report, self._owner_changed, lambda: entry.asked == number)
             case p.Inspect(watch):
+                report = self._answer_handler(partition, entry)
                 if watch:
-                    # Something happened to the node: one that may not be read any more is not owned by this session.
-                    self._claims.inspect(partition, self._answer_handler(partition, entry), self._owner_changed,
-                                         unread=UNREAD_OWNER)
+                    self._claims.inspect(partition, report, self._owner_changed, after_event=True)
                 else:
-                    self._claims.inspect(partition, self._answer_handler(partition, entry), sync=True)
+                    self._claims.find_out(partition, report)
             case p.Start():
                 self._statistics.taken()
                 self._take(partition, entry)
@@ -233,12 +224,12 @@ class MemberPartitions:
         if entry is None or self._claims.fence is None:
             return
         entry.looked_at = self._loop.clock()
-        self._claims.inspect(partition, self._answer_handler(partition, entry), self._owner_changed)
+        report = self._answer_handler(partition, entry)
+        self._claims.inspect(partition, report, self._owner_changed, after_event=False)
 
-    def _owner_changed(self, event: WatchEvent) -> None:
-        """Watch callback: any thread."""
-        topic, name = event.path.rsplit("/", 2)[-2:]
-        self._loop.post(self.handle, (topic, int(name) if name.isdigit() else name), p.OwnerChanged())
+    def _owner_changed(self, partition: Partition) -> None:
+        """Take note that another member may own a partition. Threads: any."""
+        self._loop.post(self.handle, partition, p.OwnerChanged())
 
     # -- takeover --------------------------------------------------------------------------------------------------
 

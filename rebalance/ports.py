@@ -9,14 +9,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rebalance import partition as p
 from rebalance.assignment import Partition
+from rebalance.fence import Fence
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.generation import ChosenGeneration
-from rebalance.zookeeper.snapshot import Strategy
-from rebalance.zookeeper.waits import RebalanceTimes
 
-__all__ = ["Delivery", "Listener", "Member", "MemberParts", "Offsets", "Starts"]
+__all__ = ["Claims", "Delivery", "Listener", "Member", "MemberParts", "Offsets", "OwnerChanged", "Report", "Starts"]
+
+Report = Callable[[p.Event], None]
+"""Takes the answer about a claim."""
+OwnerChanged = Callable[[Partition], None]
+"""Is called, on any thread, when the owner of a partition may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,43 @@ class Listener(Protocol):
     def blocked(self, partitions: list[Partition]) -> None: ...
 
 
+class Claims(Protocol):
+    """Makes partitions this member's own, so that no other member delivers them; how is the coordination's matter.
+
+    Each `report` is called once, on the coordinator's thread, perhaps before the call returns.
+
+    Attributes:
+        fence: The membership that stands; None without one.
+    """
+
+    @property
+    def fence(self) -> Fence | None: ...
+
+    def claim(self, partition: Partition, thread_id: str, report: Report, *, is_vacant: bool) -> None:
+        """Claim a partition: `Claimed`, `ClaimRefused`, `ClaimPutOff`, `Fenced` or `ResultUnknown`."""
+
+    def await_end(
+        self, partition: Partition, report: Report, changed: OwnerChanged, is_awaited: Callable[[], bool]
+    ) -> None:
+        """Report `OwnerGone` when the claim of another member ends, else whose it is, while `is_awaited`."""
+
+    def inspect(self, partition: Partition, report: Report, changed: OwnerChanged, *, after_event: bool) -> None:
+        """Find out who owns a partition, and call `changed` when that changes: `OwnerRead`, `OwnerGone`, or unknown.
+
+        Args:
+            after_event: Something has happened to the claim: one that may not be seen any more is another member's.
+        """
+
+    def find_out(self, partition: Partition, report: Report) -> None:
+        """Find out what became of a claim or release whose result is unknown."""
+
+    def move_to_thread(self, partition: Partition, thread_id: str, version: int, report: Report) -> None:
+        """Give a claim to another thread of this member: `MovedToThread`, or why not."""
+
+    def release(self, partition: Partition, report: Report) -> None:
+        """End a claim: `Released`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberParts:
     """The parts of a member that the coordination directs."""
@@ -124,19 +164,12 @@ class MemberParts:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The identity and the settings of a member; times in seconds."""
+    """The identity and the settings of a member that both coordinations need; times in seconds."""
 
     group: str
     consumer_id: str
     subscription: Subscription
-    strategy: Strategy
-    chroot: str = ""
     auto_commit: bool = True
     reset_policy: str = "largest"
     drain_timeout_s: float = 3.0
-    blocked_after_s: float = 8.0
-    blocked_audit_s: float = 10.0
-    audit_s: float = 30.0
     max_processing_s: float | None = None
-    times: RebalanceTimes = field(default_factory=RebalanceTimes)
-    generation: ChosenGeneration = field(default_factory=ChosenGeneration)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
+from rebalance.fence import Fence
 from rebalance.known_topics import SINCE_START
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
 from rebalance.ports import Member, MemberParts, Starts
-from rebalance.zookeeper.claims import Fence
 
 __all__ = ["Takeover"]
 

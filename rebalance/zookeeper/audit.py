@@ -18,7 +18,8 @@ from rebalance.assignment import Partition
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
-from rebalance.ports import Listener, Member
+from rebalance.ports import Listener
+from rebalance.zookeeper.registered_member import RegisteredMember
 
 __all__ = ["MOST_LOOKS", "Audit"]
 
@@ -46,7 +47,7 @@ class Audit:
 
     def __init__(
         self,
-        member: Member,
+        member: RegisteredMember,
         loop: Loop,
         partitions: MemberPartitions,
         listener: Listener,

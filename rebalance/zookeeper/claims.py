@@ -46,7 +46,6 @@ __all__ = [
     "Fence",
     "IsOwned",
     "create_parents",
-    "is_same_session",
 ]
 
 log = logging.getLogger(__name__)
@@ -80,11 +79,6 @@ class Fence:
     def check(self) -> Check:
         """The operation that fails unless the registration under which it was asked still stands."""
         return Check(self.path, self.version)
-
-
-def is_same_session(one: Fence | None, other: Fence | None) -> bool:
-    """Whether two registrations are of one session, or there is neither."""
-    return (one.session_id if one is not None else None) == (other.session_id if other is not None else None)
 
 
 def create_parents(ask: Ask, paths: Iterable[str], done: Callable[[Reply], None]) -> None:

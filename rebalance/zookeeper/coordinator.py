@@ -18,7 +18,7 @@ from rebalance.lease import Lease
 from rebalance.loop import Timer
 from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
-from rebalance.ports import Member, MemberParts
+from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import znodes
@@ -26,7 +26,9 @@ from rebalance.zookeeper.audit import Audit
 from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.group_reader import GroupReader
 from rebalance.zookeeper.machine import GroupState, RebalanceMachine
+from rebalance.zookeeper.node_claims import NodeClaims
 from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.requests import SessionChange
 from rebalance.zookeeper.session import SessionKeeper
 
@@ -51,7 +53,7 @@ class Coordinator:
 
     def __init__(
         self,
-        member: Member,
+        member: RegisteredMember,
         pipeline: Pipeline,
         parts: MemberParts,
         lease: Lease,
@@ -70,7 +72,8 @@ class Coordinator:
         self._claims = claims = Claims(pipeline.ask, member.group, loop.after_step)
         self.session = SessionKeeper(member, pipeline, lease, claims, self, wall_clock_ms)
         self.rebalance_statistics = RebalanceStatistics()
-        self._partitions = MemberPartitions(member, loop, claims, parts, self.rebalance_statistics, self)
+        node_claims = NodeClaims(claims, loop, self.may_claim)
+        self._partitions = MemberPartitions(member, loop, node_claims, parts, self.rebalance_statistics, self)
         self._audit = Audit(member, loop, self._partitions, parts.listener, rng, self._audited)
         self._reader = GroupReader(pipeline.ask, loop, member, self.recheck, rng, self.machine.order.needs_owners)
         self._group_timer: Timer | None = None

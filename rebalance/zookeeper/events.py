@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rebalance.zookeeper.snapshot import Assignment, GroupSnapshot
+from rebalance.assignment import Assignment
+from rebalance.zookeeper.snapshot import GroupSnapshot
 
 __all__ = [
     "Action",

@@ -21,12 +21,12 @@ from typing import Final
 from rebalance.assignment import Partition
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.loop import Loop
-from rebalance.ports import Member
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask
 from rebalance.zookeeper.owner_reader import JAVA_VERSION, OwnerReading
 from rebalance.zookeeper.refused_nodes import RefusedNodes
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode, TopicNode
 from rebalance.zookeeper.topic_brokers import BrokersReading
@@ -60,7 +60,7 @@ class GroupReader:
         self,
         ask: Ask,
         loop: Loop,
-        member: Member,
+        member: RegisteredMember,
         changed: Callable[[str], None],
         rng: random.Random,
         needs_owners: Callable[[GroupSnapshot], bool] = lambda _: False,

@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from rebalance.assignment import Assignment
 from rebalance.subscription import Subscription
 from rebalance.zookeeper.events import (
     Action,
@@ -46,7 +47,7 @@ from rebalance.zookeeper.events import (
 )
 from rebalance.zookeeper.membership_changes import MembershipChanges
 from rebalance.zookeeper.roundrobin_order import RoundrobinOrder
-from rebalance.zookeeper.snapshot import Assignment, GroupSnapshot, Strategy
+from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy
 from rebalance.zookeeper.waits import RebalanceTimes, Waits
 
 __all__ = ["GroupState", "RebalanceMachine"]

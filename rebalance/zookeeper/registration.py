@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from rebalance.errors import AccessRefused, ConsumerIdInUse, GroupRefused, NamespaceMissing, refusal_of
 from rebalance.loop import Loop
-from rebalance.ports import Member
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask, Fence, create_parents
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.requests import Create, Delete, Exists, Fault, Multi, Reply, SetData, WatchEvent
 
 __all__ = ["REGISTRATIONS_MODULO", "Attempt", "Done", "Registrar"]
@@ -72,7 +72,7 @@ class Registrar:
     Threads: the coordinator's alone.
     """
 
-    def __init__(self, ask: Ask, loop: Loop, member: Member) -> None:
+    def __init__(self, ask: Ask, loop: Loop, member: RegisteredMember) -> None:
         self._ask = ask
         self._loop = loop
         self._member = member
@@ -93,7 +93,7 @@ class Registrar:
 class _Run:
     """One call of `register`, from the first request to the report."""
 
-    def __init__(self, ask: Ask, loop: Loop, member: Member, attempt: Attempt, done: Done) -> None:
+    def __init__(self, ask: Ask, loop: Loop, member: RegisteredMember, attempt: Attempt, done: Done) -> None:
         self.silent = False
         self._ask = ask
         self._loop = loop

@@ -23,9 +23,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rebalance.assignment import Partition
+from rebalance.assignment import Assignment, Partition
 from rebalance.subscription import Subscription, consumer_id_of
-from rebalance.zookeeper.snapshot import Assignment, GroupSnapshot, Strategy, assign
+from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, assign
 
 __all__ = ["AUTO", "ORDERS", "RoundrobinOrder"]
 

@@ -17,10 +17,10 @@ from typing import Protocol
 from rebalance.errors import AccessRefused, refusal_of
 from rebalance.lease import Lease
 from rebalance.loop import Timer
-from rebalance.ports import Member
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.registration import Attempt, Registrar
 from rebalance.zookeeper.requests import Delete, Exists, Multi, Reply, SessionChange
 
@@ -61,7 +61,7 @@ class SessionKeeper:
 
     def __init__(
         self,
-        member: Member,
+        member: RegisteredMember,
         pipeline: Pipeline,
         lease: Lease,
         claims: Claims,

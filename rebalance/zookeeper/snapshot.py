@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance.assignment import Partition, assign_range, assign_roundrobin, hash_collisions
+from rebalance.assignment import Assignment, Partition, assign_range, assign_roundrobin, hash_collisions
 from rebalance.errors import RefusedNode, UnequalSubscriptions
 from rebalance.subscription import Subscription, thread_ids
 
-__all__ = ["Assignment", "GroupSnapshot", "OwnerNode", "Strategy", "TopicNode"]
+__all__ = ["GroupSnapshot", "OwnerNode", "Strategy", "TopicNode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +100,6 @@ class GroupSnapshot:
         """The nodes that may not be read and could concern every topic."""
         lists = [each for each in (self.refused_members_list, self.refused_topics_list) if each is not None]
         return lists + [self.refused_members[name] for name in sorted(self.refused_members)]
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What one member should hold.
-
-    Attributes:
-        mine: partition -> thread id of this member.
-        owners: partition -> thread id that should own it, for the partitions of this member's topics.
-        frozen: why nothing may be claimed and what is held is kept, `None` if there is no reason.
-        warnings: sentences for the log and the status.
-        frozen_topics: topics of which nothing may be claimed, and what is held is kept.
-    """
-
-    mine: Mapping[Partition, str]
-    owners: Mapping[Partition, str]
-    frozen: str | None = None
-    warnings: tuple[str, ...] = ()
-    frozen_topics: frozenset[str] = frozenset()
 
 
 def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription, strategy: Strategy) -> Assignment:

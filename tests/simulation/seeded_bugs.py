@@ -144,7 +144,7 @@ def claims_while_a_change_is_pending(right: Any) -> Any:
     """
 
     def wrong(self: Coordinator, action: e.Action) -> None:
-        self._partitions._pending_claims._may_claim = lambda: True
+        self._partitions._claims._pending._may_claim = lambda: True
         right(self, action)
         if isinstance(action, e.SetAssignment):
             self._partitions.handle_all(p.ClaimsAllowed())

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from rebalance.assignment import Partition
+from rebalance.fence import Fence
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
-from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.coordinator import Coordinator
 from rebalance.zookeeper.counted_port import CountedPort
 from simpleconsumer.types import TopicPartition

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rebalance.ports import Member
 from rebalance.subscription import Subscription
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import Strategy
 from rebalance.zookeeper.waits import RebalanceTimes
 from zkconsumer.config import ConsumerConfig
@@ -11,12 +11,12 @@ from zkconsumer.config import ConsumerConfig
 __all__ = ["member_of"]
 
 
-def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> Member:
+def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> RegisteredMember:
     """The member that these settings describe."""
     backoff_s = config.rebalance_backoff_ms / 1000
     # Java members need all their tries, and what is in their way may last as long.
     order_wait_s = max(10.0, 2 * config.rebalance_max_retries * backoff_s)
-    return Member(
+    return RegisteredMember(
         group=config.group_id,
         consumer_id=consumer_id,
         subscription=subscription,

@@ -16,11 +16,11 @@ from typing import TypeVar
 from rebalance.assignment import Partition
 from rebalance.counters import Counters
 from rebalance.errors import AccessRefused, GroupRefused
+from rebalance.fence import Fence
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.coordinator import Coordinator
 from rebalance.zookeeper.counted_port import CountedPort
 from rebalance.zookeeper.kazoo_port import KazooPort

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
+from rebalance.fence import Fence
 from rebalance.loop import Loop
 from rebalance.ports import Offsets
-from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.coordinator import Coordinator
 from simpleconsumer.types import TopicPartition
 

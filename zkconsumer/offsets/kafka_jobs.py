@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rebalance.assignment import Partition
-from rebalance.zookeeper.claims import Fence
+from rebalance.fence import Fence
 from zkconsumer.offsets.commit_batch import Done
 
 __all__ = ["RELEASED", "CommitJob", "LoadJob", "Loaded", "SurveyJob"]

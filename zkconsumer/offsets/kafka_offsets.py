@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rebalance.assignment import Partition
+from rebalance.fence import Fence, is_same_session
 from rebalance.loop import Loop
-from rebalance.zookeeper.claims import Fence, is_same_session
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError

@@ -21,8 +21,8 @@ from typing import Final, Protocol
 
 from rebalance import ports
 from rebalance.assignment import Partition
+from rebalance.fence import Fence
 from rebalance.loop import Loop, Timer
-from rebalance.zookeeper.claims import Fence
 from zkconsumer.offsets.commit_batch import Done
 from zkconsumer.offsets.kafka_jobs import Loaded
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets

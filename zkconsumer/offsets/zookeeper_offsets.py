@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from rebalance.assignment import Partition
+from rebalance.fence import Fence, is_same_session
 from rebalance.loop import Loop
-from rebalance.zookeeper.claims import Ask, Fence, is_same_session
+from rebalance.zookeeper.claims import Ask
+from rebalance.zookeeper.claims import Fence as RegistrationFence
 from rebalance.zookeeper.requests import Reply
 from zkconsumer.offsets.commit_batch import RETRY_S, SESSION_OVER, CommitBatch, Done
 from zkconsumer.offsets.known_offsets import KnownOffsets
@@ -48,7 +50,7 @@ class ZooKeeperOffsets(KnownOffsets):
         super().__init__()
         self._nodes = OffsetNodes(ask, group, self)
         self._loop = loop
-        self._fence: Fence | None = None
+        self._fence: RegistrationFence | None = None
         self._standing: set[Fence] = set()
         self._incarnations: dict[str, int] = {}
         self._waiting: deque[CommitBatch] = deque()
@@ -70,6 +72,7 @@ class ZooKeeperOffsets(KnownOffsets):
 
     def session_opened(self, fence: Fence) -> None:
         """Write under this registration from now on, also what the same session decided under an earlier one."""
+        assert isinstance(fence, RegistrationFence)
         if not is_same_session(fence, self._fence):
             self._standing.clear()
         self._fence = fence
@@ -90,7 +93,7 @@ class ZooKeeperOffsets(KnownOffsets):
     def _batches(self) -> list[CommitBatch]:
         return ([self._running] if self._running is not None else []) + list(self._waiting)
 
-    def _renewed(self, fence: Fence | None) -> Fence | None:
+    def _renewed(self, fence: Fence | None) -> RegistrationFence | None:
         """The registration that stands in place of `fence` under the same session, `None` if that session is over."""
         return self._fence if fence in self._standing else None
 

@@ -23,13 +23,14 @@ from rebalance.assignment import Partition
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.partition import PartitionState
-from rebalance.ports import Member, MemberParts, Starts
+from rebalance.ports import MemberParts, Starts
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.coordinator import Coordinator
 from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
 from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.waiting import wait_until
@@ -223,7 +224,7 @@ class TestMember:
         pipeline = Pipeline(self.port, self.loop)
         self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, group)
         self.coordinator = Coordinator(
-            Member(group, self.name, subscription, strategy or Strategy(), **settings), pipeline,
+            RegisteredMember(group, self.name, subscription, strategy=strategy or Strategy(), **settings), pipeline,
             MemberParts(self.delivery, self.offsets, self.listener), self.lease, random.Random(name),
             lambda: int(time.time() * 1000),
         )

@@ -11,11 +11,11 @@ from asking import Asker
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from rebalance.ports import Member
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import GENERATION_08, ChosenGeneration, Generation
 from rebalance.zookeeper.group_reader import GroupReader
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy
 from zkconsumer.testing.waiting import wait_until
 
@@ -33,7 +33,9 @@ class Reading:
         self.asker = Asker(connect, session_s)
         self.group = group
         self.changes: list[str] = []
-        member = Member(group, "me", subscription, strategy or Strategy(), generation=ChosenGeneration(generation))
+        member = RegisteredMember(
+            group, "me", subscription, strategy=strategy or Strategy(), generation=ChosenGeneration(generation)
+        )
         self.reader = GroupReader(
             self.asker.ask, self.asker.loop, member, self.changes.append, random.Random(group), needs_owners
         )

@@ -11,12 +11,13 @@ from rebalance import partition as p
 from rebalance.loop import Loop
 from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
-from rebalance.ports import Member, MemberParts
+from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.subscription import Subscription
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.node_claims import NodeClaims
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
-from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 PARTITION = ("t", 0)
@@ -37,7 +38,8 @@ class Held:
         self.claims.fence = FIRST
         lease = WatchedLease()
         self.partitions = MemberPartitions(
-            Member("g", "me", Subscription.static({"t": 1}), Strategy()), self.loop, self.claims,
+            RegisteredMember("g", "me", Subscription.static({"t": 1})), self.loop,
+            NodeClaims(self.claims, self.loop, lambda: True),
             MemberParts(RecordingDelivery("me", History(), lease), ZooKeeperOffsets(self.ask, self.loop, "g"),
                         RecordingListener()),
             RebalanceStatistics(), self,
@@ -45,9 +47,6 @@ class Held:
         machine = p.PartitionMachine()
         machine.state, machine.held = p.PartitionState.DRAINING, "me-0"
         self.partitions.all[PARTITION] = MemberPartition(machine, 0.0)
-
-    def may_claim(self) -> bool:
-        return True
 
     def recheck(self, cause: str) -> None: ...
 

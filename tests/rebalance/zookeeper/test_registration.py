@@ -9,12 +9,11 @@ from asking import Asker
 from kazoo.client import KazooClient
 
 from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing
-from rebalance.ports import Member
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.registration import REGISTRATIONS_MODULO, Attempt, Registrar
-from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -30,7 +29,7 @@ def asker(zookeeper: ZooKeeperServer) -> Iterator[Asker]:
 
 
 def registrar_of(asker: Asker, group: str, chroot: str = "") -> Registrar:
-    member = Member(group, "me", Subscription.static({"t": 1}), Strategy(), chroot)
+    member = RegisteredMember(group, "me", Subscription.static({"t": 1}), chroot=chroot)
     return Registrar(asker.ask, asker.loop, member)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rebalance.assignment import Partition, assign_roundrobin
+from rebalance.assignment import Assignment, Partition, assign_roundrobin
 from rebalance.subscription import Subscription, consumer_id_of, thread_ids
 from rebalance.zookeeper.roundrobin_order import ORDERS, RoundrobinOrder
-from rebalance.zookeeper.snapshot import Assignment, GroupSnapshot, OwnerNode, Strategy, TopicNode
+from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode, Strategy, TopicNode
 
 CONFIRM_S, WAIT_S, DISSENT_S = 1.5, 16.0, 40.0
 TOPICS = {"first": 5, "topic-2": 12}

@@ -10,14 +10,13 @@ from asking import Asker, pipeline_to
 from kazoo.client import KazooClient
 
 from rebalance.lease import CONFIRM_FRACTION, LEASE_FRACTION, Lease, lease_clock
-from rebalance.ports import Member
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.requests import Exists, Reply, Request, SessionChange
 from rebalance.zookeeper.session import SessionKeeper
-from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
@@ -33,7 +32,7 @@ class Kept:
         self.lease = Lease()
         self.registers = True
         self.asker = Asker(connect, session_s)
-        member = Member(group, "me", Subscription.static({"t": 1}), Strategy())
+        member = RegisteredMember(group, "me", Subscription.static({"t": 1}))
         self.claims = Claims(self.ask, group, self.asker.loop.after_step)
         self.keeper = SessionKeeper(
             member, pipeline_to(self.ask, self.asker.port, self.asker.loop), self.lease, self.claims, self, lambda: 1

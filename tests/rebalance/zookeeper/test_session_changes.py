@@ -9,13 +9,12 @@ from asking import pipeline_to
 
 from rebalance.lease import Lease
 from rebalance.loop import Loop
-from rebalance.ports import Member
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.requests import Check, Delete, Exists, Fault, Multi, Reply, Request, SessionChange, Stat
 from rebalance.zookeeper.session import SessionKeeper
-from rebalance.zookeeper.snapshot import Strategy
 
 FENCE = Fence("/consumers/g/ids/me", 0, 1)
 STAT = Stat(version=0, cversion=0, ephemeral_owner=1, czxid=1, pzxid=1, mzxid=1)
@@ -43,7 +42,7 @@ class Kept:
         self.asked: list[tuple[Request, Callable[[Reply], None]]] = []
         self.told: list[type] = []
         self.claims = Claims(self.ask, "g", self.loop.after_step)
-        member = Member("g", "me", Subscription.static({"t": 1}), Strategy())
+        member = RegisteredMember("g", "me", Subscription.static({"t": 1}))
         self.keeper = SessionKeeper(
             member, pipeline_to(self.ask, SilentPort(), self.loop), Lease(), self.claims, self, lambda: 1
         )
