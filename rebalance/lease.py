@@ -83,6 +83,11 @@ class Lease:
                 self.until = sent_at + self._timeout_s * LEASE_FRACTION
         return True
 
+    def prove(self, sent_at: float, until: float) -> None:
+        """Extend the lease to `until`: the answer to a request that was sent at `sent_at` needs no confirmation."""
+        self.renewed_at = max(self.renewed_at, sent_at)
+        self.until = max(self.until, until)
+
     @property
     def confirmed_at(self) -> float | None:
         """From when on a request confirms the one that was sent without a lease; `None` if none waits for that."""

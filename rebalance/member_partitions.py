@@ -59,6 +59,10 @@ class MemberPartitions:
         statistics: counts what is claimed, released and lost.
         follower: is asked and notified about the group.
 
+    Attributes:
+        all: the partitions.
+        drain_timeout_s: longest wait for the message in hand, and for the listener.
+
     Threads: the coordinator's alone, but for the watch callback, which only posts.
     """
 
@@ -72,6 +76,7 @@ class MemberPartitions:
         follower: PartitionsFollower,
     ) -> None:
         self.member = member
+        self.drain_timeout_s = member.drain_timeout_s
         self.all: dict[Partition, MemberPartition] = {}
         self._loop = loop
         self._claims = claims
@@ -264,11 +269,11 @@ class MemberPartitions:
         def expired() -> None:
             if entry.turn == turn:
                 log.warning("%s-%s: the message in hand took longer than %.1f s; released without it, it may come "
-                            "again elsewhere", *partition, self.member.drain_timeout_s)
+                            "again elsewhere", *partition, self.drain_timeout_s)
                 entry.turn = 0
                 self._drained(partition, entry, self._delivery.expire_drain(partition))
 
-        entry.drain_timer = self._loop.call_later(self.member.drain_timeout_s, expired)
+        entry.drain_timer = self._loop.call_later(self.drain_timeout_s, expired)
         self._delivery.drain(partition, done)
 
     def _drained(self, partition: Partition, entry: MemberPartition, position: int | None) -> None:
@@ -298,7 +303,7 @@ class MemberPartitions:
             return
         outcomes: list[bool] = []
         # Drain and listener share one time-out: a Java member that waits for the partition gives up after four seconds.
-        left_s = min(self.all[partition].since for partition in live) + self.member.drain_timeout_s - self._loop.clock()
+        left_s = min(self.all[partition].since for partition in live) + self.drain_timeout_s - self._loop.clock()
         wait_s = max(_LISTENER_LEAST_S, left_s)
 
         def done(in_time: bool) -> None:

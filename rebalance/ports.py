@@ -119,7 +119,8 @@ class Listener(Protocol):
 class Claims(Protocol):
     """Makes partitions this member's own, so that no other member delivers them; how is the coordination's matter.
 
-    Each `report` is called once, on the coordinator's thread, perhaps before the call returns.
+    Each `report` is called once, on the coordinator's thread, after the call has returned; that of `inspect` only if
+    there is something to report.
 
     Attributes:
         fence: The membership that stands; None without one.

@@ -8,10 +8,11 @@ from typing import TypeVar
 from simpleconsumer.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, VersionedRequest
+from simpleconsumer.group_offset_calls import GroupOffsetCalls
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["CoordinatorClient"]
+__all__ = ["CoordinatorClient", "GroupOffsetClient"]
 
 T = TypeVar("T")
 
@@ -89,3 +90,10 @@ class CoordinatorClient(BrokerClient):
         if isinstance(asked, VersionedRequest) and not self.dialect.chooses_versions:
             asked = asked.at(asked.versions[0])
         return self.ask(asked)
+
+
+class GroupOffsetClient(GroupOffsetCalls, CoordinatorClient):
+    """Stores and reads the offsets of groups of both kinds: those in ZooKeeper, and those that brokers coordinate.
+
+    Threads: One at a time.
+    """

@@ -19,7 +19,9 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
+from rebalance.loop import Loop
 from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
@@ -33,6 +35,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.filters import TopicFilter
 from zkconsumer.forking import notify_after_fork
+from zkconsumer.member.broker_coordination import BrokerCoordination
 from zkconsumer.member.connector_checks import (
     check_config,
     check_statistics,
@@ -40,12 +43,14 @@ from zkconsumer.member.connector_checks import (
     checked_offsets,
     checked_timeout,
 )
+from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.group_member import GroupMember
 from zkconsumer.member.listening import check_listener
-from zkconsumer.member.membership import Membership
+from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
 from zkconsumer.member.statistics_thread import StatisticsThread
+from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.cursor import DecodedKey, DecodedValue
@@ -245,9 +250,14 @@ class ConsumerConnector:
         streams: Mapping[tuple[str, str], KafkaStream],
         on_generation: Callable[[str], None],
     ) -> GroupMember:
-        return Membership(
-            self.config, self.consumer_id, subscription, lease, streams, self._listener, on_generation
-        )
+        coordinated: Callable[[Loop, Counters, MemberFaults], Coordination]
+        if self.config.coordination == "brokers":
+            coordinated = partial(BrokerCoordination, self.config, self.consumer_id, subscription, lease)
+        else:
+            coordinated = partial(
+                ZooKeeperCoordination, self.config, self.consumer_id, subscription, lease, on_generation
+            )
+        return Membership(self.config, self.consumer_id, lease, streams, self._listener, coordinated)
 
     def _use_generation(self, decoders: DecoderChoice, generation: str) -> None:
         """Take note of the generation of the cluster, before the member registers."""

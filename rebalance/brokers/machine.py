@@ -221,6 +221,8 @@ class MemberMachine:
             return []
         if reaction in (Reaction.RETRY, Reaction.REFUSED):
             return []  # the commit's own affair
+        if reaction in _LOST and self.state is MemberState.JOINING:
+            return []  # the next generation has begun; the answer to JoinGroup is on its way
         return self._react(reaction, Asked.OFFSET_COMMIT, event.code, "")
 
     def _react(self, reaction: Reaction, asked: Asked, code: int, reason: str) -> list[Action]:

@@ -100,6 +100,26 @@ class Coordinator:
         return self._claims.fence
 
     @property
+    def lease(self) -> Lease:
+        """Until when the streams may deliver."""
+        return self.session.lease
+
+    @property
+    def state(self) -> str:
+        """What the member does, as docs/REBALANCE.md names it."""
+        return self.machine.state.value
+
+    @property
+    def since(self) -> float:
+        """When that began, on the loop's clock."""
+        return self.machine.since
+
+    @property
+    def session_timeout_s(self) -> float:
+        """The time-out of the session, as ZooKeeper granted it."""
+        return self.session.timeout_s
+
+    @property
     def partitions(self) -> dict[Partition, MemberPartition]:
         """The partitions that are wanted, held or released."""
         return self._partitions.all

@@ -176,7 +176,7 @@ def test_it_finds_errors_exactly_where_the_consumer_raises(entries: list[tuple[s
 
 def test_a_file_that_names_brokers_and_no_group_is_good() -> None:
     found = check_properties("bootstrap.servers=b1:9092\nsecurity.protocol=SSL\n")
-    sentence = "bootstrap.servers is enough to read topics; to join a group, zookeeper.connect and group.id are needed"
+    sentence = "bootstrap.servers is enough to read topics; to join a group, group.id is needed"
     assert said(found) == [f"note 1: {sentence}"]
     assert found.is_good
     assert {each.setting: each.value for each in found.values}["bootstrap.servers"] == "b1:9092"

@@ -202,16 +202,11 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         [
             "error 7: auto.offset.reset is 'earliest'; it must be smallest or largest ('earliest' of other consumers "
             "is 'smallest' here)",
-            "error 8: CooperativeStickyAssignor' does not exist here",
-            "warning 2: bootstrap.servers is enough to read topics; to join a group, zookeeper.connect is needed",
             "warning 4: give 'key_decoder' and 'value_decoder' to create_message_streams",
             "warning 5: give 'key_decoder' and 'value_decoder' to create_message_streams",
             "warning 6: here it is called 'auto.commit.enable'",
-            "warning 9: here it is called 'zookeeper.session.timeout.ms'",
-            "warning 10: here the ZooKeeper session keeps the membership",
             "warning 11: here it is called 'max.processing.interval.ms'",
             "warning 12: a stream delivers one message at a time",
-            "warning 14: here it is called 'consumer.id'",
             "note -: the settings were not checked against each other",
         ],
     ),

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from zkconsumer.config.assignor_kind import ZOOKEEPER_STRATEGIES, AssignorChoice
 from zkconsumer.config.kinds import CREATOR_ACL
 from zkconsumer.config.security_keys import security_of
 from zkconsumer.errors import ConfigError
 
 _JAVA_REBALANCE_BUDGET_MS = 4000
+_ONLY_WITH: Final = {
+    "brokers": (
+        "session.timeout.ms", "heartbeat.interval.ms", "rebalance.timeout.ms", "group.instance.id",
+        "metadata.max.age.ms",
+    ),
+    "zookeeper": (
+        "offsets.storage", "dual.commit.enabled", "offsets.intent", "roundrobin.order", "rebalance.quiet.ms",
+        "rebalance.quiet.max.ms", "zookeeper.session.timeout.ms", "zookeeper.sync.time.ms",
+    ),
+}  # fmt: skip
+"""Settings that have an effect with one coordination alone."""
 
 
 def check_settings(values: Mapping[str, Any]) -> None:
@@ -25,6 +37,7 @@ def check_settings(values: Mapping[str, Any]) -> None:
 def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Yield an error for every two settings that contradict each other."""
     yield from _of_the_cluster(values)
+    yield from _of_the_coordination(values)
     yield from _at_least(values, "socket.timeout.ms", "fetch.wait.max.ms")
     yield from _at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
     yield from _of_tls(values)
@@ -35,16 +48,17 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
 
 def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for every combination that is allowed and harmful."""
-    if values["zookeeper.connect"] is not None and values["bootstrap.servers"] is not None:
+    by_zookeeper = coordinates(values["group.coordination"], values["zookeeper.connect"]) == "zookeeper"
+    if by_zookeeper and values["zookeeper.connect"] is not None and values["bootstrap.servers"] is not None:
         yield "bootstrap.servers has no effect: zookeeper.connect is given, and the brokers are found there"
     patience_ms = values["rebalance.max.retries"] * values["rebalance.backoff.ms"]
-    if patience_ms < values["zookeeper.session.timeout.ms"]:
+    if by_zookeeper and patience_ms < values["zookeeper.session.timeout.ms"]:
         yield (
             f"rebalance.max.retries x rebalance.backoff.ms = {patience_ms} ms is less than "
             f"zookeeper.session.timeout.ms = {values['zookeeper.session.timeout.ms']}: a partition of a member "
             "that died is reported as blocked before its session can expire"
         )
-    if values["rebalance.drain.timeout.ms"] >= _JAVA_REBALANCE_BUDGET_MS:
+    if by_zookeeper and values["rebalance.drain.timeout.ms"] >= _JAVA_REBALANCE_BUDGET_MS:
         yield (
             f"rebalance.drain.timeout.ms = {values['rebalance.drain.timeout.ms']} is {_JAVA_REBALANCE_BUDGET_MS} or "
             "more: Java members of the group may use up their rebalance tries before a partition is released"
@@ -56,6 +70,30 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
             "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not support: they read the password "
             "and treat the session as unauthenticated"
         )
+
+
+def coordinates(group_coordination: str, zookeeper_connect: object) -> str:
+    """Return what coordinates a group with these settings: `zookeeper` or `brokers`."""
+    if group_coordination != "auto":
+        return group_coordination
+    return "brokers" if zookeeper_connect is None else "zookeeper"
+
+
+def warning_about_coordination(given: Container[str], values: Mapping[str, Any]) -> str | None:
+    """Return which of the given settings have no effect, as something else coordinates the group; else None.
+
+    Args:
+        given: The 0.8 names of the settings that are given, with other values than their defaults.
+    """
+    coordination = coordinates(values["group.coordination"], values["zookeeper.connect"])
+    names = [name for name in _ONLY_WITH["brokers" if coordination == "zookeeper" else "zookeeper"] if name in given]
+    if not names:
+        return None
+    verb = "has" if len(names) == 1 else "have"
+    if coordination == "zookeeper":
+        return f"{', '.join(names)} {verb} no effect: ZooKeeper coordinates the group, and its session keeps the " \
+               "membership (zookeeper.session.timeout.ms)"
+    return f"{', '.join(names)} {verb} no effect: the brokers coordinate the group, and keep its offsets"
 
 
 def warning_about_empty_auth(given: Mapping[str, object]) -> str | None:
@@ -90,6 +128,26 @@ def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
 def _of_the_cluster(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     if values["zookeeper.connect"] is None and values["kafka.generation"] == "0.7":
         yield ConfigError("kafka.generation", "0.7", "left out: brokers of Kafka 0.7 are found in ZooKeeper alone")
+
+
+def _of_the_coordination(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    strategy = values["partition.assignment.strategy"]
+    if coordinates(values["group.coordination"], values["zookeeper.connect"]) == "zookeeper":
+        if values["zookeeper.connect"] is None:
+            yield ConfigError("zookeeper.connect", None, "given, since group.coordination is zookeeper")
+        if strategy not in ZOOKEEPER_STRATEGIES:
+            yield ConfigError("partition.assignment.strategy", AssignorChoice().format(strategy),
+                              "range or roundrobin, since ZooKeeper coordinates the group")  # fmt: skip
+        return
+    if values["bootstrap.servers"] is None and values["group.coordination"] == "brokers":
+        yield ConfigError("bootstrap.servers", None, "given, since group.coordination is brokers")
+    if values["kafka.generation"] == "0.7":
+        yield ConfigError("group.coordination", "brokers", "zookeeper, since brokers of Kafka 0.7 coordinate no groups")
+    session_ms, heartbeat_ms = values["session.timeout.ms"], values["heartbeat.interval.ms"]
+    if 2 * heartbeat_ms > session_ms:
+        yield ConfigError("heartbeat.interval.ms", heartbeat_ms,
+                          f"at most half of session.timeout.ms, which is {session_ms}: one lost heartbeat would end "
+                          "the membership")  # fmt: skip
 
 
 def _at_least(values: Mapping[str, Any], larger: str, smaller: str) -> Iterator[ConfigError]:

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
-from zkconsumer.config.checks import check_settings, warning_about_07, warning_about_empty_auth, warnings_about
+from zkconsumer.config.assignor_kind import AssignorNames
+from zkconsumer.config.checks import (
+    check_settings,
+    coordinates,
+    warning_about_07,
+    warning_about_coordination,
+    warning_about_empty_auth,
+    warnings_about,
+)
 from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
 from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
@@ -23,6 +31,11 @@ from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeepe
 from zkconsumer.errors import ConfigError
 
 _AUTH = find_key("zookeeper.auth")
+
+
+def _default_of(name: str) -> object:
+    key = find_key(name)
+    return None if key is None else key.default
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -72,9 +85,16 @@ class ConsumerConfig(FrozenSettings):
     offsets_channel_socket_timeout_ms: int
     offsets_commit_max_retries: int
 
-    partition_assignment_strategy: str
+    partition_assignment_strategy: AssignorNames
     rebalance_max_retries: int
     rebalance_backoff_ms: int
+
+    group_coordination: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    group_instance_id: str | None
+    metadata_max_age_ms: int
 
     fetcher_backoff_ms: int
     shallowiterator_enable: bool
@@ -169,6 +189,11 @@ class ConsumerConfig(FrozenSettings):
         return parse_zookeeper_address(self.zookeeper)
 
     @property
+    def coordination(self) -> str:
+        """What coordinates the group: `zookeeper` or `brokers`."""
+        return coordinates(self.group_coordination, self.zookeeper_connect)
+
+    @property
     def where(self) -> str:
         """Where the cluster is found, a phrase for messages: `in ZooKeeper at ...` or `at the brokers ...`."""
         if self.zookeeper_connect is not None:
@@ -185,6 +210,8 @@ class ConsumerConfig(FrozenSettings):
     ) -> Iterator[str | None]:
         yield from warnings_about(values)
         yield warning_about_security(given, values)
+        changed = {name for name in given if values[name] != _default_of(name)}
+        yield warning_about_coordination(changed, values)
         yield warning_about_07(names_of_07(named), given)
         if any(isinstance(value, str) and find_key(name) is _AUTH for name, value in named.items()):
             yield warning_about_empty_auth(given)

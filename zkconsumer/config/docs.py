@@ -15,6 +15,7 @@ __all__ = ["TABLES", "main", "markers", "with_tables"]
 
 _CONSUMER_SECTIONS: Final = {
     "kafka": "Settings of Kafka's consumer",
+    "brokers": "Settings of groups that brokers coordinate",
     "0.7": "Settings that only Kafka 0.7 has",
     "own": "Settings of our own",
     "zookeeper": "Connection to ZooKeeper",

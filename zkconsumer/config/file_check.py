@@ -204,11 +204,10 @@ class _LineChecks:
         refused = {line.setting for line in self.lines if line.status == "refused"}
         missing = [error.key for error in table.missing(self.given) if error.key not in refused]
         for key in table.keys:
-            if key.unless is not None and key.unless in self.given and key.name not in self.given:
-                names, verb = " and ".join([key.name, *missing]), "are" if missing else "is"
+            if missing and key.unless is not None and key.unless in self.given and key.name not in self.given:
+                names, verb = " and ".join(missing), "are" if len(missing) > 1 else "is"
                 sentence = f"{key.unless} is enough to read topics; to join a group, {names} {verb} needed"
-                severity = "note" if missing else "warning"  # who names a group wants to join it
-                self.findings.append(Finding(severity, self.places[key.unless], key.unless, sentence))
+                self.findings.append(Finding("note", self.places[key.unless], key.unless, sentence))
                 missing = []
         for name in missing:
             sentence = f"{name} is not in the file; it must be there, or the program must give it"

@@ -33,7 +33,6 @@ def _called(name: str, note: str = "") -> str:
 
 _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "enable.auto.commit": _called("auto.commit.enable"),
-    "session.timeout.ms": _called("zookeeper.session.timeout.ms"),
     "max.partition.fetch.bytes": _called("fetch.message.max.bytes"),
     "fetch.max.wait.ms": _called("fetch.wait.max.ms"),
     "fetch.max.bytes": _called("queued.max.bytes", "it limits what waits in all streams; one fetch of a partition is "
@@ -43,14 +42,10 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "receive.buffer.bytes": _called("socket.receive.buffer.bytes"),
     "retry.backoff.ms": _NEWER + "here 'refresh.leader.backoff.ms' and 'rebalance.backoff.ms' are the waits",
     "max.poll.interval.ms": _called("max.processing.interval.ms", "off unless it is set"),
-    "group.instance.id": _called("consumer.id", "a fixed name; a member that leaves gives its partitions up all the "
-                                 "same: there is no static membership"),
     "key.deserializer": _NEWER + _DECODERS,
     "value.deserializer": _NEWER + _DECODERS,
     "max.poll.records": _NEWER + "a stream delivers one message at a time; 'queued.max.message.chunks' and "
                         "'queued.max.bytes' limit what waits",
-    "heartbeat.interval.ms": _NEWER + "here the ZooKeeper session keeps the membership: 'zookeeper.session.timeout.ms'",
-    "metadata.max.age.ms": _NEWER + "here topics and partitions are watched in ZooKeeper",
     "check.crcs": _NEWER + "here checksums are always checked",
     "allow.auto.create.topics": _NEWER + "this consumer creates no topics",
     "group.protocol": _NEWER + "the members of this group agree in ZooKeeper; there is one protocol",
@@ -111,7 +106,6 @@ _PREFIXES: Final = (
      "files of Java are not read; give PEM files as 'zookeeper.ssl.cafile' and 'zookeeper.ssl.certfile' "
      "(openssl pkcs12 makes them of a PKCS12 keystore)"),
 )  # fmt: skip
-_ASSIGNORS: Final = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin"}
 _LONGEST_NAME: Final = 100
 _MISSPELLED: Final = 0.91
 """A name this similar to a known one is a slip of the pen; Kafka's own names of TLS and SASL are less similar."""
@@ -217,8 +211,7 @@ def hint_for_value(name: str, value: object) -> str:
     if name == "auto.offset.reset" and word.lower() in ("none", "error"):
         return f"{word!r} of newer consumers does not exist here: one of the two offsets is always chosen"
     if name == "partition.assignment.strategy" and "assignor" in word.lower():
-        ours = _ASSIGNORS.get(word.rpartition(".")[2])
-        return f"the class {word!r} of newer consumers is {ours!r} here" if ours else f"{word!r} does not exist here"
+        return f"{word!r} does not exist here; in a group of brokers an assignor may be an object of your own"
     if name == "kafka.generation" and re.fullmatch(r"0\.([89]|1[01])(\..*)?|[1-4](\..*)?", word):
         return "0.8 stands for all brokers of 0.8 to 4.3"
     if word[:1] in "\"'" and word[:1] == word[-1:] and len(word) > 1:

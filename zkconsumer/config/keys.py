@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rebalance.subscription import check_client_id, check_group
 from simpleconsumer.types import MAX_INT64
+from zkconsumer.config.assignor_kind import AssignorChoice
 from zkconsumer.config.foreign_names import hint_for_name
 from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Text
 from zkconsumer.config.producer_kinds import BrokerList
@@ -36,7 +37,8 @@ _CONNECTION = (
         "ZooKeeper's servers and the chroot of the cluster, once, after the last server.",
         name_07="zk.connect", required=True, unless="bootstrap.servers"),
     Key("bootstrap.servers", BrokerList("host:port, several between commas", has_ids=False), None,
-        "Some brokers of the cluster, which know the others: instead of `zookeeper.connect` for what joins no group.",
+        "Some brokers of the cluster, which know the others: instead of `zookeeper.connect`. The brokers then "
+        "coordinate the group.",
         default_text="none"),
     Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
         "Name of the consumer group.", name_07="groupid", required=True),
@@ -107,13 +109,34 @@ _COMMITTING = (
 )
 
 _REBALANCING = (
-    Key("partition.assignment.strategy", Choice(("range", "roundrobin")), "range",
-        "How partitions are assigned; all members of a group must use the same strategy."),
+    Key("partition.assignment.strategy", AssignorChoice(), "range",
+        "How partitions are assigned. All members of a group in ZooKeeper must use the same of `range` and "
+        "`roundrobin`; the members of a group of brokers need one in common, and use the one that most want."),
     Key("rebalance.max.retries", Integer(1), 4,
         "After so many waits for one partition the listener is notified and a line is logged; the wait continues.",
         name_07="rebalance.retries.max"),
     Key("rebalance.backoff.ms", Integer(0), meaning="Wait between two tries of a rebalance.",
         **_as("zookeeper.sync.time.ms")),
+)
+
+_BROKER_GROUPS = (
+    Key("group.coordination", Choice(("auto", "zookeeper", "brokers")), "auto",
+        "What coordinates the group; `auto` is ZooKeeper if `zookeeper.connect` is given, else the brokers (Kafka 0.9 "
+        "and later).", section="brokers"),
+    Key("session.timeout.ms", Integer(1), 10_000,
+        "A member whose heartbeats do not arrive for so long is out of the group. Brokers allow 6000 to 30000 before "
+        "Kafka 0.10.1, and up to 300000 or 1800000 later.", section="brokers"),
+    Key("heartbeat.interval.ms", Integer(1), 3000, "Time between two heartbeats; less than half of "
+        "`session.timeout.ms`.", section="brokers"),
+    Key("rebalance.timeout.ms", Integer(1), 60_000,
+        "How long the others wait for this member when the group is assigned anew: in this time messages in hand are "
+        "finished and committed. Before Kafka 0.10.1 it is `session.timeout.ms`.", section="brokers"),
+    Key("group.instance.id", Text("1 to 249 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
+        "Makes this a static member (Kafka 2.3 and later): it keeps its partitions if it is back within "
+        "`session.timeout.ms`, and does not leave the group at the end.", default_text="none", section="brokers"),
+    Key("metadata.max.age.ms", Integer(1), 30_000,
+        "How often topics and partitions are read, to find new ones; in ZooKeeper they are watched.",
+        section="brokers"),
 )
 
 _KAFKA_07 = (
@@ -184,7 +207,8 @@ ZOOKEEPER_KEYS = (
 )
 
 KEYS: tuple[Key, ...] = (
-    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS, *SECURITY_KEYS,
+    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_BROKER_GROUPS, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS,
+    *SECURITY_KEYS,
 )
 
 CONSUMER_SETTINGS: Final = SettingTable(KEYS, hint_for_name)

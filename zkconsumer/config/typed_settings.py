@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
+from rebalance.brokers.assignors.assignor import Assignor
+
 __all__ = ["ConsumerSettings", "OptionalSettings"]
 
 
@@ -52,10 +54,16 @@ class OptionalSettings(TypedDict, total=False):
     offsets_channel_backoff_ms: int | None
     offsets_channel_socket_timeout_ms: int | None
     offsets_commit_max_retries: int | None
-    partition_assignment_strategy: Literal["range", "roundrobin"] | None
+    partition_assignment_strategy: str | Assignor | Sequence[str | Assignor] | None
     rebalance_max_retries: int | None
     rebalance_retries_max: int | None
     rebalance_backoff_ms: int | None
+    group_coordination: Literal["auto", "zookeeper", "brokers"] | None
+    session_timeout_ms: int | None
+    heartbeat_interval_ms: int | None
+    rebalance_timeout_ms: int | None
+    group_instance_id: str | None
+    metadata_max_age_ms: int | None
     fetcher_backoff_ms: int | None
     shallowiterator_enable: bool | None
     rebalance_drain_timeout_ms: int | None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.config.assignor_kind import AssignorChoice
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.kinds import AclList, AuthList, Boolean, Choice, Integer
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal, TypedDict
-
+{imports}
 __all__ = [{names}]
 
 
@@ -56,6 +57,7 @@ def _consumer_settings() -> str:
     named = [key for key in KEYS if key.name in _POSITIONAL]
     head = _HEAD.format(
         kind="consumer", table="keys", names='"ConsumerSettings", "OptionalSettings"', first="OptionalSettings",
+        imports="\nfrom rebalance.brokers.assignors.assignor import Assignor\n",
         about="The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`",
     )  # fmt: skip
     body = "".join(line for key in KEYS for line in _lines(key, key not in named))
@@ -64,7 +66,7 @@ def _consumer_settings() -> str:
 
 def _producer_settings() -> str:
     head = _HEAD.format(
-        kind="producer", table="producer_keys", names='"ProducerSettings"', first="ProducerSettings",
+        kind="producer", table="producer_keys", names='"ProducerSettings"', first="ProducerSettings", imports="",
         about="The keywords of `ProducerConfig(...)` and `ProducerConfig.from_properties(...)`",
     )  # fmt: skip
     return head + "".join(line for key in PRODUCER_KEYS for line in _lines(key, True))
@@ -91,6 +93,8 @@ def _type(key: Key) -> str:
         return f"Literal[{_quoted(kind.names)}] | int | None"
     if isinstance(kind, BrokerList | NameList):
         return "str | Sequence[str] | None"
+    if isinstance(kind, AssignorChoice):
+        return "str | Assignor | Sequence[str | Assignor] | None"
     if isinstance(kind, AuthList):
         return "str | Sequence[str | tuple[str, str]] | None"
     if isinstance(kind, AclList):

@@ -17,10 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def check_config(config: object) -> None:
-    """Refuse what is no configuration, and one without a ZooKeeper."""
+    """Refuse what is no configuration."""
     if not isinstance(config, ConsumerConfig):
         raise TypeError(f"config is {config!r}; it must be a ConsumerConfig(zookeeper_connect, group_id, ...)")
-    _ = config.zookeeper  # a group is joined there
 
 
 def check_topic_counts(topic_counts: object) -> None:

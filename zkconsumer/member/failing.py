@@ -1,6 +1,6 @@
 """Ends a member whose coordinator has failed: nothing is left that could renew the lease, commit or release.
 
-Rule: the lease ends first and the ZooKeeper session right after it, so that others take over at once and nothing is
+Rule: the lease ends first and the membership right after it, so that others take over at once and nothing is
 delivered here that they own by then. Each step is done whatever happened in the previous one.
 
 Source: docs/SEMANTICS.md, "A member that fails".
@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from rebalance.zookeeper.coordinator import Coordinator
-from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.errors import AuthenticationFailed
 from zkconsumer.errors import StreamFailed
+from zkconsumer.member.coordination import ClosingPort, GroupCoordinator
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.listening import ListenerThread
 
@@ -32,22 +31,22 @@ def stream_failure(what: str, error: BaseException) -> StreamFailed:
 
 def end_by_fault(
     error: BaseException,
-    coordinator: Coordinator,
+    coordinator: GroupCoordinator,
     delivery: Delivery,
     listening: ListenerThread,
-    port: ZooKeeperPort,
+    port: ClosingPort,
 ) -> StreamFailed:
     """End a member whose coordinator has ended by `error`; the error that its streams raise from now on.
 
     Threads: the coordinator's, after its last step.
     """
-    coordinator.session.lease.end()
+    coordinator.lease.end()
     failure = stream_failure("the coordinator has failed", error)
     coordinator.error = failure
     # The session ends before anything that calls code of the application, or writes a log.
     steps: tuple[Callable[[], None], ...] = (
         lambda: port.close(0.0), lambda: delivery.fail(failure), listening.all_lost,
-        lambda: log.error("the coordinator of %s has failed; its ZooKeeper session is closed",
+        lambda: log.error("the coordinator of %s has failed; its membership is ended",
                           coordinator.member.consumer_id, exc_info=error),
     )  # fmt: skip
     for step in steps:

@@ -21,15 +21,14 @@ from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
-from rebalance.zookeeper.coordinator import Coordinator
-from rebalance.zookeeper.counted_port import CountedPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.member.coordination import ClosingPort, GroupCoordinator
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets.commits import Commits
-from zkconsumer.offsets.two_stores import TwoStores
+from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.wakeup import Latch
 
 __all__ = ["Leave", "LeavingMember"]
@@ -46,11 +45,11 @@ class LeavingMember(Protocol):
     consumer_id: str
     lease: Lease
     loop: Loop
-    port: CountedPort
-    offsets: TwoStores
+    port: ClosingPort
+    offsets: MemberOffsets
     delivery: Delivery
     listening: ListenerThread
-    coordinator: Coordinator
+    coordinator: GroupCoordinator
     commits: Commits
 
     @property

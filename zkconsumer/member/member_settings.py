@@ -21,7 +21,7 @@ def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscripti
         consumer_id=consumer_id,
         subscription=subscription,
         strategy=Strategy(
-            config.partition_assignment_strategy, config.roundrobin_order, config.exclude_internal_topics
+            str(config.partition_assignment_strategy), config.roundrobin_order, config.exclude_internal_topics
         ),
         chroot=config.zookeeper_address.chroot,
         auto_commit=config.auto_commit_enable,

@@ -1,4 +1,4 @@
-"""A group member that is coordinated by ZooKeeper: its threads, connections and state, from joining to leaving.
+"""A group member: its threads, delivery and commits, from joining to leaving; `coordination` knows what coordinates it.
 
 It implements `zkconsumer.member.group_member`. The coordinator's thread runs here; whatever other threads want of the
 coordination is posted to it and waited for with a deadline.
@@ -7,43 +7,30 @@ coordination is posted to it and waited for with a deadline.
 from __future__ import annotations
 
 import logging
-import random
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rebalance.assignment import Partition
 from rebalance.counters import Counters
-from rebalance.errors import AccessRefused, GroupRefused
+from rebalance.errors import AccessRefused
 from rebalance.fence import Fence
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.ports import MemberParts
-from rebalance.subscription import Subscription
-from rebalance.zookeeper.coordinator import Coordinator
-from rebalance.zookeeper.counted_port import CountedPort
-from rebalance.zookeeper.kazoo_port import KazooPort
-from rebalance.zookeeper.machine import GroupState
-from rebalance.zookeeper.pipeline import Pipeline
-from rebalance.zookeeper.requests import SessionChange
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
 from zkconsumer.member.connector_checks import checked_offsets
+from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
 from zkconsumer.member.leaving import Leave
 from zkconsumer.member.listening import ListenerThread
-from zkconsumer.member.member_settings import member_of
 from zkconsumer.member.pausing import Pauses
 from zkconsumer.member.status_reading import read_status
 from zkconsumer.offsets.commits import Commits
-from zkconsumer.offsets.offset_stores import member_offsets
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
@@ -59,8 +46,18 @@ _ALIVE_CHECK_S = 0.1
 """How often a call that waits for the coordinator checks that its thread is alive."""
 _ANSWER_S = 5.0
 """Longest wait for the coordinator's thread, which never blocks, but may be kept from running."""
-_REFUSAL_S = 2.0
-"""Time for the last read of a registration, and for the refusal to reach the caller."""
+
+
+class MemberFaults(NamedTuple):
+    """What is called about faults of the parts of a member. Threads: any.
+
+    Attributes:
+        port_failed: The coordination cannot go on: what has failed, a clause, and the error.
+        thread_died: A thread has ended by a fault: its name, and the fault.
+    """
+
+    port_failed: Callable[[str, Exception], None]
+    thread_died: Callable[[str, BaseException], None]
 
 
 class Membership:
@@ -68,12 +65,11 @@ class Membership:
 
     Args:
         config: settings.
-        consumer_id: as in `/consumers/[group]/ids`.
-        subscription: what it subscribes to.
+        consumer_id: the id of the member in messages, and in `/consumers/[group]/ids`.
         lease: until when the streams may deliver.
         streams: (topic, thread id) -> stream; the topic is empty for a filter.
         listener: any object with some of the methods of `RebalanceListener`.
-        on_generation: called with the generation of the cluster, `0.7` or `0.8`, before anything is registered.
+        coordinated: makes the coordination, from the loop, the counters, and what is called about faults.
 
     Threads: any, but for the private methods, which belong to the coordinator's thread.
     """
@@ -82,42 +78,29 @@ class Membership:
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        subscription: Subscription,
         lease: Lease,
         streams: Mapping[tuple[str, str], KafkaStream],
         listener: object | None,
-        on_generation: Callable[[str], None] = lambda name: None,
+        coordinated: Callable[[Loop, Counters, MemberFaults], Coordination],
     ) -> None:
-        self._on_generation = on_generation
+        loop, counters = Loop(lease_clock), Counters()
+        coordination = coordinated(loop, counters, MemberFaults(self._port_failed, self._thread_died))
         self.config = config
         self.consumer_id = consumer_id
         self.lease = lease
-        self.loop = Loop(lease_clock)
-        self.counters = Counters()
-        options = zookeeper_options(config)
-        self._tls = options.get("tls")
-        self._kazoo = KazooPort(
-            str(config.zookeeper_address), config.zookeeper_session_timeout_ms / 1000, self._client_failed, **options
-        )
-        self.port = CountedPort(self._kazoo, self.counters)
-        self.cluster = Cluster(
-            self.port, config.client_id, config.socket_timeout_ms / 1000,
-            config.zookeeper_connection_timeout_ms / 1000, self.counters, security=config.security,
-        )  # fmt: skip
-
-        pipeline = Pipeline(self.port, self.loop)
-        self.offsets = member_offsets(config, pipeline.ask, self.loop, lease, self.cluster, self.counters)
+        self.loop = loop
+        self.counters = counters
+        self.coordination = coordination
+        self.port = coordination.port
+        self.offsets = coordination.offsets
         self.delivery = Delivery(
-            config, streams, self.cluster.directory, lease_clock,
+            config, streams, coordination.directory, lease_clock,
             lambda *found: self.loop.post(self.offsets.out_of_range, *found),
             self.counters, self._thread_died,
         )
         self.listening = ListenerThread(listener)
-        self.coordinator = Coordinator(
-            member_of(config, consumer_id, subscription), pipeline,
-            MemberParts(self.delivery, self.offsets, self.listening), lease, random.Random(),
-            lambda: int(time.time() * 1000),
-        )
+        coordination.coordinate(MemberParts(self.delivery, self.offsets, self.listening))
+        self.coordinator = coordination.coordinator
         self.pauses = Pauses(self.coordinator, self.delivery, self.loop)
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         self._streams = tuple(streams.values())
@@ -126,9 +109,6 @@ class Membership:
         self._settled = Latch()
         self._fault: Exception | None = None
         self.leaving = Leave(self)
-        self._gate = threading.Lock()
-        self._held_change: SessionChange | None = None
-        self._gate_open = False
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-{consumer_id}", daemon=True)
 
     @property
@@ -146,42 +126,19 @@ class Membership:
             raise ZooKeeperRefused(self.config.zookeeper, str(error), error.remedy) from error
 
     def _join(self) -> None:
-        timeout_s = self.config.zookeeper_connection_timeout_ms / 1000
-        deadline = lease_clock() + timeout_s
-        self.port.start(self._session_changed)
-        wait_for_session(self._kazoo, self._connected, self.config.zookeeper, timeout_s, self._tls)
+        self.coordination.connect(self._connected)
         self._refuse_start()
         self._thread.start()
         self._refuse_start()  # a leave that found no thread has stopped its loop
-        if not self._is_refused():
-            self._choose_generation()
+        self.coordination.check_cluster()
         self.loop.post(self.coordinator.start)
         self.loop.post(self.coordinator.when_settled, self._settled.set)
         if self.config.auto_commit_enable:
             self.loop.post(self.commits.start_auto_commit, self.config.auto_commit_interval_ms / 1000)
-        self._open_gate()
-        if not self._settled.wait(max(0.0, deadline - lease_clock())) and self._call(self._is_registering, 1.0):
-            # Another session has this consumer id. It ends soon if its process has died; if not, the caller must know.
-            self._settled.wait(self.coordinator.session.registration_patience_s + _REFUSAL_S)
+        self.coordination.open()
+        self.coordination.await_settled(self._settled)
         if self.coordinator.error is not None:
             raise self.coordinator.error
-
-    def _choose_generation(self) -> None:
-        """Find out how the group is written in ZooKeeper; nothing is registered before."""
-        config = self.config
-        found = self.cluster.reader.find_generation(config.group_id, config.kafka_generation)
-        for name, value, known in (
-            ("partition.assignment.strategy", config.partition_assignment_strategy, found.strategies),
-            ("offsets.storage", config.offsets_storage, found.storages),
-        ):
-            if value not in known:
-                raise GroupRefused(config.group_id, f"{name} is {value}, and members of Kafka {found.name} have "
-                                                    f"{' and '.join(known)} alone")
-        if found.name == "0.7" and config.kafka_generation == "auto":
-            log.info("group %s is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes those of 0.7, "
-                     "and allows any word as auto.offset.reset", config.group_id)
-        self._on_generation(found.name)
-        self.coordinator.member.generation.value = found
 
     def _refuse_start(self) -> None:
         """Raise why the group cannot be joined any more."""
@@ -195,29 +152,6 @@ class Membership:
         self._connected.set()
         self._settled.set()
 
-    def _is_registering(self) -> bool:
-        return self.coordinator.machine.state is GroupState.REGISTERING
-
-    def _session_changed(self, change: SessionChange) -> None:
-        """Hold changes back until the cluster is checked: nothing may be registered before."""
-        with self._gate:
-            if not self._gate_open:
-                self._held_change = change
-                if change.what in ("connected", "refused"):
-                    self._connected.set()
-                return
-        self.coordinator.session_changed(change)
-
-    def _is_refused(self) -> bool:
-        with self._gate:
-            return self._held_change is not None and self._held_change.what == "refused"
-
-    def _open_gate(self) -> None:
-        with self._gate:
-            self._gate_open = True
-            if self._held_change is not None:
-                self.coordinator.session_changed(self._held_change)
-
     # -- the coordinator's thread ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -227,10 +161,10 @@ class Membership:
             self._fault = end_by_fault(error, self.coordinator, self.delivery, self.listening, self.port)
             self.give_up_start()
 
-    def _client_failed(self, error: Exception) -> None:
-        """The ZooKeeper client cannot report any more: the coordinator cannot go on. Threads: any."""
+    def _port_failed(self, what: str, error: Exception) -> None:
+        """The coordination cannot go on. Threads: any."""
         if not self._thread.is_alive():
-            self._fault = stream_failure("the ZooKeeper client has failed", error)
+            self._fault = stream_failure(what, error)
             self._connected.set()
         self.loop.post(_raise, error)
 
@@ -320,7 +254,7 @@ class Membership:
             self.commits.commit(fence, positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
-        wait_s = max(self.coordinator.session.timeout_s, self.offsets.commit_wait_s, 1.0)
+        wait_s = max(self.coordinator.session_timeout_s, self.offsets.commit_wait_s, 1.0)
         if not self.await_coordinator(done, wait_s):
             missing = positions or explicit or in_hand
             if not missing and self.coordinator.error is not None:
@@ -389,15 +323,15 @@ class Membership:
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
         status = self._call(
-            lambda: read_status(self.coordinator, self.delivery, self.offsets, self.cluster.reader, lease_clock()),
+            lambda: read_status(self.coordination, self.delivery, lease_clock()),
             timeout_s=2.0,
         )
         if status is not None:
             return status
         error = self.coordinator.error
         return ConnectorStatus(
-            self.coordinator.member.consumer_id, GroupState.FAILED.value if error else "busy", 0.0, 0, (), (), (),
-            self.lease.age_s(lease_clock()), self.coordinator.session.timeout_s, (), str(error) if error else None,
+            self.coordinator.member.consumer_id, "failed" if error else "busy", 0.0, 0, (), (), (),
+            self.lease.age_s(lease_clock()), self.coordinator.session_timeout_s, (), str(error) if error else None,
         )
 
     def statistics(self, status: ConnectorStatus) -> ConnectorStatistics:

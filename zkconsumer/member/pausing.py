@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.loop import Loop
-from rebalance.zookeeper.coordinator import Coordinator
+from zkconsumer.member.coordination import GroupCoordinator
 from zkconsumer.member.delivery import Delivery
 
 __all__ = ["Pauses", "checked_partitions"]
@@ -48,7 +48,7 @@ class Pauses:
     Threads: the coordinator's alone.
     """
 
-    def __init__(self, coordinator: Coordinator, delivery: Delivery, loop: Loop) -> None:
+    def __init__(self, coordinator: GroupCoordinator, delivery: Delivery, loop: Loop) -> None:
         self._coordinator = coordinator
         self._delivery = delivery
         self._loop = loop

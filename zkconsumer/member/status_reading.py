@@ -5,15 +5,11 @@ from __future__ import annotations
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.member_partition import MemberPartition
-from rebalance.zookeeper import znodes
-from rebalance.zookeeper.coordinator import Coordinator
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.registry import ClusterReader
+from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.partition_status import PartitionStatus
-from zkconsumer.offsets.two_stores import TwoStores
-from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
+from zkconsumer.status import ConnectorStatus, OwnedPartition
 
 __all__ = ["read_status"]
 
@@ -21,20 +17,9 @@ _FETCHED = ("queued_bytes", "fetched_messages", "fetched_bytes", "messages_per_s
 _HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.RELEASING)
 
 
-def read_status(
-    coordinator: Coordinator,
-    delivery: Delivery,
-    offsets: TwoStores,
-    cluster: ClusterReader | MetadataReader,
-    now: float,
-) -> ConnectorStatus:
+def read_status(coordination: Coordination, delivery: Delivery, now: float) -> ConnectorStatus:
     """The status of a running member. Threads: the coordinator's."""
-    machine, member = coordinator.machine, coordinator.member
-    snapshot = machine.snapshot
-    registrations: tuple[str, ...] = ()
-    if snapshot is not None:
-        kinds = (snapshot.members, snapshot.unreadable, snapshot.untranslatable, snapshot.refused_members)
-        registrations = tuple(sorted({name for kind in kinds for name in kind}))
+    coordinator, offsets = coordination.coordinator, coordination.offsets
     partitions = sorted(coordinator.partitions.items(), key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
     # Each is read once: the coordinator renews nothing meanwhile, and there may be thousands of partitions.
     statuses, committed = delivery.partition_status(), offsets.committed()
@@ -45,24 +30,19 @@ def read_status(
         for partition, entry in partitions
         if entry.machine.state in _HELD
     )
-    blocked = tuple(
-        _blocked(member.group, partition, entry, now)
-        for partition, entry in partitions
-        if entry.machine.state is p.PartitionState.BLOCKED
-    )
     # Nodes of brokers that may not be read do not matter while every leader is known.
-    refused = cluster.refused.values() if delivery.lacks_leaders() else ()
+    refused = coordination.refused_nodes() if delivery.lacks_leaders() else ()
     lost = [_lost(name, status.lost) for name, status in statuses.items() if status.lost]
     return ConnectorStatus(
-        consumer_id=member.consumer_id,
-        state=machine.state.value,
-        since_s=round(now - machine.since, 3),
-        generation=snapshot.group_version if snapshot is not None else 0,
-        registrations=registrations,
+        consumer_id=coordinator.member.consumer_id,
+        state=coordinator.state,
+        since_s=round(now - coordinator.since, 3),
+        generation=coordination.generation(),
+        registrations=coordination.registrations(),
         owned=owned,
-        blocked=blocked,
-        lease_age_s=coordinator.session.lease.age_s(now),
-        session_timeout_s=coordinator.session.timeout_s,
+        blocked=coordination.blocked(now),
+        lease_age_s=coordinator.lease.age_s(now),
+        session_timeout_s=coordinator.session_timeout_s,
         warnings=tuple(sorted(coordinator.warnings.union(refused, offsets.warnings, lost))),
         error=str(coordinator.error) if coordinator.error is not None else None,
     )
@@ -98,14 +78,3 @@ def _owned(
         **fetched,
     )
 
-
-def _blocked(group: str, partition: Partition, entry: MemberPartition, now: float) -> BlockedClaim:
-    holder = entry.machine.holder or ("", 0)
-    return BlockedClaim(
-        topic=partition[0],
-        partition=partition[1],
-        path=znodes.owner_path(group, *partition),
-        holder=holder[0],
-        holder_session=holder[1],
-        since_s=round(now - entry.since, 3),
-    )

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.loop import Loop
-from rebalance.ports import Offsets
-from rebalance.zookeeper.coordinator import Coordinator
+from rebalance.member_partition import MemberPartition
+from rebalance.ports import Member, Offsets
 from simpleconsumer.types import TopicPartition
 
 __all__ = ["Commits"]
@@ -37,6 +37,19 @@ class _Asked(NamedTuple):
     reason: str | None = None
 
 
+class Holder(Protocol):
+    """Knows which partitions a member holds, and under which fence."""
+
+    @property
+    def member(self) -> Member: ...
+
+    @property
+    def fence(self) -> Fence | None: ...
+
+    @property
+    def partitions(self) -> Mapping[Partition, MemberPartition]: ...
+
+
 class Commits:
     """The commits of one member.
 
@@ -50,7 +63,7 @@ class Commits:
     """
 
     def __init__(
-        self, coordinator: Coordinator, offsets: Offsets, positions: Callable[[], Positions], loop: Loop
+        self, coordinator: Holder, offsets: Offsets, positions: Callable[[], Positions], loop: Loop
     ) -> None:
         self._coordinator = coordinator
         self._offsets = offsets

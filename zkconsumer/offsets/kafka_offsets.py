@@ -120,6 +120,16 @@ class KafkaOffsets(KnownOffsets):
         return 0
 
     @property
+    def answering(self) -> str:
+        """Who answers a commit, for messages."""
+        return "the offset manager"
+
+    @property
+    def warnings(self) -> set[str]:
+        """What the application should know about the store, as sentences."""
+        return set()
+
+    @property
     def commit_wait_s(self) -> float:
         """How long the answer to a commit may take, in seconds."""
         return self._times.lease_s + self._times.commit_s + self._times.answer_s

@@ -21,17 +21,18 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from rebalance.counters import Counters
-from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.coordinator_client import GroupOffsetClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, broker_error
+from simpleconsumer.group_types import GenerationMember
 from simpleconsumer.security.security import Security
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.wakeup import Latch
 
-__all__ = ["UNKNOWN_PARTITION", "ChannelSettings", "OffsetAnswer", "OffsetManager", "codes_of"]
+__all__ = ["UNKNOWN_PARTITION", "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ UNKNOWN_PARTITION: Final = 3
 """Error code of a partition that the brokers do not know: its topic is being deleted, or never had a leader."""
 _MOVED: Final = (15, 16)
 """Error codes that say to look up the offset manager again."""
+_GENERATION_OVER: Final = (22, 25, 27, 82)
+"""Error codes that say something about the member that commits, and nothing about its offsets."""
 _PARTITIONS_A_REQUEST: Final = 1000
 _FETCH_VERSION: Final = 1
 _EXPIRED_MS: Final = 1
@@ -93,6 +96,16 @@ class OffsetAnswer:
         return next((reason for name, reason in self.unknown.items() if name not in self.unled), None)
 
 
+class Committer(Protocol):
+    """The member of a group of brokers that commits. Threads: any."""
+
+    def member(self) -> GenerationMember | None:
+        """Return the member in its present generation; None while its group is being assigned anew."""
+
+    def refused(self, member: GenerationMember, code: int) -> None:
+        """Take note that the coordinator takes no commits of the member."""
+
+
 class OffsetManager:
     """Reads and stores the offsets of one group in Kafka. Every call has a deadline; `close` ends one under way.
 
@@ -100,8 +113,10 @@ class OffsetManager:
 
     Args:
         group: The group.
-        read_brokers: The brokers that are registered in ZooKeeper; may raise a ZkConsumerError.
+        read_brokers: The brokers of the cluster; may raise a ZkConsumerError.
         counters: Counts requests and errors.
+        committer: Who commits in a group that brokers coordinate; None for a group in ZooKeeper, of which its brokers
+            know no members.
 
     Threads: One at a time for `commit` and `fetch`; `close` from any thread and from signal handlers.
     """
@@ -112,14 +127,16 @@ class OffsetManager:
         read_brokers: Callable[[], Sequence[Broker]],
         settings: ChannelSettings,
         counters: Counters | None = None,
+        committer: Committer | None = None,
     ) -> None:
         self._group = group
+        self._committer = committer
         self._read_brokers = read_brokers
         self._settings = settings
         self._counters = counters or Counters()
         self._closed = Latch()
         self._is_refused = False
-        self._consumer: SimpleConsumer | None = None
+        self._consumer: GroupOffsetClient | None = None
         self._commit_version = 1
         self._fetch_version = 0
         self._unknown_partitions: set[TopicPartition] = set()
@@ -289,6 +306,8 @@ class OffsetManager:
             return None
         self._counters.add("broker_requests", "offset_commit")
         try:
+            if self._committer is not None:
+                return self._commit_as(self._committer, consumer, offsets)
             if is_expired:
                 consumer.commit_offsets(self._group, offsets, version=1, timestamp_ms=_EXPIRED_MS)
             else:
@@ -300,9 +319,24 @@ class OffsetManager:
             return None
         return {}
 
+    def _commit_as(
+        self, committer: Committer, consumer: GroupOffsetClient, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int] | None:
+        """Commit as a member of the present generation; what the coordinator does not take from it is reported."""
+        member = committer.member()
+        if member is None:
+            self.reason = "the group is being assigned anew"
+            return None
+        wanted = {name: OffsetAndMetadata(offset) for name, offset in offsets.items()}
+        codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
+        over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
+        if over is not None:
+            committer.refused(member, over)
+        return codes
+
     # -- the connection ------------------------------------------------------------------------------------------------
 
-    def _connection(self, deadline: float) -> SimpleConsumer | None:
+    def _connection(self, deadline: float) -> GroupOffsetClient | None:
         """Return a connection to the offset manager; None, with `reason`, if there is none by now."""
         if self._closed.is_set():
             self.reason = "the consumer has shut down"
@@ -322,9 +356,9 @@ class OffsetManager:
             return None
         return self._consumer
 
-    def _new_connection(self, broker: Broker, timeout_s: float) -> SimpleConsumer:
+    def _new_connection(self, broker: Broker, timeout_s: float) -> GroupOffsetClient:
         settings, dialect = self._settings, dialect_of(broker)
-        return SimpleConsumer(
+        return GroupOffsetClient(
             broker.host, broker.port, timeout_s, settings.client_id, dialect=dialect, security=settings.security
         )
 

@@ -1,0 +1,97 @@
+"""What the leader of a group of brokers does: reads the subscriptions of all members, and assigns partitions. Pure.
+
+Source: ConsumerCoordinator.onLeaderElected (Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from rebalance.brokers.assignors.assignor import Assignor
+from rebalance.brokers.consumer_protocol import (
+    Assignment,
+    Partition,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+)
+from rebalance.brokers.events import JoinedMember
+from rebalance.errors import RebalanceError, UnreadableMetadata
+
+__all__ = ["AssignmentRefused", "assign", "subscriptions_of", "topics_of"]
+
+log = logging.getLogger(__name__)
+
+
+class AssignmentRefused(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
+    """An assignor has failed, or its result would lose or double partitions.
+
+    Attributes:
+        assignor: Its name.
+    """
+
+    remedy = "mend the assignor, or choose another one (partition.assignment.strategy)"
+
+    def __init__(self, assignor: str, reason: str) -> None:
+        super().__init__(assignor, reason)
+        self.assignor = assignor
+
+    def __str__(self) -> str:
+        return f"assignor {self.args[0]!r} {self.args[1]}; {self.remedy}"
+
+
+def subscriptions_of(members: Iterable[JoinedMember]) -> dict[str, Subscription]:
+    """Return the subscription of each member, by member id; one that cannot be read is to no topic."""
+    found: dict[str, Subscription] = {}
+    for each in members:
+        try:
+            found[each.member_id] = decode_subscription(each.metadata, each.instance_id)
+        except UnreadableMetadata as error:
+            log.warning("subscription of member %s cannot be read and counts as none: %s", each.member_id, error)
+            found[each.member_id] = Subscription((), instance_id=each.instance_id)
+    return found
+
+
+def topics_of(subscriptions: Mapping[str, Subscription]) -> frozenset[str]:
+    """Return the topics that any member wants."""
+    return frozenset(topic for each in subscriptions.values() for topic in each.topics)
+
+
+def assign(
+    assignor: Assignor, partitions_per_topic: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+) -> dict[str, bytes]:
+    """Return the assignment of each member, by member id, also of members that get nothing.
+
+    Raises:
+        AssignmentRefused: The assignor raises an error, or gives a partition to two members, to one that does not want
+            the topic, or one that does not exist.
+    """
+    try:
+        found = assignor.assign(partitions_per_topic, subscriptions)
+    except Exception as error:
+        raise AssignmentRefused(assignor.name, f"has failed: {error!r}") from error
+    _check(assignor.name, found, partitions_per_topic, subscriptions)
+    return {member: encode_assignment(Assignment(tuple(sorted(found.get(member, ()))))) for member in subscriptions}
+
+
+def _check(
+    name: str,
+    found: Mapping[str, Sequence[Partition]],
+    partitions_per_topic: Mapping[str, int],
+    subscriptions: Mapping[str, Subscription],
+) -> None:
+    owners: dict[Partition, str] = {}
+    for member, partitions in found.items():
+        if member not in subscriptions:
+            raise AssignmentRefused(name, f"assigns to {member!r}, which is no member of the group")
+        for topic, number in partitions:
+            shown = f"{topic}-{number}"
+            if not 0 <= number < partitions_per_topic.get(topic, 0):
+                raise AssignmentRefused(name, f"assigns {shown}, and the topic has "
+                                              f"{partitions_per_topic.get(topic, 0)} partitions")
+            if topic not in subscriptions[member].topics:
+                raise AssignmentRefused(name, f"assigns {shown} to {member!r}, which does not want the topic")
+            other = owners.setdefault((topic, number), member)
+            if other != member:
+                raise AssignmentRefused(name, f"assigns {shown} to {other!r} and to {member!r}")
