@@ -65,6 +65,9 @@ def test_the_pictures_have_the_way_of_a_message_and_the_states(tables: ModuleTyp
         picture = sections[f"{name} picture"]
         assert picture.startswith("```mermaid\nstateDiagram-v2\n    [*] --> ")
         assert f"\n    {arrow}\n" in picture
+    position = sections["position picture"]
+    assert '\n    state "awaiting reset" as awaiting_reset\n' in position
+    assert "\n    awaiting_reset --> fetching: Seek, ResetAnswered\n" in position
     assert "- `SessionOver` leads to *free* from claiming, blocked, owned," in sections["partition picture"]
 
 
