@@ -38,6 +38,13 @@ def test_a_record_has_the_names_of_kafka() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
+def test_the_fast_way_makes_the_same_record() -> None:
+    fields = ("clicks", 0, 1, 1500000000000, TimestampType.CREATE_TIME, "k", b"value", (), 3, 1, 5)
+    made = tuple.__new__(ConsumerRecord, fields)
+    assert made == record(A, 1)
+    assert (type(made), made.serialized_value_size) == (ConsumerRecord, 5)
+
+
 def test_what_an_old_format_does_not_have_is_left_out() -> None:
     found = ConsumerRecord("clicks", "1-0", 1, None, TimestampType.NO_TIMESTAMP_TYPE, None, None)
     assert (found.headers, found.leader_epoch) == ((), None)
