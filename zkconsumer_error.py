@@ -4,6 +4,7 @@
     ├── simpleconsumer.errors.SimpleConsumerError  between us and one broker
     ├── rebalance.errors.RebalanceError            in the group and its znodes
     ├── zkconsumer.errors                          of the consumer: settings, streams, commits, ZooKeeper
+    ├── zkconsumer.polling.errors.PollingError     of polling: subscriptions and positions
     ├── zkconsumer.producer.errors.ProducerError   of producers: messages that were not sent
     ├── zkconsumer.admin.errors.AdminError         of group administration
     ├── zkconsumer.spark.errors.SparkSourceError   of the Spark source and of loads

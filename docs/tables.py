@@ -1,7 +1,7 @@
 """Write the tables of ARCHITECTURE, COMPATIBILITY, REBALANCE, FAULTS and SPARK_*.md: `python docs/tables.py`.
 
 They stand between markers: the way of a message, the pure modules (from `setup.cfg`), the file map (first sentence of
-each module), the two state machines, the catalogue of faults (from the markers of the tests), the options of the Spark
+each module), the state machines, the catalogue of faults (from the markers of the tests), the options of the Spark
 source, and the versions of requests (from what real brokers of each version have answered). The events and states of a
 machine are read from its transition table, and what a step may do from the source of the step. Pictures are written in
 the language of Mermaid, which GitHub and the documentation site draw.
@@ -26,6 +26,7 @@ from rebalance.zookeeper import machine
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.apis import APIS
 from zkconsumer.config.keys import KEYS
+from zkconsumer.polling import partition_position
 from zkconsumer.spark.option_table import OPTIONS, Option
 from zkconsumer.spark.sink_option_table import SINK_OPTIONS
 
@@ -55,6 +56,7 @@ PACKAGES = (
     "zkconsumer/topic_reader",
     "zkconsumer/producer",
     "zkconsumer/member",
+    "zkconsumer/polling",
     "zkconsumer/admin",
     "zkconsumer/aio",
     "zkconsumer/cli",
@@ -142,7 +144,13 @@ def _first_sentence(path: Path) -> str:
 
 
 def machine_tables(module: ModuleType, owner: type, table: Table) -> str:
-    """Return two tables: which step an event takes in each state, and what each step may come to."""
+    """Return two tables: which step an event takes in each state, and what each step may come to.
+
+    Args:
+        module: The machine's module. It names all events as `Event` and, if its steps ask for any, actions as `Action`.
+        owner: The class that has the steps.
+        table: The transition table.
+    """
     states = list(dict.fromkeys(state for state, _ in table))
     events = [event for event in module.Event.__args__ if any(event is each for _, each in table)]
     lines = [
@@ -152,11 +160,13 @@ def machine_tables(module: ModuleType, owner: type, table: Table) -> str:
     for event in events:
         steps = [_name(table[state, event]) if (state, event) in table else "" for state in states]
         lines.append(f"| `{event.__name__}` | " + " | ".join(steps) + " |")
-    actions = {each.__name__ for each in module.Action.__args__}
-    lines += ["", "| step | next state | actions |", "|---|---|---|"]
+    actions = {each.__name__ for each in module.Action.__args__} if hasattr(module, "Action") else set()
+    lines += ["", "| step | next state | actions |" if actions else "| step | next state |"]
+    lines.append("|---|---|---|" if actions else "|---|---|")
     for step in sorted({_name(step) for step in table.values()} - {IGNORED}):
         reached, done = _outcome(owner, "_" + step.replace(" ", "_"), actions)
-        lines.append(f"| {step} | {', '.join(reached) or '-'} | {', '.join(f'`{each}`' for each in done) or '-'} |")
+        line = f"| {step} | {', '.join(reached) or '-'} |"
+        lines.append(f"{line} {', '.join(f'`{each}`' for each in done) or '-'} |" if actions else line)
     return "\n".join(lines)
 
 
@@ -201,11 +211,19 @@ def machine_picture(module: ModuleType, owner: type, table: Table) -> str:
         if (name, target) not in many:
             for state in states:
                 arrows.setdefault((state, target), []).append(name)
-    first = next(iter(table))[0].value
-    lines = ["stateDiagram-v2", f"    [*] --> {first}"]
-    lines += [f"    {source} --> {target}: {', '.join(names)}" for (source, target), names in arrows.items()]
+    states = list(dict.fromkeys(state.value for state, _ in table))
+    lines = ["stateDiagram-v2", *(f'    state "{name}" as {_drawn(name)}' for name in states if " " in name)]
+    lines.append(f"    [*] --> {_drawn(states[0])}")
+    lines += [
+        f"    {_drawn(source)} --> {_drawn(target)}: {', '.join(names)}" for (source, target), names in arrows.items()
+    ]
     said = [f"- `{name}` leads to *{target}* from {', '.join(states)}." for (name, target), states in many.items()]
     return _mermaid(lines) + ("\n\n" + "\n".join(said) if said else "")
+
+
+def _drawn(state: str) -> str:
+    """Return the name of a state in a picture, where names are single words."""
+    return state.replace(" ", "_")
 
 
 def _tests_by_fault() -> dict[str, list[str]]:
@@ -279,7 +297,7 @@ def _outcome(owner: type, method: str, actions: Iterable[str]) -> tuple[list[str
         seen.add(name)
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(getattr(owner, name))))):
             for state in _states_gone_to(node):
-                reached[state.lower()] = None
+                reached[state.lower().replace("_", " ")] = None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in actions:
                 done[node.func.id] = None
             elif isinstance(node, ast.Attribute) and _is_own_step(owner, node):
@@ -341,6 +359,9 @@ def sections() -> dict[Path, dict[str, str]]:
             "message": message_way(),
             "group picture": machine_picture(machine, machine.RebalanceMachine, machine._TABLE),
             "partition picture": machine_picture(partition, partition.PartitionMachine, partition._TABLE),
+            "position picture": machine_picture(
+                partition_position, partition_position.PartitionPosition, partition_position._TABLE
+            ),
             "pure": pure_modules(),
             "files": file_map(),
         },
@@ -349,6 +370,9 @@ def sections() -> dict[Path, dict[str, str]]:
         REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
+            "position machine": machine_tables(
+                partition_position, partition_position.PartitionPosition, partition_position._TABLE
+            ),
         },
         SPARK: {"options": option_table(OPTIONS, "consumer")},
         SPARK_SINK: {"options": option_table(SINK_OPTIONS, "producer")},

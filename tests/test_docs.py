@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
 from zkconsumer.config.keys import find_key
 from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
 from zkconsumer.spark.sink_option_table import find_sink_option
@@ -65,6 +66,9 @@ def test_the_pictures_have_the_way_of_a_message_and_the_states(tables: ModuleTyp
         picture = sections[f"{name} picture"]
         assert picture.startswith("```mermaid\nstateDiagram-v2\n    [*] --> ")
         assert f"\n    {arrow}\n" in picture
+    position = sections["position picture"]
+    assert '\n    state "awaiting reset" as awaiting_reset\n' in position
+    assert "\n    awaiting_reset --> fetching: Seek, ResetAnswered\n" in position
     assert "- `SessionOver` leads to *free* from claiming, blocked, owned," in sections["partition picture"]
 
 
@@ -164,7 +168,8 @@ def test_tests_that_are_named_without_their_file_exist() -> None:
 def test_settings_that_are_named_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     for name in re.findall(r"`([a-z]+(?:\.[a-z]+)+\.(?:ms|bytes|retries|chunks|enable|reset|enabled))\b", text):
-        assert find_key(name) or PRODUCER_SETTINGS.find(name) or find_sink_option(name), f"{name} is no setting"
+        known = find_key(name) or PRODUCER_SETTINGS.find(name) or KAFKA_CONSUMER_SETTINGS.find(name)
+        assert known or find_sink_option(name), f"{name} is no setting"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=each_document)

@@ -18,7 +18,7 @@ from zkconsumer.errors import ConfigError, ForkedConnector, MessageStreamsExist,
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zkconsumer.spark.errors",
            "zkconsumer.spark.load.errors", "zkconsumer.testing.errors", "zkconsumer.admin.errors",
-           "zkconsumer.cli.failures")  # fmt: skip
+           "zkconsumer.cli.failures", "zkconsumer.polling.errors")  # fmt: skip
 NO_ERRORS = {
     "Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "NothingYet", "_Fault", "RecordFault",
     "ScramRefused", "SaslRefused", "_NotFound",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.config.docs import TABLES, main, markers, with_tables
+from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.setting_table import Key
@@ -23,11 +24,18 @@ def pages(text: str) -> str:
     return "".join(f"before {name}\n{first}\n{text}{last}\n" for name in TABLES for first, last in [markers(name)])
 
 
-@pytest.mark.parametrize(("name", "keys"), [("settings", KEYS), ("settings of producers", PRODUCER_KEYS)])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("settings", KEYS),
+        ("settings of producers", PRODUCER_KEYS),
+        ("settings of KafkaConsumer", KAFKA_CONSUMER_KEYS),
+    ],
+)
 def test_every_setting_has_one_row_with_its_default(name: str, keys: tuple[Key, ...]) -> None:
     rows = TABLES[name].splitlines()
     for key in keys:
-        if key.section in ("zookeeper", "security") and keys is PRODUCER_KEYS:
+        if key.section in ("zookeeper", "security") and keys is not KEYS:
             continue  # as those of consumers
         (row,) = [row for row in rows if row.startswith((f"| `{key.name}` ", f"| `{key.name}`<br>"))]
         assert row.count(" | ") == 3

@@ -7,7 +7,8 @@ import typing
 import pytest
 
 from tests.mypy_snippets import complaints_about
-from zkconsumer.config import ConsumerSettings, OptionalSettings, ProducerSettings
+from zkconsumer.config import ConsumerSettings, KafkaConsumerSettings, OptionalSettings, ProducerSettings
+from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.setting_table import Key
@@ -17,6 +18,7 @@ from zkconsumer.config.typed_settings_writer import typed_files
 SNIPPETS = '''\
 from zkconsumer import ConsumerConfig, ProducerConfig
 from zkconsumer.config import ConsumerSettings, OptionalSettings, ProducerSettings
+from zkconsumer.config import KafkaConsumerConfig, KafkaConsumerSettings
 ConsumerConfig("zk", "g", auto_offset_reset="smallest", auto_commit_enable=False, fetch_message_max_bytes=1024)
 ConsumerConfig(zk_connect="zk", groupid="g", autooffset_reset="largest", zk_sessiontimeout_ms=6000)
 ConsumerConfig("zk", "g", consumer_id=None, max_processing_interval_ms="off", zookeeper_acl="creator")
@@ -44,6 +46,15 @@ ProducerConfig(acks="all")  #! Unexpected keyword argument "acks"
 ProducerConfig(producer_type="quick")  #! expected "Literal['sync', 'async'] | None"
 ProducerConfig(compression_codec="brotli")  #! expected "Literal[
 ProducerConfig(metadata_broker_list=7)  #! expected "str | Sequence[str] | None"
+KafkaConsumerConfig(bootstrap_servers=["a:1", "b:2"], group_id="g", enable_auto_commit=False, max_poll_records=10)
+KafkaConsumerConfig(zookeeper_connect="zk", auto_offset_reset="smallest", value_deserializer=bytes.decode)
+KafkaConsumerConfig.from_properties("consumer.properties", partition_assignment_strategy=["range", "sticky"])
+polled: KafkaConsumerSettings = {"group_coordination": "brokers", "value_deserializer": lambda data: len(data)}
+KafkaConsumerConfig(**polled)
+KafkaConsumerConfig(group_protocol="consumer")  #! expected "Literal['classic'] | None"
+KafkaConsumerConfig(auto_commit_enable=False)  #! Unexpected keyword argument "auto_commit_enable"
+KafkaConsumerConfig(value_deserializer=7)  #! expected "str | Callable[[bytes], object] | None"
+KafkaConsumerConfig(auto_offset_reset="first")  #! expected "Literal[
 wrong: OptionalSettings = {"auto_comit_enable": False}  #! Extra key "auto_comit_enable"
 '''
 
@@ -61,6 +72,7 @@ def test_every_name_of_the_table_is_a_keyword() -> None:
     assert set(typing.get_type_hints(ConsumerSettings)) == names_of(KEYS)
     assert set(typing.get_type_hints(OptionalSettings)) == names_of(KEYS) - {"zookeeper_connect", "group_id"}
     assert set(typing.get_type_hints(ProducerSettings)) == names_of(PRODUCER_KEYS)
+    assert set(typing.get_type_hints(KafkaConsumerSettings)) == names_of(KAFKA_CONSUMER_KEYS)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
 """The settings of consumers and producers: a table of names, types and defaults, and a frozen value for each."""
 
 from zkconsumer.config.consumer_config import ConsumerConfig
+from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.keys import READ_COMMITTED
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
 from zkconsumer.config.typed_producer_settings import ProducerSettings
 from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
 
@@ -10,6 +12,8 @@ __all__ = [
     "READ_COMMITTED",
     "ConsumerConfig",
     "ConsumerSettings",
+    "KafkaConsumerConfig",
+    "KafkaConsumerSettings",
     "OptionalSettings",
     "ProducerConfig",
     "ProducerSettings",

@@ -10,7 +10,7 @@ from rebalance.brokers.assignors.assignor import Assignor
 from rebalance.brokers.assignors.simple import RangeAssignor, RoundRobinAssignor
 from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
-__all__ = ["ZOOKEEPER_STRATEGIES", "AssignorChoice", "AssignorNames", "assignors_of"]
+__all__ = ["ZOOKEEPER_STRATEGIES", "AssignorChoice", "AssignorList", "AssignorNames", "assignors_of"]
 
 ZOOKEEPER_STRATEGIES: Final = ("range", "roundrobin")
 """What members of a group in ZooKeeper can agree on."""
@@ -18,52 +18,72 @@ _MADE_BY: Final[Mapping[str, Callable[[], Assignor]]] = {
     "range": RangeAssignor, "roundrobin": RoundRobinAssignor, "sticky": StickyAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }  # fmt: skip
-_JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
-_OF_JAVA: Final = {
+_PACKAGE: Final = "org.apache.kafka.clients.consumer."
+_CLASSES: Final = {
     "RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }  # fmt: skip
-_FACE: Final = ("name", "supported_protocols", "subscription_user_data", "assign", "on_assignment")
+_FACE: Final = ("subscription_user_data", "assign", "on_assignment")
 
 AssignorNames = str | tuple[str | Assignor, ...]
 """One name, or several names and objects, the one that is wanted first."""
 
 
 @dataclass(frozen=True)
-class AssignorChoice:
-    """Assignors: one name, names between commas, Java's classes, or a list of names and objects."""
+class AssignorList:
+    """Names of Kafka's assignors, names of their Java classes, or objects; the first one is the most wanted."""
 
-    allowed: str = "range, roundrobin, sticky or cooperative-sticky, several between commas, or assignors of your own"
-    python_type: object = AssignorNames
+    allowed: str = "range, roundrobin, sticky and cooperative-sticky, several between commas, or assignors in Python"
+    python_type: object = tuple[str | Assignor, ...]
 
-    def convert(self, value: object) -> AssignorNames:
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, Iterable):
-            items = (items,)
-        found: list[str | Assignor] = [_assignor(each) for each in items]
+    def convert(self, value: object) -> tuple[str | Assignor, ...]:
+        if isinstance(value, str):
+            items: list[object] = list(value.split(","))
+        else:
+            items = list(value) if isinstance(value, Iterable) else [value]
+        found = tuple(self._assignor(item) for item in items)
         names = [each if isinstance(each, str) else each.name for each in found]
-        if not found or len(set(names)) < len(names):
-            raise ValueError
-        first = found[0]
-        return first if len(found) == 1 and isinstance(first, str) else tuple(found)
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{twice[0]} stands there twice")
+        if not found:
+            raise ValueError("a list without assignors")
+        return found
+
+    def _assignor(self, item: object) -> str | Assignor:
+        if isinstance(item, str):
+            word = item.strip()
+            name = _CLASSES.get(word.removeprefix(_PACKAGE), word)
+            if name not in _MADE_BY:
+                raise ValueError(f"{word!r} is none of them")
+            return name
+        if isinstance(item, type):
+            raise ValueError(f"{item.__name__} is a class; give an instance of it")
+        if not isinstance(getattr(item, "name", None), str) or not getattr(item, "supported_protocols", None):
+            raise ValueError(f"{type(item).__name__} has no name or no supported_protocols")
+        lacks = [method for method in _FACE if not callable(getattr(item, method, None))]
+        if lacks:
+            raise ValueError(f"{type(item).__name__} has no method {lacks[0]}")
+        return cast("Assignor", item)
 
     def format(self, value: object) -> str:
-        if isinstance(value, str):
-            return value
         assert isinstance(value, tuple)
         return ",".join(each if isinstance(each, str) else each.name for each in value)
 
 
-def _assignor(value: object) -> str | Assignor:
-    if isinstance(value, str):
-        name = value.strip()
-        name = _OF_JAVA.get(name.removeprefix(_JAVA_PACKAGE), name)
-        if name not in _MADE_BY:
-            raise ValueError
-        return name
-    if isinstance(value, type) or not all(hasattr(value, each) for each in _FACE):
-        raise ValueError
-    return cast(Assignor, value)
+@dataclass(frozen=True)
+class AssignorChoice(AssignorList):
+    """The same, where a group in ZooKeeper has one strategy: a single name stays a word."""
+
+    python_type: object = AssignorNames
+
+    def convert(self, value: object) -> AssignorNames:  # type: ignore[override]
+        found = super().convert(value)
+        first = found[0]
+        return first if len(found) == 1 and isinstance(first, str) else found
+
+    def format(self, value: object) -> str:
+        return value if isinstance(value, str) else super().format(value)
 
 
 def assignors_of(names: AssignorNames) -> tuple[Assignor, ...]:

@@ -40,6 +40,11 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     yield from _of_the_coordination(values)
     yield from _at_least(values, "socket.timeout.ms", "fetch.wait.max.ms")
     yield from _at_least(values, "rebalance.quiet.max.ms", "rebalance.quiet.ms")
+    yield from contradictions_of_connections(values)
+
+
+def contradictions_of_connections(values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """Yield an error for every two settings of connections to ZooKeeper and to brokers that contradict each other."""
     yield from _of_tls(values)
     yield from _of_sasl(values)
     yield from _of_access_list(values)
@@ -63,6 +68,11 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
             f"rebalance.drain.timeout.ms = {values['rebalance.drain.timeout.ms']} is {_JAVA_REBALANCE_BUDGET_MS} or "
             "more: Java members of the group may use up their rebalance tries before a partition is released"
         )
+    yield from warnings_about_zookeeper(values)
+
+
+def warnings_about_zookeeper(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for settings of the connection to ZooKeeper that are allowed and harmful."""
     if values["zookeeper.use.ssl"] and not values["zookeeper.ssl.verify.certs"]:
         yield "zookeeper.ssl.verify.certs is false: any server can pretend to be ZooKeeper"
     if values["zookeeper.sasl.mechanism"] == "PLAIN":

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.setting_table import Key
@@ -25,6 +26,11 @@ _PRODUCER_SECTIONS: Final = {
     "kafka": "Settings of Kafka's producer",
     "0.7": "Settings that only producers of Kafka 0.7 have",
     "own": "Settings of our own for producers",
+}
+_KAFKA_CONSUMER_SECTIONS: Final = {
+    "kafka": "Settings of KafkaConsumer",
+    "own": "Settings of our own for KafkaConsumer",
+    "idle": "Settings of Kafka without effect",
 }
 
 
@@ -61,6 +67,7 @@ def _cell(text: str) -> str:
 TABLES: Final = {
     "settings": _tables(KEYS, _CONSUMER_SECTIONS),
     "settings of producers": _tables(PRODUCER_KEYS, _PRODUCER_SECTIONS),
+    "settings of KafkaConsumer": _tables(KAFKA_CONSUMER_KEYS, _KAFKA_CONSUMER_SECTIONS),
 }
 """The tables by the names in their markers; the settings of the connection to ZooKeeper stand among the first ones."""
 

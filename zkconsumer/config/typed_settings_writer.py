@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.config.assignor_kind import AssignorChoice
+from zkconsumer.config.assignor_kind import AssignorList
+from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
+from zkconsumer.config.kafka_consumer_kinds import (
+    AnyValue,
+    DeserializerFunction,
+    GroupProtocol,
+    InterceptorList,
+    ResetPolicy,
+)
 from zkconsumer.config.keys import KEYS
 from zkconsumer.config.kinds import AclList, AuthList, Boolean, Choice, Integer
 from zkconsumer.config.producer_keys import PRODUCER_KEYS
@@ -17,15 +25,13 @@ from zkconsumer.config.setting_table import Key
 __all__ = ["typed_files"]
 
 _HEAD: Final = '''\
-"""The settings of a {kind} as keywords with their types, for type checkers; names of Kafka 0.7 are among them.
+"""The settings of a {kind} as keywords with their types, for type checkers{also}.
 
 Written by `python -m zkconsumer.config.typed_settings_writer` from the table in `zkconsumer.config.{table}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypedDict
 {imports}
 __all__ = [{names}]
 
@@ -34,6 +40,18 @@ class {first}(TypedDict, total=False):
     """{about}; None counts as not given."""
 
 '''
+_OF_07: Final = "; names of Kafka 0.7 are among them"
+_IMPORTS: Final = """\
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+"""
+_KAFKA_CONSUMER_IMPORTS: Final = """\
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+from rebalance.brokers.assignors.assignor import Assignor
+from zkconsumer.config.deserializers import Deserializer
+"""
 _POSITIONAL: Final = ("zookeeper.connect", "group.id")
 """The parameters of `ConsumerConfig` that are no keywords alone."""
 _SECOND: Final = '''
@@ -50,6 +68,7 @@ def typed_files() -> Mapping[Path, str]:
     return {
         folder / "typed_settings.py": _consumer_settings(),
         folder / "typed_producer_settings.py": _producer_settings(),
+        folder / "typed_kafka_consumer_settings.py": _kafka_consumer_settings(),
     }
 
 
@@ -57,8 +76,8 @@ def _consumer_settings() -> str:
     named = [key for key in KEYS if key.name in _POSITIONAL]
     head = _HEAD.format(
         kind="consumer", table="keys", names='"ConsumerSettings", "OptionalSettings"', first="OptionalSettings",
-        imports="\nfrom rebalance.brokers.assignors.assignor import Assignor\n",
-        about="The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`",
+        about="The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`", also=_OF_07,
+        imports=f"{_IMPORTS}\nfrom rebalance.brokers.assignors.assignor import Assignor\n",
     )  # fmt: skip
     body = "".join(line for key in KEYS for line in _lines(key, key not in named))
     return head + body + _SECOND + "".join(f"    {key.attribute}: {_type(key)}\n" for key in named)
@@ -66,10 +85,21 @@ def _consumer_settings() -> str:
 
 def _producer_settings() -> str:
     head = _HEAD.format(
-        kind="producer", table="producer_keys", names='"ProducerSettings"', first="ProducerSettings", imports="",
-        about="The keywords of `ProducerConfig(...)` and `ProducerConfig.from_properties(...)`",
+        kind="producer", table="producer_keys", names='"ProducerSettings"', first="ProducerSettings",
+        about="The keywords of `ProducerConfig(...)` and `ProducerConfig.from_properties(...)`", also=_OF_07,
+        imports=_IMPORTS,
     )  # fmt: skip
     return head + "".join(line for key in PRODUCER_KEYS for line in _lines(key, True))
+
+
+def _kafka_consumer_settings() -> str:
+    head = _HEAD.format(
+        kind="KafkaConsumer", table="kafka_consumer_keys", names='"KafkaConsumerSettings"',
+        first="KafkaConsumerSettings", also="", imports=_KAFKA_CONSUMER_IMPORTS,
+        about="The keywords of `KafkaConsumerConfig(...)` and of its `from_properties(...)`",
+    )  # fmt: skip
+    head = head.replace("of a KafkaConsumer", "of KafkaConsumer").replace(" from the table in ", "\nfrom the table in ")
+    return head + "".join(line for key in KAFKA_CONSUMER_KEYS for line in _lines(key, True))
 
 
 def _lines(key: Key, with_own_name: bool) -> Iterable[str]:
@@ -89,12 +119,22 @@ def _type(key: Key) -> str:
         return "bool | None"
     if isinstance(kind, Choice):
         return f"Literal[{_quoted(kind.words)}] | None"
+    if isinstance(kind, AnyValue):
+        return "object"
+    if isinstance(kind, ResetPolicy):
+        return f"Literal[{_quoted(kind.words)}] | None"
+    if isinstance(kind, GroupProtocol):
+        return 'Literal["classic"] | None'
+    if isinstance(kind, AssignorList):
+        return "str | Assignor | Sequence[str | Assignor] | None"
+    if isinstance(kind, DeserializerFunction):
+        return "str | Deserializer | None"
+    if isinstance(kind, InterceptorList):
+        return "Sequence[object] | None"
     if isinstance(kind, Codec):
         return f"Literal[{_quoted(kind.names)}] | int | None"
     if isinstance(kind, BrokerList | NameList):
         return "str | Sequence[str] | None"
-    if isinstance(kind, AssignorChoice):
-        return "str | Assignor | Sequence[str | Assignor] | None"
     if isinstance(kind, AuthList):
         return "str | Sequence[str | tuple[str, str]] | None"
     if isinstance(kind, AclList):

@@ -1,0 +1,199 @@
+"""The table of the settings of KafkaConsumer: names, types, defaults, ranges, meanings.
+
+`KafkaConsumerConfig` has one attribute for each row, and docs/CONFIGURATION.md is printed from it.
+
+Source: org.apache.kafka.clients.consumer.ConsumerConfig (3.9); keys of our own are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from rebalance.subscription import check_client_id, check_group
+from zkconsumer.config.assignor_kind import AssignorList
+from zkconsumer.config.foreign_names import hint_for_name
+from zkconsumer.config.kafka_consumer_kinds import (
+    AnyValue,
+    DeserializerFunction,
+    GroupProtocol,
+    InterceptorList,
+    ResetPolicy,
+)
+from zkconsumer.config.keys import CONSUMER_SETTINGS, READ_COMMITTED, ZOOKEEPER_KEYS
+from zkconsumer.config.kinds import Boolean, Choice, Integer, Text
+from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.config.producer_kinds import BrokerList
+from zkconsumer.config.security_keys import SECURITY_KEYS
+from zkconsumer.config.setting_table import Key, SettingTable
+from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+
+__all__ = ["KAFKA_CONSUMER_KEYS", "KAFKA_CONSUMER_SETTINGS", "WITHOUT_EFFECT"]
+
+_MIB: Final = 1024 * 1024
+_CLIENT_ID: Final = "zkconsumer"
+
+_CLUSTER = (
+    Key("bootstrap.servers", BrokerList("host:port, several between commas", has_ids=False), None,
+        "Some brokers of the cluster, which know the others. It or `zookeeper.connect` has to be given.",
+        default_text="none"),
+    Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
+        "ZooKeeper's servers and the chroot of the cluster, once, after the last server: the brokers are found there, "
+        "and ZooKeeper coordinates the group. Together with `bootstrap.servers` it needs `group.coordination`.",
+        default_text="none", section="own"),
+    Key("group.coordination", Choice(("auto", "brokers", "zookeeper")), "auto",
+        "Who coordinates the group: `zookeeper`, as for consumers of Kafka 0.7 and 0.8, or `brokers`. `auto`: "
+        "ZooKeeper if `zookeeper.connect` is given, else brokers.", section="own"),
+)
+
+_GROUP = (
+    Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
+        "Name of the consumer group. Without one, the application assigns partitions, and nothing is committed.",
+        default_text="none"),
+    Key("group.instance.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
+        "Name of a static member: it keeps its partitions over a restart that is shorter than `session.timeout.ms` "
+        "(brokers of Kafka 2.3 and later).", default_text="none"),
+    Key("group.protocol", GroupProtocol(), "classic", "The protocol of the group."),
+    Key("client.id", Text("up to 255 of [a-zA-Z0-9._-]", check_client_id), None,
+        "Name under which requests are sent to brokers.",
+        derive=lambda settings: settings["group.id"] or _CLIENT_ID, default_text=f"as `group.id`, or `{_CLIENT_ID}`"),
+    Key("client.rack", Text("up to 255 characters"), None,
+        "Where this consumer is: from Kafka 2.4 on brokers may name a replica there, which is fetched from instead of "
+        "the leader.", default_text="none"),
+    Key("session.timeout.ms", Integer(1), 45_000,
+        "The coordinator removes a member of which it has no heartbeat for so long; brokers allow 6 s to 30 min unless "
+        "they are set otherwise."),
+    Key("heartbeat.interval.ms", Integer(1), 3000,
+        "Time between two heartbeats, less than `session.timeout.ms`; so long it may take to notice a rebalance."),
+    Key("max.poll.interval.ms", Integer(1), 300_000,
+        "Longest time between two polls: a member that takes longer leaves the group, and joins again with the next "
+        "poll. The others wait as long for it in a rebalance."),
+    Key("partition.assignment.strategy", AssignorList(), ("range", "cooperative-sticky"),
+        "The assignors that the member offers, the most wanted one first. Members of a group use one that all offer. "
+        "On a group in ZooKeeper the first one counts, which must be `range` or `roundrobin`."),
+    Key("auto.offset.reset", ResetPolicy(), "latest",
+        "Where to start without a valid committed offset; `none`: `poll` raises an error."),
+    Key("enable.auto.commit", Boolean(), None, "Commit the positions of earlier polls every `auto.commit.interval.ms`.",
+        derive=lambda settings: settings["group.id"] is not None, default_text="`true` with `group.id`, else `false`"),
+    Key("auto.commit.interval.ms", Integer(1), 5000, "Time between two automatic commits."),
+)
+
+_POLLING = (
+    Key("max.poll.records", Integer(1), 500, "Most records that one poll returns."),
+    Key("key.deserializer", DeserializerFunction(), None,
+        "Makes keys of bytes; names of Kafka's own deserializers are accepted, too.", default_text="none: bytes"),
+    Key("value.deserializer", DeserializerFunction(), None, "The same for values.", default_text="none: bytes"),
+    Key("interceptor.classes", InterceptorList(), (),
+        "Objects that see records before `poll` returns them, and offsets that were committed.", default_text="none"),
+    Key("isolation.level", Choice(("read_uncommitted", READ_COMMITTED), any_case=True), "read_uncommitted",
+        "`read_committed` leaves out records of aborted transactions, and reads up to the first open one (brokers of "
+        "Kafka 0.11 and later; older ones have no transactions)."),
+    Key("exclude.internal.topics", Boolean(), True, "Patterns never match topics of Kafka's own."),
+    Key("allow.auto.create.topics", Boolean(), True,
+        "Brokers may create a topic that is subscribed to, if they are set so."),
+)
+
+_FETCHING = (
+    Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has so many bytes before it answers."),
+    Key("fetch.max.bytes", Integer(1), 50 * _MIB,
+        "Most bytes of an answer; a larger first batch comes all the same (brokers of Kafka 0.10.1 and later)."),
+    Key("fetch.max.wait.ms", Integer(0), 500,
+        "Longest wait of a broker for `fetch.min.bytes`; at most `request.timeout.ms`."),
+    Key("max.partition.fetch.bytes", Integer(1), _MIB,
+        "Most bytes of a partition in an answer; a larger record is fetched by itself."),
+    Key("check.crcs", Boolean(), True, "Compare checksums. `false` has no effect: they are always compared."),
+)
+
+_REQUESTS = (
+    Key("request.timeout.ms", Integer(1), 30_000,
+        "Longest wait for a broker's answer; JoinGroup waits for `max.poll.interval.ms`, too."),
+    Key("default.api.timeout.ms", Integer(1), 60_000, "Longest wait of calls that have no time-out of their own."),
+    Key("retry.backoff.ms", Integer(0), 100,
+        "Wait before a failed request is sent again; it doubles with each failure."),
+    Key("retry.backoff.max.ms", Integer(0), 1000, "Longest such wait."),
+    Key("reconnect.backoff.ms", Integer(0), 50,
+        "Wait before a broker is connected to again; it doubles with each failure."),
+    Key("reconnect.backoff.max.ms", Integer(0), 1000, "Longest such wait."),
+    Key("connections.max.idle.ms", Integer(-1), 540_000,
+        "Connections that are not used for so long are closed; -1: never."),
+    Key("metadata.max.age.ms", Integer(0), 300_000,
+        "Time between two look-ups of topics and leaders: new topics of a pattern are found with it."),
+    Key("receive.buffer.bytes", Integer(-1), 65_536,
+        "Receive buffer of a broker connection; -1 leaves it to the system."),
+    Key("send.buffer.bytes", Integer(-1), 131_072, "Send buffer of a broker connection; -1 leaves it to the system."),
+)
+
+
+def _of_consumers(*names: str) -> tuple[Key, ...]:
+    """Return settings that `ConsumerConfig` has, too; here they have no names of Kafka 0.7."""
+    return tuple(replace(key, name_07=None, section="own") for key in CONSUMER_SETTINGS.keys if key.name in names)
+
+
+_OWN = _of_consumers("zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms", "offsets.storage",
+                     "dual.commit.enabled", "offsets.intent", "decoded.max.bytes")  # fmt: skip
+
+WITHOUT_EFFECT: Final = (
+    "auto.include.jmx.reporter", "client.dns.lookup", "enable.metrics.push", "group.remote.assignor",
+    "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
+    "metrics.sample.window.ms", "security.providers", "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.max.ms",
+)  # fmt: skip
+"""Names of Kafka that are accepted, and mean nothing here."""
+
+_IDLE = tuple(
+    Key(name, AnyValue(), None, "No effect: accepted with a warning.", default_text="none", section="idle")
+    for name in WITHOUT_EFFECT
+)
+
+KAFKA_CONSUMER_KEYS: Final = (
+    *_CLUSTER, *_GROUP, *_POLLING, *_FETCHING, *_REQUESTS, *_OWN, *_IDLE, *ZOOKEEPER_KEYS, *SECURITY_KEYS,
+)
+
+_OLDER_NAMES: Final[Mapping[str, str]] = {
+    "auto.commit.enable": "enable.auto.commit",
+    "autocommit.enable": "enable.auto.commit",
+    "autocommit.interval.ms": "auto.commit.interval.ms",
+    "autooffset.reset": "auto.offset.reset",
+    "consumer.id": "group.instance.id",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.size": "max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "groupid": "group.id",
+    "max.processing.interval.ms": "max.poll.interval.ms",
+    "queued.max.bytes": "fetch.max.bytes",
+    "refresh.leader.backoff.ms": "retry.backoff.ms",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.timeout.ms": "request.timeout.ms",
+    "zk.connect": "zookeeper.connect",
+    "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
+}
+_OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
+    "api.version": "kafka-python has it; here each broker is asked for the versions that it serves",
+    "consumer.timeout.ms": "consumers of Kafka 0.8 and kafka-python have it; here poll() takes a time-out",
+    "enable.auto.offset.store": "librdkafka has it; here 'enable.auto.commit' commits the positions of earlier polls",
+    "enable.partition.eof": "librdkafka has it; here poll() returns no records at the end of a partition",
+    "message.max.bytes": "librdkafka has it; here 'fetch.max.bytes' limits an answer",
+    "metadata.broker.list": "librdkafka has it; here it is called 'bootstrap.servers'",
+    "queued.max.messages.kbytes": "librdkafka has it; here 'fetch.max.bytes' limits an answer",
+    "socket.send.buffer.bytes": "librdkafka has it; here it is called 'send.buffer.bytes'",
+    "topic.metadata.refresh.interval.ms": "librdkafka has it; here it is called 'metadata.max.age.ms'",
+}
+
+
+def _hint_for_name(name: str, known: Iterable[str]) -> str:
+    """Return what to use instead of an unknown setting, a clause; empty if nothing is known about it."""
+    dotted = name.strip().replace("_", ".")
+    lower = dotted.lower()
+    if lower in _OF_OTHER_CLIENTS:
+        return _OF_OTHER_CLIENTS[lower]
+    if lower in _OLDER_NAMES:
+        return f"consumers of Kafka 0.7 and 0.8 have it; here it is called {_OLDER_NAMES[lower]!r}"
+    if CONSUMER_SETTINGS.find(dotted) is not None:
+        return "it is a setting of ConsumerConfig, for streams of a group in ZooKeeper"
+    if PRODUCER_SETTINGS.find(dotted) is not None:
+        return "it is a setting of producers"
+    return hint_for_name(name, known)
+
+
+KAFKA_CONSUMER_SETTINGS: Final = SettingTable(KAFKA_CONSUMER_KEYS, _hint_for_name)

@@ -1,0 +1,1 @@
+"""What is polled: subscriptions, positions of partitions, and records with Kafka's names."""

@@ -1,0 +1,171 @@
+"""The errors of polling: subscriptions that exclude each other, partitions that are not assigned, lost positions. Pure.
+
+    PollingError
+    ├── SubscriptionConflict   topics, a pattern and assigned partitions exclude each other
+    ├── NotSubscribed          a call needs a subscription of another kind
+    ├── NotAssigned            a call names a partition that is not assigned
+    ├── NoOffsetForPartition   nothing is committed, and `auto.offset.reset` is `none`
+    ├── OffsetOutOfRange       the log does not have the position, and `auto.offset.reset` is `none`
+    └── LogTruncated           the log was cut below the position, and `auto.offset.reset` is `none`
+"""
+
+# The names say what happened, as those of `zkconsumer.errors` do.
+# ruff: noqa: N818
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer_error import RemediedError
+
+__all__ = [
+    "LogTruncated",
+    "NoOffsetForPartition",
+    "NotAssigned",
+    "NotSubscribed",
+    "OffsetOutOfRange",
+    "PollingError",
+    "SubscriptionConflict",
+    "shown",
+]
+
+_SHOWN_PARTITIONS = 5
+
+
+class PollingError(RemediedError):
+    """Root of the errors of polling."""
+
+
+class SubscriptionConflict(PollingError):
+    """Topics, a pattern and assigned partitions exclude each other.
+
+    Attributes:
+        wanted: What was asked for, such as `subscribe to a pattern`.
+        present: What is there, such as `topics are subscribed to`.
+    """
+
+    def __init__(self, wanted: str, present: str) -> None:
+        super().__init__(
+            f"cannot {wanted}: {present}, and subscription to topics, partitions and pattern are mutually exclusive",
+            "call unsubscribe() first",
+        )
+        self.args = (wanted, present)
+        self.wanted = wanted
+        self.present = present
+
+
+class NotSubscribed(PollingError):
+    """A call needs a subscription of another kind, or any at all.
+
+    Attributes:
+        wanted: What was asked for, such as `poll`.
+        present: What is there, such as `nothing is subscribed to`.
+    """
+
+    def __init__(self, wanted: str, present: str) -> None:
+        super().__init__(f"cannot {wanted}: {present}", "subscribe to topics or to a pattern")
+        self.args = (wanted, present)
+        self.wanted = wanted
+        self.present = present
+
+
+class NotAssigned(PollingError):
+    """A call names partitions that are not assigned to this consumer.
+
+    Attributes:
+        call: What was called.
+        partitions: Those that are not assigned.
+        assigned: Those that are.
+    """
+
+    def __init__(self, call: str, partitions: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> None:
+        self.call = call
+        self.partitions = tuple(partitions)
+        self.assigned = tuple(assigned)
+        there = f"assigned are {shown(self.assigned)}" if self.assigned else "no partition is assigned"
+        super().__init__(
+            f"{call}: {shown(self.partitions)} {'is' if len(self.partitions) == 1 else 'are'} not assigned to this "
+            f"consumer; {there}",
+            "a group assigns its partitions in poll()",
+        )
+        self.args = (call, self.partitions, self.assigned)
+
+
+class NoOffsetForPartition(PollingError):
+    """Partitions have no committed offset, and no policy says where to start.
+
+    Attributes:
+        partitions: All of them.
+    """
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = tuple(partitions)
+        super().__init__(
+            f"no offset is committed for {shown(self.partitions)}, and auto.offset.reset is none",
+            "seek, commit an offset, or set auto.offset.reset to earliest or latest",
+        )
+        self.args = (self.partitions,)
+
+
+class OffsetOutOfRange(PollingError):
+    """The log does not have a position, and no policy says where to go on.
+
+    Attributes:
+        partition: Of which partition.
+        offset: The position.
+        log_start: First offset of the log; None when it is not known.
+        log_end: The offset behind the last one; None when it is not known.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, log_start: int | None = None, log_end: int | None = None
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+        known = [
+            f"{word} {limit}" for word, limit in (("starts at", log_start), ("ends at", log_end)) if limit is not None
+        ]
+        limits = f": the log {' and '.join(known)}" if known else ""
+        super().__init__(
+            f"{shown([partition])}: position {offset} is out of range{limits}, and auto.offset.reset is none",
+            "seek to an offset of the log, or set auto.offset.reset to earliest or latest",
+        )
+        self.args = (partition, offset, log_start, log_end)
+
+
+class LogTruncated(PollingError):
+    """The log was cut below a position, as after an unclean election, and no policy says where to go on.
+
+    Attributes:
+        partition: Of which partition.
+        offset: The position.
+        offset_epoch: The leader epoch of the record before it.
+        divergent_offset: The first offset whose record may be another one than was read; None when it is not known.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, offset_epoch: int | None, divergent_offset: int | None = None
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.offset_epoch = offset_epoch
+        self.divergent_offset = divergent_offset
+        ended = (
+            "the leader does not know this epoch" if divergent_offset is None
+            else f"it is the one that was read up to {divergent_offset}"
+        )  # fmt: skip
+        super().__init__(
+            f"{shown([partition])}: the log was truncated below position {offset} of leader epoch {offset_epoch}: "
+            f"{ended}, and auto.offset.reset is none",
+            "seek to an offset of the log, or set auto.offset.reset to earliest or latest",
+        )
+        self.args = (partition, offset, offset_epoch, divergent_offset)
+
+
+def shown(partitions: Iterable[TopicPartition]) -> str:
+    """Return `topic/partition` of some partitions, and how many more there are."""
+    named = [f"{topic}/{partition}" for topic, partition in partitions]
+    more = len(named) - _SHOWN_PARTITIONS
+    return ", ".join(named[:_SHOWN_PARTITIONS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,200 @@
+"""ConsumerRecord and ConsumerRecords: what `poll` returns, and the values of offsets and groups. Pure.
+
+Names are those of Kafka's Java consumer in the spelling of PEP 8.
+
+Source: ConsumerRecord, ConsumerRecords, OffsetAndMetadata, OffsetAndTimestamp, ConsumerGroupMetadata (Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
+
+from simpleconsumer.types import Headers, TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+__all__ = [
+    "NULL_SIZE",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "ConsumerRecords",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TimestampType",
+]
+
+NULL_SIZE: Final = -1
+"""The size of a key or value that is null."""
+_UNKNOWN_GENERATION: Final = -1
+
+
+class TimestampType(enum.IntEnum):
+    """Who has set the timestamp of a record, by Kafka's numbers."""
+
+    NO_TIMESTAMP_TYPE = -1
+    """There is none: the format before Kafka 0.10."""
+    CREATE_TIME = 0
+    """The producer."""
+    LOG_APPEND_TIME = 1
+    """The broker, when it appended the record."""
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record.
+
+    A tuple, because `tuple.__new__(ConsumerRecord, fields)` with all fields is the fastest way to make one: the
+    constructor takes twice as long, and that of a class with slots half as long again.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition; in 0.7 the string `broker-partition`.
+        offset: Offset of the record; in 0.7 the byte position where its entry of the log starts.
+        timestamp: Milliseconds since 1970; None before Kafka 0.10.
+        timestamp_type: Who has set it.
+        key: What `key.deserializer` returned; None when the record has no key.
+        value: What `value.deserializer` returned; None for a null value (a deletion mark of a compacted topic).
+        headers: Keys, which may repeat, and values; () without any.
+        leader_epoch: The epoch of the leader that has appended it; None when it is not known.
+        serialized_key_size: Bytes of the key as it was sent, -1 for none.
+        serialized_value_size: Bytes of the value as it was sent, -1 for none.
+    """
+
+    topic: str
+    partition: int | str
+    offset: int
+    timestamp: int | None
+    timestamp_type: TimestampType
+    key: K | None
+    value: V | None
+    headers: Headers = ()
+    leader_epoch: int | None = None
+    serialized_key_size: int = NULL_SIZE
+    serialized_value_size: int = NULL_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """An offset to commit, or a committed one: that of the next record to consume.
+
+    Attributes:
+        offset: 0 or more.
+        metadata: Text that is stored with it; brokers take up to 4096 characters.
+        leader_epoch: The leader epoch of the record before it; None when it is not known.
+
+    Raises:
+        ValueError: The offset is negative: a broker stores it, and nothing is committed then.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.offset < 0:
+            raise ValueError(f"offset {self.offset} is negative; it must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """The first record at or after a time.
+
+    Attributes:
+        offset: Its offset.
+        timestamp: Its timestamp, in milliseconds since 1970.
+        leader_epoch: The leader epoch of the record; None when it is not known.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """What identifies a member of a group to a transactional producer.
+
+    Attributes:
+        group_id: Name of the group.
+        generation_id: Its generation; -1 for a consumer that has not joined, and for groups in ZooKeeper.
+        member_id: As the coordinator has named the member; empty without one.
+        group_instance_id: Name of a static member; None for others.
+    """
+
+    group_id: str
+    generation_id: int = _UNKNOWN_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class ConsumerRecords(Generic[K, V]):
+    """The records of one poll, by partition; iterates over all of them, one partition after the other.
+
+    True if there are records. `len` and `count()` are the number of records.
+
+    Args:
+        records: By partition, in the order in which they were fetched.
+        next_offsets: The position behind the records of each partition; also of partitions that only have moved on.
+    """
+
+    __slots__ = ("_next_offsets", "_records")
+
+    def __init__(
+        self,
+        records: Mapping[TopicPartition, Sequence[ConsumerRecord[K, V]]],
+        next_offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        self._records = {partition: found for partition, found in records.items() if found}
+        self._next_offsets = dict(next_offsets or {})
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        return chain.from_iterable(self._records.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._records.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def count(self) -> int:
+        """Return the number of records of all partitions."""
+        return len(self)
+
+    def is_empty(self) -> bool:
+        """Return whether there are no records."""
+        return not self._records
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that have records, in the order of the records."""
+        return tuple(self._records)
+
+    def records(self, of: TopicPartition | str) -> list[ConsumerRecord[K, V]]:
+        """Return the records of one partition, or of all partitions of a topic; a list of its own.
+
+        Args:
+            of: A partition, or the name of a topic.
+        """
+        if isinstance(of, str):
+            found = (records for (topic, _), records in self._records.items() if topic == of)
+            return list(chain.from_iterable(found))
+        return list(self._records.get(of, ()))
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit when all of these records are done, a dict of its own."""
+        return dict(self._next_offsets)
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{topic}/{number}: {len(each)}" for (topic, number), each in self._records.items())
+        return f"ConsumerRecords({found or 'none'})"
