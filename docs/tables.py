@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from rebalance import partition
+from rebalance.brokers import machine as member_machine
 from rebalance.zookeeper import machine
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.apis import APIS
@@ -358,6 +359,7 @@ def sections() -> dict[Path, dict[str, str]]:
         ARCHITECTURE: {
             "message": message_way(),
             "group picture": machine_picture(machine, machine.RebalanceMachine, machine._TABLE),
+            "member picture": machine_picture(member_machine, member_machine.MemberMachine, member_machine._TABLE),
             "partition picture": machine_picture(partition, partition.PartitionMachine, partition._TABLE),
             "position picture": machine_picture(
                 partition_position, partition_position.PartitionPosition, partition_position._TABLE
@@ -370,6 +372,7 @@ def sections() -> dict[Path, dict[str, str]]:
         REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
+            "member machine": machine_tables(member_machine, member_machine.MemberMachine, member_machine._TABLE),
             "position machine": machine_tables(
                 partition_position, partition_position.PartitionPosition, partition_position._TABLE
             ),
