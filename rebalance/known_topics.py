@@ -51,9 +51,11 @@ class KnownTopics:
 
     Args:
         reset_policy: where partitions start that existed at the start of the member, `smallest` or `largest`.
+        resets_later_ones: whether this is also for those that appear later, and topics that are created anew.
     """
 
-    def __init__(self, reset_policy: str) -> None:
+    def __init__(self, reset_policy: str, *, resets_later_ones: bool = False) -> None:
+        self._resets_later_ones = resets_later_ones
         self._reset_policy = reset_policy
         self._known_at_start: set[Partition] | None = None
         self._unread_at_start: set[str] = set()
@@ -101,6 +103,8 @@ class KnownTopics:
     def policy(self, partition: Partition) -> str:
         """Where a partition without a stored offset starts: `smallest`, `largest`, or `SINCE_START`."""
         topic, name = partition
+        if self._resets_later_ones:
+            return self._reset_policy
         if (self._known_at_start is None or partition in self._known_at_start) and topic not in self._recreated:
             return self._reset_policy
         if self._reset_policy == "largest" and isinstance(name, str) and topic in self._topics_at_start:

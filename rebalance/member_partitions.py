@@ -85,7 +85,7 @@ class MemberPartitions:
         self._listener = parts.listener
         self._follower = follower
         self._statistics = statistics
-        self._topics = KnownTopics(member.reset_policy)
+        self._topics = KnownTopics(member.reset_policy, resets_later_ones=member.resets_later_ones)
         self._revoked: dict[Partition, int] = {}
         self._lost: list[Partition] = []
         self._unsettled: list[Partition] = []

@@ -165,7 +165,12 @@ class MemberParts:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The identity and the settings of a member that both coordinations need; times in seconds."""
+    """The identity and the settings of a member that both coordinations need; times in seconds.
+
+    Attributes:
+        resets_later_ones: Whether `reset_policy` is also for partitions that appear later; else they start at their
+            smallest offset.
+    """
 
     group: str
     consumer_id: str
@@ -174,3 +179,4 @@ class Member:
     reset_policy: str = "largest"
     drain_timeout_s: float = 3.0
     max_processing_s: float | None = None
+    resets_later_ones: bool = False

@@ -1,9 +1,13 @@
-"""The ZooKeeper-coordinated Kafka high-level consumer for Python, and producers: the public names.
+"""Kafka's consumers of all times for Python, on groups in ZooKeeper and on groups of brokers, and producers.
 
     with ConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
         [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
         for message in stream:
             print(message.value)
+
+    with KafkaConsumer("clicks", bootstrap_servers="kafka1:9092", group_id="billing") as consumer:
+        for record in consumer:
+            print(record.value)
 
     with Producer(ProducerConfig(zookeeper_connect="zk1:2181,zk2:2181/kafka")) as producer:
         producer.send("clicks", b"a value", key=b"a key")
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
     from simpleconsumer.types import Message, TopicPartition
     from zkconsumer.config import ConsumerConfig, ProducerConfig
+    from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
     from zkconsumer.connector import ConsumerConnector
     from zkconsumer.consumer import Consumer
     from zkconsumer.errors import (
@@ -54,7 +59,32 @@ if TYPE_CHECKING:
         ZooKeeperUnavailable,
     )
     from zkconsumer.filters import Blacklist, Whitelist
+    from zkconsumer.kafka_consumer import KafkaConsumer
     from zkconsumer.member.listening import RebalanceListener
+    from zkconsumer.polling.consumer_errors import (
+        ConcurrentConsumerUse,
+        ConsumerClosed,
+        ConsumerWokenUp,
+        PollTimeout,
+    )
+    from zkconsumer.polling.errors import (
+        LogTruncated,
+        NoOffsetForPartition,
+        NotAssigned,
+        NotSubscribed,
+        OffsetOutOfRange,
+        PollingError,
+        SubscriptionConflict,
+    )
+    from zkconsumer.polling.group_events import RebalanceCallbacks
+    from zkconsumer.polling.records import (
+        ConsumerGroupMetadata,
+        ConsumerRecord,
+        ConsumerRecords,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TimestampType,
+    )
     from zkconsumer.producer import KeyedMessage, Producer
     from zkconsumer.statistics import ConnectorStatistics
     from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
@@ -116,6 +146,26 @@ __all__ = [
     "ZooKeeperUnavailable",
     "__version__",
     "read_topic",
+    "ConcurrentConsumerUse",
+    "ConsumerClosed",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "ConsumerRecords",
+    "ConsumerWokenUp",
+    "KafkaConsumer",
+    "KafkaConsumerConfig",
+    "LogTruncated",
+    "NoOffsetForPartition",
+    "NotAssigned",
+    "NotSubscribed",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRange",
+    "PollTimeout",
+    "PollingError",
+    "RebalanceCallbacks",
+    "SubscriptionConflict",
+    "TimestampType",
 ]
 
 if not TYPE_CHECKING:  # mypy would take every name for one of the package
@@ -136,6 +186,32 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
             "zkconsumer.consumer": ["Consumer"],
             "zkconsumer.filters": ["Blacklist", "Whitelist"],
             "zkconsumer.member.listening": ["RebalanceListener"],
+            "zkconsumer.kafka_consumer": ["KafkaConsumer"],
+            "zkconsumer.config.kafka_consumer_config": ["KafkaConsumerConfig"],
+            "zkconsumer.polling.group_events": ["RebalanceCallbacks"],
+            "zkconsumer.polling.records": [
+                "ConsumerGroupMetadata",
+                "ConsumerRecord",
+                "ConsumerRecords",
+                "OffsetAndMetadata",
+                "OffsetAndTimestamp",
+                "TimestampType",
+            ],
+            "zkconsumer.polling.errors": [
+                "LogTruncated",
+                "NoOffsetForPartition",
+                "NotAssigned",
+                "NotSubscribed",
+                "OffsetOutOfRange",
+                "PollingError",
+                "SubscriptionConflict",
+            ],
+            "zkconsumer.polling.consumer_errors": [
+                "ConcurrentConsumerUse",
+                "ConsumerClosed",
+                "ConsumerWokenUp",
+                "PollTimeout",
+            ],
             "zkconsumer.producer": ["KeyedMessage", "Producer"],
             "zkconsumer.statistics": ["ConnectorStatistics"],
             "zkconsumer.status": ["BlockedClaim", "ConnectorStatus", "OwnedPartition"],

@@ -45,7 +45,7 @@ from zkconsumer.member.connector_checks import (
 )
 from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.group_member import GroupMember
-from zkconsumer.member.listening import check_listener
+from zkconsumer.member.listening import ListenerThread, check_listener
 from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
@@ -257,7 +257,7 @@ class ConsumerConnector:
             coordinated = partial(
                 ZooKeeperCoordination, self.config, self.consumer_id, subscription, lease, on_generation
             )
-        return Membership(self.config, self.consumer_id, lease, streams, self._listener, coordinated)
+        return Membership(self.config, self.consumer_id, lease, streams, ListenerThread(self._listener), coordinated)
 
     def _use_generation(self, decoders: DecoderChoice, generation: str) -> None:
         """Take note of the generation of the cluster, before the member registers."""

@@ -20,8 +20,8 @@ from rebalance import partition as p
 from rebalance.assignment import Assignment, Partition
 from rebalance.brokers import events as e
 from rebalance.brokers.assignors.assignor import Assignor
-from rebalance.brokers.consumer_protocol import NO_GENERATION, Subscription, decode_assignment, encode_subscription
-from rebalance.brokers.granted_claims import GrantedClaims, MembershipFence
+from rebalance.brokers.consumer_protocol import NO_GENERATION, decode_assignment, encode_subscription
+from rebalance.brokers.consumer_protocol import Subscription as JoinSubscription
 from rebalance.brokers.group_member import BrokerGroupMember, threads_of_assigned
 from rebalance.brokers.group_port import GroupPort, Joined, NamedMember, Refused, Synced, TopicPort
 from rebalance.brokers.leading import AssignmentRefused, assign, subscriptions_of, topics_of
@@ -30,12 +30,14 @@ from rebalance.brokers.reactions import Asked
 from rebalance.brokers.refusals import refusal
 from rebalance.brokers.topic_watch import TopicWatch
 from rebalance.errors import UnreadableMetadata
+from rebalance.granted_claims import GrantedClaims, MembershipFence
 from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.loop import Loop, Timer
 from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
+from rebalance.subscription import Subscription
 
 __all__ = ["Coordinator"]
 
@@ -199,6 +201,10 @@ class Coordinator:
             return self._members
         return (self._machine.member_id,) if self._machine.member_id else ()
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Subscribe to other topics."""
+        self.topics.subscribe(subscription)
+
     def rejoin(self, reason: str) -> None:
         """Have the group assigned anew."""
         self._handle(e.Rejoin(reason))
@@ -332,7 +338,7 @@ class Coordinator:
         version = _COOPERATIVE_VERSION if member.is_cooperative else _EAGER_VERSION
         protocols = [
             (each.name, encode_subscription(
-                Subscription(self._joined_with, each.subscription_user_data(self._joined_with), owned,
+                JoinSubscription(self._joined_with, each.subscription_user_data(self._joined_with), owned,
                              self._owned_since, member.rack), version,
             )) for each in member.assignors
         ]  # fmt: skip
@@ -412,7 +418,7 @@ class Coordinator:
         wanted = set(self._joined_with)
         mine = [partition for partition in assignment.partitions if partition[0] in wanted]
         held = {name: entry.machine.held for name, entry in self.partitions.items() if entry.machine.held is not None}
-        threads = threads_of_assigned(self.member, mine, held)
+        threads = threads_of_assigned(self.member.consumer_id, self.topics.subscription, mine, held)
         self._moves_away = self.member.is_cooperative and any(name not in threads for name in held)
         log.info("%s: generation %d of group %s assigns %d partitions", self.member.consumer_id, fence.generation,
                  self.member.group, len(threads))

@@ -9,7 +9,7 @@ from rebalance.assignment import Partition
 from rebalance.brokers.assignors.assignor import Assignor, RebalanceProtocol
 from rebalance.brokers.assignors.simple import RangeAssignor
 from rebalance.ports import Member
-from rebalance.subscription import thread_ids
+from rebalance.subscription import Subscription, thread_ids
 
 __all__ = ["BrokerGroupMember", "threads_of_assigned"]
 
@@ -51,7 +51,7 @@ class BrokerGroupMember(Member):
 
 
 def threads_of_assigned(
-    member: Member, assigned: Collection[Partition], held: dict[Partition, str]
+    consumer_id: str, subscription: Subscription, assigned: Collection[Partition], held: dict[Partition, str]
 ) -> dict[Partition, str]:
     """Return which thread of a member gets each of its partitions: those of a topic in equal parts.
 
@@ -66,7 +66,7 @@ def threads_of_assigned(
         by_topic.setdefault(partition[0], []).append(partition)
     found: dict[Partition, str] = {}
     for topic, partitions in by_topic.items():
-        threads = thread_ids(member.consumer_id, member.subscription.streams_of(topic))
+        threads = thread_ids(consumer_id, subscription.streams_of(topic))
         found.update(_divided(partitions, threads, held) if threads else {})
     return found
 

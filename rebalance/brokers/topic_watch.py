@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from rebalance.brokers.group_member import BrokerGroupMember
 from rebalance.brokers.group_port import TopicPort, TopicsRead
 from rebalance.loop import Loop, Timer
+from rebalance.subscription import Subscription
 
 __all__ = ["AssignableTopic", "AssignableTopics", "TopicWatch"]
 
@@ -50,6 +51,7 @@ class TopicWatch:
         changed: Called with the reason when the group has to be assigned anew.
 
     Attributes:
+        subscription: What the member subscribes to now.
         wanted: The topics that the member subscribes to, also those that do not exist.
         missing: Those of them that do not exist.
         failure: Why topics could not be read the last time, a clause; None if they could.
@@ -60,6 +62,7 @@ class TopicWatch:
     def __init__(
         self, member: BrokerGroupMember, loop: Loop, port: TopicPort, changed: Callable[[str], None]
     ) -> None:
+        self.subscription = member.subscription
         self.wanted: tuple[str, ...] = ()
         self.missing: frozenset[str] = frozenset()
         self.failure: str | None = None
@@ -96,6 +99,11 @@ class TopicWatch:
 
         self._read(read)
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Follow other topics from now on; the group is assigned anew as soon as they are read."""
+        self.subscription = subscription
+        self.start(lambda: self._changed("the member subscribes to other topics"))
+
     def close(self) -> None:
         """Read nothing more."""
         self._is_closed = True
@@ -130,7 +138,7 @@ class TopicWatch:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, done: Callable[[TopicsRead | str], None]) -> None:
-        subscription = self._member.subscription
+        subscription = self.subscription
         names = None if subscription.is_wildcard else {*subscription.topics(()), *(self._led or ())}
         if names is None or names:
             self._port.read(names, lambda found: self._loop.post(done, found))
@@ -174,7 +182,7 @@ class TopicWatch:
     def _note(self, found: TopicsRead) -> None:
         left_out = found.internal if self._member.exclude_internal_topics else frozenset()
         known = [name for name in found.partitions if name not in left_out]
-        self.wanted = tuple(self._member.subscription.topics(known, self._member.exclude_internal_topics))
+        self.wanted = tuple(self.subscription.topics(known, self._member.exclude_internal_topics))
         self.missing = frozenset(name for name in self.wanted if name not in found.partitions)
         self._partitions = found.partitions
 

@@ -17,6 +17,7 @@ import zkconsumer
 from tests.fetching.feeding import Feed
 from zkconsumer.aio import AsyncConsumerConnector, AsyncKafkaStream
 from zkconsumer.config import ConsumerSettings, ProducerSettings
+from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
 
 MODULES = ["zkconsumer", "zkconsumer.aio", "zkconsumer.config", "zkconsumer.prometheus", "simpleconsumer"]
 PUBLIC = {
@@ -26,7 +27,7 @@ PUBLIC = {
     for each in module.__all__
     if isinstance(getattr(module, each), type)
 }
-SETTINGS = get_type_hints(ConsumerSettings).keys() | get_type_hints(ProducerSettings).keys()
+SETTINGS = set().union(*(get_type_hints(each) for each in (ConsumerSettings, ProducerSettings, KafkaConsumerSettings)))
 """docs/CONFIGURATION.md has them."""
 INTERNAL = {  # names of this package's machinery that once showed in help()
     "end", "end_after_hand", "fail", "failures", "lease", "on_fork", "reader", "ready", "settle", "wake",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rebalance.brokers.coordinator import Coordinator
@@ -18,7 +19,7 @@ from rebalance.loop import Loop
 from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription
 from simpleconsumer.group_types import GenerationMember
-from simpleconsumer.types import Broker
+from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -52,6 +53,7 @@ class BrokerCoordination:
         loop: The coordinator's.
         counters: Counts requests and errors.
         faults: What is called about faults.
+        resets: In place of `auto.offset.reset`, and also for partitions that appear later.
     """
 
     coordinator: Coordinator
@@ -65,8 +67,12 @@ class BrokerCoordination:
         loop: Loop,
         counters: Counters,
         faults: MemberFaults,
+        *,
+        resets: str | None = None,
     ) -> None:
         self._member = member_of(config, consumer_id, subscription)
+        if resets is not None:
+            self._member = replace(self._member, reset_policy=resets, resets_later_ones=True)
         self._config = config
         self._lease = lease
         self._loop = loop
@@ -76,6 +82,7 @@ class BrokerCoordination:
         def reader() -> MetadataReader:
             return MetadataReader(addresses, config.client_id, timeout_s, counters, security=config.security)
 
+        self.notes: dict[tuple[TopicPartition, int], str] = {}
         self._reader = reader()
         cluster = Cluster(self._reader, config.client_id, timeout_s, counters=counters, security=config.security)
         self.directory = cluster.directory
@@ -130,6 +137,10 @@ class BrokerCoordination:
         generation = self.coordinator.generation
         return None if generation is None else self._requests.member_of(generation)
 
+    def note(self, partition: TopicPartition, offset: int) -> str:
+        """Return the text that the application wants to be stored with an offset. Threads: any."""
+        return self.notes.get((partition, offset), "")
+
     def refused(self, member: GenerationMember, code: int) -> None:
         """Take note that the coordinator takes no commits of this generation. Threads: any."""
         self.coordinator.write_refused(Fence(member.generation, member.member_id), code)
@@ -137,8 +148,9 @@ class BrokerCoordination:
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def connect(self, connected: Latch) -> None:
-        """Find the brokers."""
-        self._reader.brokers()
+        """Find the brokers; a consumer that is polled looks for them until they are there."""
+        if not self._member.resets_later_ones:
+            self._reader.brokers()
 
     def check_cluster(self) -> None:
         """Refuse names and positions of Kafka 0.7."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from rebalance.counters import Counters
 from rebalance.known_topics import SINCE_START
@@ -29,10 +30,9 @@ from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
 from zkconsumer.member.partition_status import PartitionStatus, status_of
-from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["Delivery"]
+__all__ = ["DeliveredTo", "Delivery"]
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,17 @@ _DEAD_READER_POLL_S = 0.1
 
 Partition = tuple[str, int | str]
 Died = Callable[[str, BaseException], None]
+
+
+class DeliveredTo(Reader, Protocol):
+    """What messages are delivered to: a stream, or what a consumer is polled for."""
+
+    @property
+    def thread_id(self) -> str: ...
+
+    def _end(self) -> None: ...
+
+    def _fail(self, error: Exception) -> None: ...
 
 
 class Delivery:
@@ -54,6 +65,7 @@ class Delivery:
             the offsets behind its end that were read, and with where reading goes on.
         counters: Counts requests and errors.
         died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
+        policy: In place of `auto.offset.reset`; any other word than its two stops a partition.
 
     Threads: `resolve`, `bounds`, `start`, `refuse`, `pause`, `resume`, `go_on`, `drain`, `expire_drain` and `abandon`
         belong to the coordinator; the rest may be called from any thread. `done` callbacks come from any thread and
@@ -63,16 +75,19 @@ class Delivery:
     def __init__(
         self,
         config: ConsumerConfig,
-        streams: Mapping[tuple[str, str], KafkaStream],
+        streams: Mapping[tuple[str, str], DeliveredTo],
         brokers: LeaderDirectory,
         clock: Callable[[], float],
         out_of_range: OutOfRange = lambda partition, gone, restart: None,
         counters: Counters | None = None,
         died: Died = lambda name, error: None,
+        *,
+        policy: str | None = None,
     ) -> None:
         self._config = config
         # In Kafka 0.7 any other word has the reader get an error.
-        self._policy = config.auto_offset_reset if config.auto_offset_reset in RESETS else "stop"
+        wanted = policy or config.auto_offset_reset
+        self._policy = wanted if wanted in RESETS else "stop"
         self._streams = tuple(streams.values())
         self._streams_by_thread = streams
         self._clock = clock
@@ -134,6 +149,7 @@ class Delivery:
             queue.push(Chunk(b"", MAX_INT64, None, error=ValueError(refusal)))
         else:
             self._finder.look_for(name, is_new=True)
+        stream._wake()
 
     def _compare_with_before(self, state: FetchState) -> None:
         """In Kafka 0.7, have the last entry that was delivered read again: the log may be another one by now.
@@ -145,7 +161,7 @@ class Delivery:
         if mark is not None and state.offset in (mark.end, committed):
             state.last_entry, state.need, state.size_bytes = mark, Need.COMPARE, mark.size_bytes
 
-    def _stream_of(self, topic: str, thread_id: str) -> KafkaStream:
+    def _stream_of(self, topic: str, thread_id: str) -> DeliveredTo:
         stream = self._streams_by_thread.get((topic, thread_id))
         return stream if stream is not None else self._streams_by_thread["", thread_id]
 
@@ -182,6 +198,23 @@ class Delivery:
         self._open(name, task.queue.stream, position, refusal=task.refusal)
         state = self._tasks[name].state
         state.high_watermark, state.answered_at = old.high_watermark, old.answered_at
+
+    def seek(self, partition: Partition, offset: int) -> bool:
+        """Fetch a started partition from another offset; return False if it is not started.
+
+        What was fetched of it, and what is in hand, does not count any more.
+        """
+        name = TopicPartition(*partition)
+        task = self._tasks.get(name)
+        if task is None or task.queue is None or self._is_stopping:
+            return False
+        self._open(name, task.queue.stream, offset)
+        return True
+
+    def queue_of(self, name: TopicPartition) -> PartitionQueue | None:
+        """Return the queue of a started partition. Threads: any."""
+        task = self._tasks.get(name)
+        return None if task is None else task.queue
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the partitions that are paused."""

@@ -135,21 +135,26 @@ def _name(partition: Partition) -> TopicPartition:
 class ListenerThread:
     """Calls a listener, which may be any object with some of the methods of `RebalanceListener`.
 
+    Args:
+        listener: The listener; None for none.
+        wake: Calls wait for `run_waiting` instead of running on a thread of their own; this is called for each.
+
     Attributes:
         failures: how many calls have failed so far.
 
     Threads: the methods are the coordinator's and return at once.
     """
 
-    def __init__(self, listener: object | None) -> None:
+    def __init__(self, listener: object | None, wake: Callable[[], None] | None = None) -> None:
         self._listener = listener
+        self._wake = wake
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._reported: set[Partition] = set()
         self._is_leaving = self._has_left = False
         self._after_leave: deque[Callable[[], None]] = deque()
         self.failures = 0
-        if listener is not None:
+        if listener is not None and wake is None:
             self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
             self._thread.start()
 
@@ -251,13 +256,33 @@ class ListenerThread:
                 done(answer)
 
         self._calls.put(call)
+        if self._wake is not None:
+            self._wake()
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
+            self._run_call(call)
+
+    def run_waiting(self) -> None:
+        """Make the calls that wait, on this thread."""
+        while True:
             try:
-                call()
-            except BaseException:
-                log.exception("what the rebalance listener returned cannot be used; going on")
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return
+            if call is None:
+                return
+            self._thread = threading.current_thread()
+            try:
+                self._run_call(call)
+            finally:
+                self._thread = None
+
+    def _run_call(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException:
+            log.exception("what the rebalance listener returned cannot be used; going on")
 
     def close(self, timeout_s: float) -> None:
         """Make no further call; back when the present one returns, or after `timeout_s`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from rebalance.assignment import Partition
 from rebalance.counters import Counters
@@ -24,7 +24,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
 from zkconsumer.member.connector_checks import checked_offsets
 from zkconsumer.member.coordination import Coordination
-from zkconsumer.member.delivery import Delivery
+from zkconsumer.member.delivery import DeliveredTo, Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
 from zkconsumer.member.leaving import Leave
 from zkconsumer.member.listening import ListenerThread
@@ -33,7 +33,6 @@ from zkconsumer.member.status_reading import read_status
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
-from zkconsumer.streams.stream import KafkaStream
 from zkconsumer.wakeup import Latch
 
 __all__ = ["Membership"]
@@ -60,6 +59,12 @@ class MemberFaults(NamedTuple):
     thread_died: Callable[[str, BaseException], None]
 
 
+class MemberStream(DeliveredTo, Protocol):
+    """What messages are delivered to, with what it has counted."""
+
+    _failures: int
+
+
 class Membership:
     """One member of one group, from joining to leaving.
 
@@ -68,8 +73,9 @@ class Membership:
         consumer_id: the id of the member in messages, and in `/consumers/[group]/ids`.
         lease: until when the streams may deliver.
         streams: (topic, thread id) -> stream; the topic is empty for a filter.
-        listener: any object with some of the methods of `RebalanceListener`.
+        listening: calls the listener of the application.
         coordinated: makes the coordination, from the loop, the counters, and what is called about faults.
+        policy: in place of `auto.offset.reset`, see `Delivery`.
 
     Threads: any, but for the private methods, which belong to the coordinator's thread.
     """
@@ -79,9 +85,11 @@ class Membership:
         config: ConsumerConfig,
         consumer_id: str,
         lease: Lease,
-        streams: Mapping[tuple[str, str], KafkaStream],
-        listener: object | None,
+        streams: Mapping[tuple[str, str], MemberStream],
+        listening: ListenerThread,
         coordinated: Callable[[Loop, Counters, MemberFaults], Coordination],
+        *,
+        policy: str | None = None,
     ) -> None:
         loop, counters = Loop(lease_clock), Counters()
         coordination = coordinated(loop, counters, MemberFaults(self._port_failed, self._thread_died))
@@ -96,9 +104,9 @@ class Membership:
         self.delivery = Delivery(
             config, streams, coordination.directory, lease_clock,
             lambda *found: self.loop.post(self.offsets.out_of_range, *found),
-            self.counters, self._thread_died,
+            self.counters, self._thread_died, policy=policy,
         )
-        self.listening = ListenerThread(listener)
+        self.listening = listening
         coordination.coordinate(MemberParts(self.delivery, self.offsets, self.listening))
         self.coordinator = coordination.coordinator
         self.pauses = Pauses(self.coordinator, self.delivery, self.loop)
@@ -206,7 +214,7 @@ class Membership:
                 return done.is_set()
         return True
 
-    def _call(self, call: Callable[[], T], timeout_s: float) -> T | None:
+    def call(self, call: Callable[[], T], timeout_s: float) -> T | None:
         """Run `call` on the coordinator's thread and wait for its result, `None` at the time-out."""
         if threading.current_thread() is self._thread:
             return call()
@@ -288,7 +296,7 @@ class Membership:
         call: Callable[[Collection[Partition]], dict[Partition, str]],
         partitions: Collection[Partition],
     ) -> None:
-        refused = self._call(lambda: call(partitions), _ANSWER_S)
+        refused = self.call(lambda: call(partitions), _ANSWER_S)
         if refused is None:
             refused = dict.fromkeys(partitions, self._no_answer(f"of the coordinator within {_ANSWER_S:g} s"))
         if refused:
@@ -322,7 +330,7 @@ class Membership:
 
     def status(self) -> ConnectorStatus:
         """The member's status, read on the coordinator's thread."""
-        status = self._call(
+        status = self.call(
             lambda: read_status(self.coordination, self.delivery, lease_clock()),
             timeout_s=2.0,
         )

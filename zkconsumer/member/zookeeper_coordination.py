@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from rebalance import partition as p
@@ -58,6 +59,7 @@ class ZooKeeperCoordination:
         loop: The coordinator's.
         counters: Counts requests and errors.
         faults: What is called about faults.
+        resets: In place of `auto.offset.reset`, and also for partitions that appear later.
     """
 
     coordinator: Coordinator
@@ -72,10 +74,13 @@ class ZooKeeperCoordination:
         loop: Loop,
         counters: Counters,
         faults: MemberFaults,
+        *,
+        resets: str | None = None,
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
         self._subscription = subscription
+        self._resets = resets
         self._lease = lease
         self._on_generation = on_generation
         self._loop = loop
@@ -101,10 +106,12 @@ class ZooKeeperCoordination:
 
     def coordinate(self, parts: MemberParts) -> None:
         """Make the coordinator."""
+        member = member_of(self._config, self._consumer_id, self._subscription)
+        if self._resets is not None:
+            member = replace(member, reset_policy=self._resets, resets_later_ones=True)
         self.coordinator = Coordinator(
-            member_of(self._config, self._consumer_id, self._subscription), self._pipeline, parts, self._lease,
-            random.Random(), lambda: int(time.time() * 1000),
-        )  # fmt: skip
+            member, self._pipeline, parts, self._lease, random.Random(), lambda: int(time.time() * 1000)
+        )
 
     # -- joining -------------------------------------------------------------------------------------------------------
 

@@ -102,6 +102,9 @@ class Committer(Protocol):
     def member(self) -> GenerationMember | None:
         """Return the member in its present generation; None while its group is being assigned anew."""
 
+    def note(self, partition: TopicPartition, offset: int) -> str:
+        """Return the text that is stored with an offset."""
+
     def refused(self, member: GenerationMember, code: int) -> None:
         """Take note that the coordinator takes no commits of the member."""
 
@@ -327,7 +330,7 @@ class OffsetManager:
         if member is None:
             self.reason = "the group is being assigned anew"
             return None
-        wanted = {name: OffsetAndMetadata(offset) for name, offset in offsets.items()}
+        wanted = {name: OffsetAndMetadata(offset, committer.note(name, offset)) for name, offset in offsets.items()}
         codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
         if over is not None:

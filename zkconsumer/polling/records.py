@@ -42,14 +42,17 @@ _UNKNOWN_GENERATION: Final = -1
 
 
 class TimestampType(enum.IntEnum):
-    """Who has set the timestamp of a record, by Kafka's numbers."""
+    """Who has set the timestamp of a record, by Kafka's numbers.
+
+    Attributes:
+        NO_TIMESTAMP_TYPE: There is none: the format before Kafka 0.10.
+        CREATE_TIME: The producer.
+        LOG_APPEND_TIME: The broker, when it appended the record.
+    """
 
     NO_TIMESTAMP_TYPE = -1
-    """There is none: the format before Kafka 0.10."""
     CREATE_TIME = 0
-    """The producer."""
     LOG_APPEND_TIME = 1
-    """The broker, when it appended the record."""
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):

@@ -1,0 +1,129 @@
+"""Runs a member that is in no group: the application assigns its partitions, and nobody else knows of them.
+
+It has the face of the coordinators of groups, so that delivery, commits and pauses work the same. Rule: nothing here
+blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from rebalance import partition as p
+from rebalance.assignment import Assignment, Partition
+from rebalance.granted_claims import GrantedClaims, MembershipFence
+from rebalance.known_topics import SeenTopic
+from rebalance.lease import Lease
+from rebalance.loop import Loop
+from rebalance.member_partition import MemberPartition
+from rebalance.member_partitions import MemberPartitions
+from rebalance.ports import Member, MemberParts
+from rebalance.rebalance_statistics import RebalanceStatistics
+
+__all__ = ["AssignedCoordinator"]
+
+
+class _NoTopics(NamedTuple):
+    """No topics: nothing is read about them (`rebalance.known_topics.TopicsSeen`)."""
+
+    topics: dict[str, SeenTopic]
+    refused_topics: tuple[str, ...] = ()
+    refused_topics_list: object | None = None
+
+
+class AssignedCoordinator:
+    """Runs one member without a group.
+
+    Args:
+        member: Its settings; its subscription is not looked at.
+        loop: The caller runs it on one thread.
+        parts: Delivery, offsets and listener.
+        lease: Written here, read by the reader: it never ends by itself.
+
+    Attributes:
+        error: Why nothing is delivered any more; None while it is.
+
+    Threads: All methods belong to the loop's thread.
+    """
+
+    session_timeout_s = 0.0
+
+    def __init__(self, member: Member, loop: Loop, parts: MemberParts, lease: Lease) -> None:
+        self.member = member
+        self.lease = lease
+        self.error: Exception | None = None
+        self.state = "assigned"
+        self.since = loop.clock()
+        self.rebalance_statistics = RebalanceStatistics()
+        self._loop = loop
+        self._offsets = parts.offsets
+        self._delivery = parts.delivery
+        self._claims = GrantedClaims(loop)
+        self._partitions = MemberPartitions(member, loop, self._claims, parts, self.rebalance_statistics, self)
+        self._settled_calls: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Deliver what is assigned."""
+        self._claims.fence = MembershipFence(1)
+        self._offsets.session_opened(self._claims.fence)
+        self.lease.prove(self._loop.clock(), math.inf)
+
+    def assign(self, partitions: Collection[Partition], thread_id: str) -> None:
+        """Deliver these partitions, and no others."""
+        wanted = dict.fromkeys(partitions, thread_id)
+        self._partitions.set_assignment(Assignment(wanted, wanted), _NoTopics({}))
+        self._partitions.handle_all(p.ClaimsAllowed())
+
+    def fail(self, error: Exception) -> None:
+        """Deliver nothing any more."""
+        self.error = error
+        self.lease.end()
+        self._partitions.handle_all(p.SessionOver())
+        self._delivery.fail(error)
+        self._offsets.session_over()
+
+    @property
+    def fence(self) -> MembershipFence | None:
+        """Always the same, from the start on. Threads: any."""
+        return self._claims.fence
+
+    @property
+    def partitions(self) -> dict[Partition, MemberPartition]:
+        """The partitions that are delivered, or given up."""
+        return self._partitions.all
+
+    @property
+    def settled(self) -> bool:
+        """Whether each partition is being delivered; true as well when the member has failed."""
+        return self.error is not None or self._partitions.settled
+
+    @property
+    def warnings(self) -> frozenset[str]:
+        """Nothing: there is no group."""
+        return frozenset()
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Run `call` as soon as `settled` is true."""
+        self._settled_calls.append(call)
+        self.partitions_moved()
+
+    def close(self) -> None:
+        """Take no further part."""
+        self._partitions.close()
+
+    # -- for the partitions --------------------------------------------------------------------------------------------
+
+    def recheck(self, cause: str) -> None:
+        """Deliver again what is wanted again."""
+        self._loop.post(self._partitions.handle_all, p.ClaimsAllowed())
+
+    def fenced(self) -> None:
+        """Do nothing: claims that are granted are not refused."""
+
+    def partitions_moved(self) -> None:
+        """See whether all partitions are delivered by now."""
+        if self._settled_calls and self.settled:
+            calls, self._settled_calls = self._settled_calls, []
+            for call in calls:
+                call()

@@ -1,0 +1,392 @@
+"""KafkaConsumer: Kafka's consumer of today, on groups of brokers, on groups in ZooKeeper, and without a group.
+
+Names, defaults and behaviour are those of Java's consumer of Kafka 3.9, in the spelling of PEP 8.
+
+Source: org.apache.kafka.clients.consumer.KafkaConsumer (3.9).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
+from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.errors import NotSupported
+from zkconsumer.polling.commit_thread import CommitDone
+from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, PollTimeout
+from zkconsumer.polling.errors import NotSubscribed
+from zkconsumer.polling.poller import Poller
+from zkconsumer.polling.records import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    ConsumerRecords,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
+
+__all__ = ["KafkaConsumer"]
+
+_CLOSE_MS: Final = 30_000
+_ITERATION_S: Final = 1.0
+
+
+class KafkaConsumer:
+    """A consumer that is polled.
+
+    Args:
+        *topics: Subscribed to at once; or none, and `subscribe` or `assign` is called.
+        config: Settings; in their place `**settings`.
+        **settings: As Kafka names them, with underscores for dots (`bootstrap_servers="b1:9092"`, `group_id="g"`,
+            `auto_offset_reset="earliest"`); docs/CONFIGURATION.md lists all.
+
+    Raises:
+        ConfigError: A setting is missing, or has a value that is not allowed.
+
+    The records that `poll` returns are done when `poll` is called again: then auto-commit counts them, and partitions
+    that move to other members are given up behind them. Callbacks and interceptors run inside of `poll`, `close` and
+    `unsubscribe`. As a context manager it closes at the end of the block; after an exception what the last poll has
+    returned is not committed.
+
+    Threads: One at a time, any; another one that calls raises ConcurrentConsumerUse. `wakeup` may be called from any.
+    """
+
+    def __init__(
+        self, *topics: str, config: KafkaConsumerConfig | None = None, **settings: Unpack[KafkaConsumerSettings]
+    ) -> None:
+        if config is not None and settings:
+            raise TypeError(f"both config and settings are given: {', '.join(settings)}")
+        self.config = config if config is not None else KafkaConsumerConfig(**settings)
+        self._poller = Poller(self.config)
+        self._inside: dict[str, threading.Thread] = {}
+        self._is_closed = False
+        self._waiting: Iterator[ConsumerRecord[Any, Any]] = iter(())
+        if topics:
+            self.subscribe(topics)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Poller]:
+        """Refuse a second thread; a thread may call again from its callbacks."""
+        me = threading.current_thread()
+        owner = self._inside.setdefault("thread", me)  # one atomic step
+        if owner is not me:
+            raise ConcurrentConsumerUse(owner.name)
+        is_outer = "depth" not in self._inside
+        self._inside["depth"] = me
+        try:
+            if self._is_closed:
+                raise ConsumerClosed
+            yield self._poller
+        finally:
+            if is_outer:
+                self._inside.clear()
+
+    # -- subscriptions -------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Subscribe to topics, or to those whose whole name matches a pattern; the group assigns their partitions.
+
+        Args:
+            topics: In place of those that were subscribed to before.
+            pattern: A regular expression of Python; on groups in ZooKeeper, of Java.
+            listener: Any object with some of the methods of `RebalanceCallbacks`, which get collections of partitions.
+
+        Raises:
+            SubscriptionConflict: The other kind is subscribed to, or partitions are assigned.
+            NotSubscribed: There is no `group.id`.
+        """
+        with self._alone() as poller:
+            if pattern is None:
+                poller.subscribe(topics, listener)
+            elif topics:
+                raise TypeError("both topics and a pattern are given; subscribe to either of them")
+            else:
+                poller.subscribe_to_pattern(re.compile(pattern), listener)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read partitions without a group, in place of those before; with `group.id` its offsets are used."""
+        with self._alone() as poller:
+            poller.assign(partitions)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and read nothing any more."""
+        with self._alone() as poller:
+            poller.unsubscribe()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are assigned now."""
+        with self._alone() as poller:
+            return frozenset(poller.state.assigned)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed to; with a pattern, those of the present assignment."""
+        with self._alone() as poller:
+            if poller.state.pattern is not None:
+                return frozenset(topic for topic, _ in poller.state.assigned)
+            return poller.state.topics
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: float = 0) -> ConsumerRecords[Any, Any]:
+        """Return records as soon as there are some, up to `max.poll.records`; none after `timeout_ms`.
+
+        Raises:
+            NotSubscribed: Nothing is subscribed to, and nothing assigned.
+            NoOffsetForPartition, OffsetOutOfRange: There is no position, and `auto.offset.reset` is `none`.
+            MessageError, DecoderFailed: The next record cannot be read; the position stays, and `seek` goes past it.
+            ConsumerWokenUp: `wakeup` was called.
+            RebalanceError, ZkConsumerError: The group cannot be joined.
+        """
+        with self._alone() as poller:
+            return poller.poll(max(timeout_ms, 0) / 1000)
+
+    def __iter__(self) -> Self:
+        """Return the consumer itself: an iterator of records that never ends by itself."""
+        return self
+
+    def __next__(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record, polling as long as there is none; ends when the consumer is closed."""
+        while True:
+            for record in self._waiting:
+                return record
+            if self._is_closed:
+                raise StopIteration
+            self._waiting = iter(self.poll(_ITERATION_S * 1000))
+
+    def wakeup(self) -> None:
+        """End the present or next `poll` with ConsumerWokenUp. Threads: any."""
+        self._poller.wakeup()
+
+    # -- positions -----------------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Have the next `poll` return the records of a partition from an offset on.
+
+        Raises:
+            NotAssigned: The partition is not assigned.
+            ValueError: The offset is negative.
+        """
+        with self._alone() as poller:
+            poller.seek(TopicPartition(*partition), offset.offset if isinstance(offset, OffsetAndMetadata) else offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first offset of partitions, of all without any; the next `poll` or `position` finds it."""
+        with self._alone() as poller:
+            poller.state.assigned.seek_to_beginning([TopicPartition(*each) for each in partitions])
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go to the end of partitions, of all without any; the next `poll` or `position` finds it."""
+        with self._alone() as poller:
+            poller.state.assigned.seek_to_end([TopicPartition(*each) for each in partitions])
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record that `poll` returns of a partition.
+
+        Raises:
+            NotAssigned: The partition is not assigned.
+            PollTimeout: It is not known in time.
+        """
+        name = TopicPartition(*partition)
+        with self._alone() as poller:
+            timeout_s = self._api_s(timeout_ms)
+            found = poller.await_position(name, timeout_s)
+            if found is None:
+                raise PollTimeout(f"the position of {name.topic}-{name.partition}", timeout_s)
+            return found
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return nothing of partitions until `resume`; they stay assigned."""
+        with self._alone() as poller:
+            poller.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """End a pause."""
+        with self._alone() as poller:
+            poller.resume(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        with self._alone() as poller:
+            return frozenset(poller.state.assigned.paused())
+
+    # -- commits -------------------------------------------------------------------------------------------------------
+
+    def commit_sync(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Store offsets, by default the positions behind all records that `poll` has returned, and wait for it.
+
+        Args:
+            offsets: Partition -> next offset to consume.
+            timeout_ms: Longest wait in addition to what the requests may take.
+
+        Raises:
+            CommitFailed: Names each partition whose offset is not stored, and why.
+            NotSubscribed: There is no group.
+        """
+        with self._alone() as poller:
+            wanted = poller.offsets_to_commit(offsets)
+            poller.prepare_commit(wanted)()
+            poller.interceptors.on_commit(wanted)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        callback: CommitDone | None = None,
+    ) -> None:
+        """Store offsets without waiting; a later `poll` calls `callback(offsets, error)`, with None for no error."""
+        with self._alone() as poller:
+            poller.commit_async(poller.offsets_to_commit(offsets), callback)
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets of the group; None where there is none.
+
+        Raises:
+            NotSupported: The offsets of the group are in ZooKeeper, where only those of assigned partitions are known.
+            PollTimeout: Some are not known in time.
+        """
+        names = [TopicPartition(*each) for each in partitions]
+        with self._alone() as poller:
+            if self.config.group_id is None:
+                raise NotSubscribed("ask for committed offsets without group.id", "no group has any")
+            if self.config.coordination == "zookeeper" and self.config.offsets_storage == "zookeeper":
+                return self._committed_in_zookeeper(poller, names)
+            return poller.questions.committed(names, self._api_s(timeout_ms))
+
+    def _committed_in_zookeeper(
+        self, poller: Poller, names: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        missing = [f"{name.topic}-{name.partition}" for name in names if name not in poller.state.assigned]
+        if missing or poller.member is None:
+            raise NotSupported(f"the committed offset of {', '.join(missing)}", "the offsets of this group are in "
+                               "ZooKeeper, where a member knows those of its own partitions: see zkconsumer.admin")
+        known = poller.member.offsets.committed()
+        found = {name: known.get((name.topic, name.partition)) for name in names}
+        return {name: None if at is None else OffsetAndMetadata(at) for name, at in found.items()}
+
+    # -- the cluster ---------------------------------------------------------------------------------------------------
+
+    def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each log."""
+        with self._alone() as poller:
+            names = [TopicPartition(*each) for each in partitions]
+            return poller.questions.ends(names, self._api_s(timeout_ms), first=True)
+
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset behind the last record of each log that this consumer may see."""
+        with self._alone() as poller:
+            names = [TopicPartition(*each) for each in partitions]
+            return poller.questions.ends(names, self._api_s(timeout_ms), first=False)
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record of each partition at or after a time in milliseconds; None where there is none.
+
+        Raises:
+            ValueError: A time is negative.
+            NotSupported: Brokers before Kafka 0.10.1.
+        """
+        wanted = {TopicPartition(*name): at for name, at in timestamps.items()}
+        for name, at in wanted.items():
+            if at < 0:
+                raise ValueError(f"the time of {name.topic}-{name.partition} is {at}; it must be 0 or more")
+        with self._alone() as poller:
+            return poller.questions.offsets_for_times(wanted, self._api_s(timeout_ms))
+
+    def partitions_for_topic(self, topic: str) -> frozenset[int | str]:
+        """Return the partitions of a topic; none if it does not exist."""
+        with self._alone() as poller:
+            return frozenset(poller.questions.partitions(topic))
+
+    def list_topics(self) -> dict[str, tuple[int | str, ...]]:
+        """Return all topics that this consumer may see, and their partitions."""
+        with self._alone() as poller:
+            return poller.questions.topics()
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return what identifies this member, for a producer that commits offsets in a transaction."""
+        with self._alone() as poller:
+            if self.config.group_id is None:
+                raise NotSubscribed("ask for the metadata of a group without group.id", "there is no group")
+            coordinator = None if poller.member is None else poller.member.coordinator
+            generation = getattr(coordinator, "last_generation", -1)
+            member_id = getattr(coordinator, "member_id", "")
+            return ConsumerGroupMetadata(self.config.group_id, generation, member_id, self.config.group_instance_id)
+
+    def metrics(self) -> dict[str, float]:
+        """Return figures by Kafka's names: lags of partitions, rebalances, requests and errors."""
+        with self._alone() as poller:
+            assigned = poller.state.assigned
+            lags = {name: lag for name in assigned if (lag := assigned.lag(name)) is not None}
+            found: dict[str, float] = {"assigned-partitions": len(assigned)}
+            found |= {f"records-lag.{topic}-{number}": lag for (topic, number), lag in lags.items()}
+            if lags:
+                found["records-lag-max"] = max(lags.values())
+            if poller.member is not None:
+                figures = poller.member.statistics(poller.member.status())
+                found["rebalance-total"] = figures.rebalances.count
+                found["rebalance-latency-total"] = figures.rebalances.total_s
+                found |= {f"requests.{kind}": count for kind, count in figures.broker_requests.items()}
+                found |= {f"errors.{kind}": count for kind, count in figures.errors.items()}
+            return found
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def close(self, timeout_ms: float = _CLOSE_MS) -> dict[TopicPartition, str]:
+        """Commit (with auto-commit on), leave the group at once, and end all threads.
+
+        Returns:
+            Partition -> why its position is not stored; empty when all are.
+        """
+        return self._close(timeout_ms, in_hand_is_done=True)
+
+    def _close(self, timeout_ms: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
+        if self._is_closed:
+            return {}
+        with self._alone() as poller:
+            try:
+                return poller.close(max(timeout_ms, 0) / 1000, in_hand_is_done=in_hand_is_done)
+            finally:
+                self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close(_CLOSE_MS, in_hand_is_done=kind is None)
+
+    def _api_s(self, timeout_ms: float | None) -> float:
+        return (self.config.default_api_timeout_ms if timeout_ms is None else max(timeout_ms, 0)) / 1000
+
+    # The spellings of the JVM.
+    seekToBeginning = seek_to_beginning  # noqa: N815
+    seekToEnd = seek_to_end  # noqa: N815
+    commitSync = commit_sync  # noqa: N815
+    commitAsync = commit_async  # noqa: N815
+    beginningOffsets = beginning_offsets  # noqa: N815
+    endOffsets = end_offsets  # noqa: N815
+    offsetsForTimes = offsets_for_times  # noqa: N815
+    partitionsFor = partitions_for_topic  # noqa: N815
+    listTopics = list_topics  # noqa: N815
+    groupMetadata = group_metadata  # noqa: N815

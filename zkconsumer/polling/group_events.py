@@ -1,0 +1,106 @@
+"""What the coordination reports about the partitions of a consumer that is polled, on the thread that polls.
+
+Partitions come and go inside of `poll`: there the subscription state is changed, and the application's listener called.
+
+Source: ConsumerCoordinator.onJoinComplete, onJoinPrepare (Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.polling.records import OffsetAndMetadata
+from zkconsumer.polling.subscription_state import SubscriptionState
+
+__all__ = ["GroupEvents", "RebalanceCallbacks"]
+
+
+class RebalanceCallbacks:
+    """Is called about partitions that come and go, inside of `poll`, `close` and `unsubscribe`; derive from it.
+
+    Threads: The one that polls. It may call the consumer: commit in `on_partitions_revoked`, seek in
+        `on_partitions_assigned`.
+    """
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """These are given up; they can still be committed."""
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """These came; their positions are known."""
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """These are gone already, and cannot be committed; by default as `on_partitions_revoked`."""
+        self.on_partitions_revoked(partitions)
+
+
+class GroupEvents:
+    """The listener of a member, for `zkconsumer.member.listening.ListenerThread`.
+
+    Args:
+        state: The subscription state.
+        is_held: Returns whether a partition is still this member's, so that it can be committed.
+
+    Attributes:
+        callbacks: Those of the application; None without any.
+        unreported: Partitions that came, and that the application's listener has not been called about.
+        error: The first error that they have raised; None if there was none.
+
+    Threads: The one that polls.
+    """
+
+    def __init__(self, state: SubscriptionState, is_held: Callable[[TopicPartition], bool]) -> None:
+        self._state = state
+        self._is_held = is_held
+        self.callbacks: object | None = None
+        self.error: Exception | None = None
+        self.unreported: tuple[TopicPartition, ...] = ()
+
+    def on_partitions_assigned(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Add partitions to the assignment, with their positions."""
+        assigned = self._state.assigned
+        if not self._state.is_of_group:
+            return  # it was unsubscribed meanwhile
+        self._state.assigned_from_group([*assigned, *positions], cooperative=True)
+        found = {name: OffsetAndMetadata(at) for name, at in positions.items()}
+        assigned.take_committed(found, assigned.assignment_id)
+        self.unreported += tuple(positions)
+
+    def report_assigned(self) -> None:
+        """Call the application's listener about all partitions that came: once for one assignment."""
+        found, self.unreported = self.unreported, ()
+        if found:
+            self._call("on_partitions_assigned", found)
+
+    def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions out of the assignment; those whose time was over are lost."""
+        self.report_assigned()
+        held = tuple(name for name in partitions if self._is_held(name))
+        lost = tuple(name for name in partitions if name not in held)
+        if held:
+            self._call("on_partitions_revoked", held)
+        self._remove(held)
+        if lost:
+            self.on_partitions_lost(lost)
+
+    def on_partitions_lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions out of the assignment that are others' by now, perhaps."""
+        self.report_assigned()
+        gone = tuple(partitions)
+        has_own = getattr(self.callbacks, "on_partitions_lost", None) is not None
+        self._call("on_partitions_lost" if has_own else "on_partitions_revoked", gone)
+        self._remove(gone)
+
+    def _remove(self, partitions: Collection[TopicPartition]) -> None:
+        if self._state.is_of_group:
+            rest = [name for name in self._state.assigned if name not in partitions]
+            self._state.assigned_from_group(rest, cooperative=True)
+
+    def _call(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        method = getattr(self.callbacks, name, None)
+        if method is None:
+            return
+        try:
+            method(partitions)
+        except Exception as error:  # noqa: BLE001 - poll raises it, when the rebalance has gone on
+            self.error = self.error or error
