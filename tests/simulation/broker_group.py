@@ -36,7 +36,7 @@ from rebalance.brokers.reactions import Asked
 from zkconsumer.testing.embedded.groups.group import Group
 from zkconsumer.testing.embedded.groups.values import GroupRules, Join, Joined, Reply, Sync, Synced, Who
 
-__all__ = ["Faults", "Simulation", "Violation"]
+__all__ = ["Faults", "SimulatedMember", "Simulation", "Violation"]
 
 SESSION_S, REBALANCE_S, HEARTBEAT_S = 10.0, 20.0, 3.0
 LEASE_FRACTION = 2 / 3
@@ -72,11 +72,13 @@ class Simulation:
         rules: Of the coordinator.
         faults: What goes wrong.
         members: How many there are.
+        kind: What makes a member, with the face of `SimulatedMember`.
     """
 
     def __init__(
-        self, seed: int, *, is_cooperative: bool, rules: GroupRules, faults: Faults | None, members: int = 3
-    ) -> None:
+        self, seed: int, *, is_cooperative: bool, rules: GroupRules, faults: Faults | None, members: int = 3,
+        kind: Callable[[Simulation, str], Any] | None = None,
+    ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.now = 0.0
         self.is_cooperative = is_cooperative
@@ -89,7 +91,7 @@ class Simulation:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._tick_at: float | None = None
-        self.members = [SimulatedMember(self, f"m{number}") for number in range(members)]
+        self.members = [(kind or SimulatedMember)(self, f"m{number}") for number in range(members)]
         for member in self.members:
             self.later(self.rng.uniform(0, 5), member.start)
         self._plan()
@@ -178,7 +180,7 @@ class Simulation:
                     raise Violation(f"{self.now:.3f}: {name} is read by {readers[name]} and {member.name}")
                 readers[name] = member.name
 
-    def commit(self, member: SimulatedMember, who: Who, positions: Mapping[Partition, int]) -> int:
+    def commit(self, member: Any, who: Who, positions: Mapping[Partition, int]) -> int:
         """Return the code of a commit, whose offsets are stored if it is 0."""
         if self.is_moved:
             return NOT_COORDINATOR
