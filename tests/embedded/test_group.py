@@ -88,7 +88,7 @@ def test_the_first_member_leads_and_gets_the_metadata_of_all() -> None:
     found = driver.join("one")
     assert found[:5] == (0, 1, "range", "c-1", "c-1")
     assert [tuple(each) for each in found.members] == [("c-1", None, b"r")]
-    assert driver.sync("s", Who(1, "c-1"), {"c-1": b"all"}) == Synced(0, b"all")
+    assert driver.sync("s", Who(1, "c-1"), {"c-1": b"all"}) == Synced(0, b"all", "consumer", "range")
 
 
 def test_a_member_without_an_id_is_only_given_one_from_version_4_on() -> None:
@@ -120,7 +120,9 @@ def test_a_follower_gets_what_the_leader_assigned_to_it_and_nothing_where_it_nam
     driver.sync("follower", Who(2, "c-2"))
     assert "follower" not in driver.answers
     driver.sync("leader", Who(2, "c-1"), {"c-1": b"x"})
-    assert (driver.answers["leader"], driver.answers["follower"]) == (Synced(0, b"x"), Synced(0, b""))
+    assert (driver.answers["leader"], driver.answers["follower"]) == (
+        Synced(0, b"x", "consumer", "range"), Synced(0, b"", "consumer", "range")
+    )  # fmt: skip
 
 
 def test_whoever_joins_while_the_others_wait_for_the_leader_makes_them_join_again() -> None:
@@ -166,7 +168,7 @@ def test_another_generation_or_member_is_refused(change: dict[str, Any]) -> None
 def test_a_group_without_members_takes_commits_of_nobody_alone() -> None:
     driver = Driver()
     assert driver.group.may_commit(Who(-1, ""), driver.now) == 0
-    assert driver.group.may_commit(Who(3, "c-1"), driver.now) == 22
+    assert driver.group.may_commit(Who(3, "c-1"), driver.now) == 25
 
 
 def test_before_2_6_a_heartbeat_while_the_group_completes_is_refused_and_renews_nothing() -> None:
@@ -279,7 +281,7 @@ def test_a_static_member_comes_back_under_another_id_without_a_rebalance() -> No
     assert found.leader == "i-1"  # nobody leads until the next rebalance
     assert driver.beat(Who(1, "i-1", "i")) == 82
     assert driver.beat(Who(1, "i-1")) == 25
-    assert driver.sync("t", Who(1, "i-2", "i")) == Synced(0, b"mine")
+    assert driver.sync("t", Who(1, "i-2", "i")) == Synced(0, b"mine", "consumer", "range")
 
 
 @pytest.mark.parametrize(("more", "code"), [({"session_s": 1.0}, 26), ({"session_s": 9999.0}, 26)])
