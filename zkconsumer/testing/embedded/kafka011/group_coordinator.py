@@ -267,7 +267,8 @@ class GroupCoordinator:
                 if code:
                     return code
             try:
-                stored.store_offsets(name, offsets, self._host.cluster.image.topic_ids)
+                if offsets:
+                    stored.store_offsets(name, offsets, self._host.cluster.image.topic_ids)
             except Refusal as refusal:
                 return translated(refusal.code)
             finally:
