@@ -24,7 +24,7 @@ from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["RANGE", "Described", "GroupClient", "coordinator_of"]
+__all__ = ["RANGE", "Described", "GroupClient", "coordinator_of", "find_coordinator"]
 
 RANGE = (("range", b"r"),)
 PATIENCE_S = 20.0
@@ -42,15 +42,20 @@ class Described(NamedTuple):
     members: tuple[tuple[str, bytes, bytes], ...] = ()
 
 
-def coordinator_of(cluster: EmbeddedCluster, group: str = "any") -> int:
-    """The broker that coordinates all groups, once there is one."""
-    first = min(each for each, broker in cluster.brokers.items() if broker.running)
-    with Wire(cluster.port(first)) as wire:
+def find_coordinator(port: int, group: str = "any") -> None:
+    """Return when there is a coordinator."""
+    with Wire(port) as wire:
+
         def found() -> bool:
-            answer = wire.ask(apis.FIND_COORDINATOR.frame(0, 1, "c", struct.pack(">h", len(group)) + group.encode()))
+            answer = wire.ask(apis.FIND_COORDINATOR.frame(0, 1, "c", _text(group)))
             return bool(answer[_HEAD : _HEAD + 2] == b"\0\0")
 
         wait_until(found, PATIENCE_S, "a coordinator")
+
+
+def coordinator_of(cluster: EmbeddedCluster, group: str = "any") -> int:
+    """The broker that coordinates all groups, once there is one."""
+    find_coordinator(cluster.port(min(each for each, broker in cluster.brokers.items() if broker.running)), group)
     leader = cluster.leader(OFFSETS_TOPIC, 0)
     assert leader is not None
     return leader

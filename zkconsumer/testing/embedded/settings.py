@@ -39,7 +39,7 @@ class BrokerSettings:
             three seconds.
         group_min_session_timeout_ms: shortest session time-out of a member.
         group_max_session_timeout_ms: longest one.
-        group_max_size: most members of a group.
+        group_max_size: most members of a group, from Kafka 2.2 on.
         zookeeper_session_timeout_ms: of the session that keeps `/brokers/ids/<id>`.
     """
 

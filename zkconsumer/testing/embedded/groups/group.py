@@ -91,8 +91,6 @@ class Group:
     def not_stored(self, now: float) -> list[Reply]:
         """Begin another rebalance: the assignments could not be written."""
         self._now = now
-        for member in self.members.values():
-            member.assignment = b""
         return self._prepare()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -147,7 +145,8 @@ class Group:
         self._now = now
         code = self._why_not(who)
         if code:
-            return code
+            is_moving = self.state in (GroupState.PREPARING, GroupState.COMPLETING)
+            return REBALANCING if is_moving and self._rules.beats_look_at_state_first else code
         if self.state is GroupState.COMPLETING and not self._rules.renews_while_completing:
             return REBALANCING
         self._renew(self.members[who.member_id])
@@ -254,7 +253,6 @@ class Group:
     def _add(self, asked: Join, member_id: str, request: object) -> list[Reply]:
         was_empty = self.state is GroupState.EMPTY
         if not self.members:
-            self.is_changed = self._rules.stores_new_groups and not self.generation
             self.protocol_type = asked.protocol_type
         member = Member(member_id, asked.instance_id, asked.protocols, asked.session_s, asked.rebalance_s,
                         self._now + asked.session_s, join=request, client_id=asked.client_id,

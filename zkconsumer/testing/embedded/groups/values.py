@@ -51,6 +51,7 @@ class GroupRules:
         takes_no_protocol_type: Members of the first join need not say of which kind they are; before 1.0.
         no_protocols_code: What members without protocols are answered; 0.9 and 0.10 have no word for it.
         looks_at_state_first: A commit while the group waits for its leader is refused whoever it is from; before 2.0.
+        beats_look_at_state_first: A heartbeat while the group rebalances is answered so whoever it is from; in 0.9.
         dead_code: What is answered for a group that is being removed.
     """
 
@@ -65,6 +66,7 @@ class GroupRules:
     takes_no_protocol_type: bool = False
     no_protocols_code: int = 23
     looks_at_state_first: bool = False
+    beats_look_at_state_first: bool = False
     dead_code: int = 15
 
 

@@ -180,7 +180,7 @@ def _rules(settings: BrokerSettings, habits: Habits) -> GroupRules:
         initial_delay_s=settings.group_initial_rebalance_delay_ms / 1000,
         min_session_s=settings.group_min_session_timeout_ms / 1000,
         max_session_s=settings.group_max_session_timeout_ms / 1000,
-        max_size=settings.group_max_size,
+        max_size=None if habits.is_before_2 else settings.group_max_size,
     )
 
 

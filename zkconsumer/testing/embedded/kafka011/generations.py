@@ -85,7 +85,8 @@ GENERATIONS: Final = {
     "0.9": Generation(
         "0.9.0.1", 2, _up_to(1, 1, 0, 0, 2, 1, 0, _NONE, *_LATER, 0) | _of_members(0, 0, 0, 0, 0, _NONE),
         Habits(log_magic=0, is_before_2=True, is_silent=True, offset_record=1, group_record=0,
-               groups=replace(_BEFORE_1, keeps_empty_groups=False), completing=_AWAITING),
+               groups=replace(_BEFORE_1, keeps_empty_groups=False, beats_look_at_state_first=True),
+               completing=_AWAITING),
     ),
     "0.10": Generation(
         "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER, 0) | _of_members(1, 0, 0, 0, 0, _NONE),

@@ -128,6 +128,7 @@ class GroupCoordinator:
         self._stored: GroupLog | None = None
         self._groups: dict[str, Group] = {}
         self._parked: dict[str, list[Parked]] = {}
+        self._abandoned: list[Parked] = []
 
     # ---- what it coordinates
 
@@ -167,6 +168,9 @@ class GroupCoordinator:
             self._log = self._stored = None
             for name, group in groups.items():
                 self._answer(name, group, group.close(NOT_COORDINATOR))
+            for each in self._abandoned:
+                each.give(None)
+            self._abandoned.clear()
             self._changed.notify_all()
 
     def _new_group(self) -> Group:
@@ -198,12 +202,14 @@ class GroupCoordinator:
             Refusal: 14, 16 and 24 as every request. NoAnswer: the member has asked again meanwhile.
         """
         with self._lock:
-            self._coordinate(name)
+            stored = self._coordinate(name)
             group = self._groups.get(name)
             if group is None:
                 if asked.member_id:
                     return Joined(UNKNOWN_MEMBER, member_id=asked.member_id)
                 group = self._new_group()
+                if self._rules.stores_new_groups:
+                    stored.store_group(name, record_of(group, now_ms()))
             request = self._park(name)
             replies = group.join(asked, request, _now())
             if group.members or self._rules.keeps_empty_groups:
@@ -305,6 +311,17 @@ class GroupCoordinator:
             self._coordinate(None, may_be_empty=True)
             return [Listed(name, each.protocol_type, each.state) for name, each in sorted(self._groups.items())]
 
+    def waiting(self, name: str) -> int:
+        """Return how many requests of a group wait for their answers."""
+        with self._lock:
+            return len(self._parked.get(name, ()))
+
+    @property
+    def abandoned(self) -> int:
+        """How many requests are never answered, since a later one of their member has taken their place."""
+        with self._lock:
+            return len(self._abandoned)
+
     def delete(self, name: str) -> int:
         """Return the error code of a group that is to be deleted with its offsets; Refusal as for `join`."""
         with self._lock:
@@ -357,9 +374,8 @@ class GroupCoordinator:
         answered = {id(reply.request) for reply in replies}
         waiting = {id(each) for member in group.members.values() for each in (member.join, member.sync)}
         left = [each for each in self._parked.pop(name, []) if id(each) not in answered]
-        for each in left:
-            if id(each) not in waiting:
-                each.give(None)
+        # A request of which a later one has taken the place is never answered, as by Kafka.
+        self._abandoned += [each for each in left if id(each) not in waiting]
         still = [each for each in left if id(each) in waiting]
         if still:
             self._parked[name] = still

@@ -21,7 +21,7 @@ class Parked:
         self._answer: Joined | Synced | None = None
 
     def give(self, answer: Joined | Synced | None) -> None:
-        """Have the request answered; None: a later one of the same member has taken its place, and it gets none."""
+        """Have the request answered; None: it gets no answer, and its connection is closed."""
         self._answer = answer
         self._done.set()
 
@@ -29,7 +29,7 @@ class Parked:
         """Return the answer, once there is one. A client that is gone meanwhile is noticed when it is sent.
 
         Raises:
-            NoAnswer: there will be none; the connection is to be closed.
+            NoAnswer: there will be none: a later request of the member took its place, and the broker ends now.
         """
         self._done.wait()
         if self._answer is None:
