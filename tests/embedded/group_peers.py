@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster
+from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.waiting import wait_until
 
 __all__ = ["PATIENCE_S", "SETTINGS", "Peer", "wait_shared"]
@@ -19,7 +20,7 @@ PATIENCE_S = 60.0
 SETTINGS = {"group.min.session.timeout.ms": 500}
 """Of brokers: sessions of killed members end soon."""
 SESSION_MS, HEARTBEAT_MS = 3000, 300
-_SCRIPT = Path(__file__).parent / "group_peer.py"
+_SCRIPT, _SOURCE = Path(__file__).parent / "group_peer.py", Path(__file__).parent / "GroupPeer.java"
 _OLD = {"0.9": ((0, 9), "0.9.0.1")}
 
 
@@ -41,6 +42,21 @@ def _kafka_python(cluster: EmbeddedCluster, group: str, generation: str, name: s
     }  # fmt: skip
 
 
+def _java(cluster: EmbeddedCluster, group: str, generation: str, name: str, more: dict[str, Any]) -> Any:
+    return {
+        "bootstrap.servers": cluster.broker_list, "group.id": group, "client.id": name, "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS,
+        "retry.backoff.ms": 100, "reconnect.backoff.ms": 100, "metadata.max.age.ms": 1000, **more,
+    }  # fmt: skip
+
+
+def _command(library: str, settings: dict[str, Any], topic: str, generation: str) -> list[str]:
+    if library == "java":
+        text = "\n".join(f"{name}={value}" for name, value in settings.items())
+        return find_java().command(maven.jars(VERSIONS[generation]), str(_SOURCE), (text, topic))
+    return [sys.executable, str(_SCRIPT), library, json.dumps(settings), topic]
+
+
 class Peer:
     """One member.
 
@@ -52,13 +68,14 @@ class Peer:
     def __init__(
         self, library: str, cluster: EmbeddedCluster, group: str, topic: str, generation: str, name: str, **more: Any
     ) -> None:
-        settings = {"confluent": _confluent, "kafka": _kafka_python}[library](cluster, group, generation, name, more)
+        made = {"confluent": _confluent, "kafka": _kafka_python, "java": _java}[library]
+        settings = made(cluster, group, generation, name, more)
         self.name = name
         self.log: list[str] = []
         self._said: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), library, json.dumps(settings), topic],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            _command(library, settings, topic, generation), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None
         assert self._process.stderr is not None

@@ -1,4 +1,7 @@
-"""Members of confluent-kafka and kafka-python, in processes of their own, form groups on embedded brokers."""
+"""Members of confluent-kafka, kafka-python and Kafka's own client form groups on embedded brokers.
+
+Each is in a process of its own; Kafka's client is that of the version of the brokers.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from group_peers import PATIENCE_S, SETTINGS, Peer, wait_shared
 
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
+from zkconsumer.testing.java import find_java
 from zkconsumer.testing.waiting import wait_until
 
 PARTITIONS = 4
@@ -31,9 +35,12 @@ def cluster(clusters: tuple[str, EmbeddedCluster]) -> Iterator[EmbeddedCluster]:
     clusters[1].restore()
 
 
-@pytest.fixture(params=["confluent", "kafka"])
+@pytest.fixture(params=["confluent", "kafka", pytest.param("java", marks=[pytest.mark.real, pytest.mark.slow])])
 def library(request: pytest.FixtureRequest) -> str:
-    pytest.importorskip({"confluent": "confluent_kafka", "kafka": "kafka"}[request.param])
+    if request.param != "java":
+        pytest.importorskip({"confluent": "confluent_kafka", "kafka": "kafka"}[request.param])
+    elif not find_java().runs_sources:
+        pytest.skip("only a JDK runs a source file")
     return str(request.param)
 
 
