@@ -130,3 +130,45 @@ def test_members_go_on_at_their_offsets_when_another_broker_coordinates(
         wait_read([eve], new)
         assert set(eve.texts) == new
         eve.leave()
+
+
+def test_members_share_a_topic_step_by_step_and_keep_what_they_have(
+    clusters: tuple[str, EmbeddedCluster], cluster: EmbeddedCluster, topic: str
+) -> None:
+    """With the assignor cooperative-sticky, whose rebalances follow each other."""
+    generation, group = clusters[0], f"of-{topic}"
+    sticky = {"partition.assignment.strategy": "cooperative-sticky"}
+    with Peer("confluent", cluster, group, topic, generation, "ann", **sticky) as ann:
+        ann.wait_assigned([0, 1, 2, 3])
+        with Peer("confluent", cluster, group, topic, generation, "bob", **sticky) as bob:
+            wait_shared([ann, bob], PARTITIONS)
+            assert [] not in ann.all("assigned")
+            wait_read([ann, bob], write(cluster, topic, "two"))
+            bob.leave()
+        ann.wait_assigned([0, 1, 2, 3])
+        ann.leave()
+
+
+def test_a_static_member_that_is_back_in_time_takes_its_partitions_without_a_rebalance(
+    clusters: tuple[str, EmbeddedCluster], cluster: EmbeddedCluster, topic: str
+) -> None:
+    generation, group = clusters[0], f"of-{topic}"
+    if generation not in ("2.8", "3.9", "4.3"):
+        pytest.skip("static members are there from 2.3 on")
+
+    def peer(name: str) -> Peer:
+        more = {"group.instance.id": name, "session.timeout.ms": 30_000}
+        return Peer("confluent", cluster, group, topic, generation, name, **more)
+
+    with peer("ann") as ann:
+        ann.wait_assigned([0, 1, 2, 3])
+        with peer("bob") as bob:
+            wait_shared([ann, bob], PARTITIONS)
+            mine, changes = bob.assigned, len(ann.all("assigned"))
+            bob.kill()
+        with peer("bob") as again:
+            again.wait_assigned(mine)
+            wait_read([ann, again], write(cluster, topic, "two"))
+            again.leave()
+        assert len(ann.all("assigned")) == changes
+        ann.leave()

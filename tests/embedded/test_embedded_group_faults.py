@@ -308,6 +308,24 @@ class TestWaiting:
         with pytest.raises(BlockingIOError):
             ann.wire.socket.recv(1)
 
+    def test_a_paused_broker_keeps_answers_back_for_which_members_have_waited(
+        self, member: Make, groups: GroupCoordinator, cluster: EmbeddedCluster
+    ) -> None:
+        ann, bob = member(), member()
+        ann.enter(session_ms=700)
+        bob.send_join()
+        wait_until(lambda: ann.beat() == 27, PATIENCE_S, "a rebalance")
+        wait_until(lambda: groups.waiting(ann.group) == 1, PATIENCE_S, "a member to wait")
+        was = coordinator_of(cluster)
+        cluster.pause(was)
+        wait_until(lambda: groups.waiting(ann.group) == 0, PATIENCE_S, "the other session to end")
+        bob.wire.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            bob.wire.socket.recv(1)
+        bob.wire.socket.settimeout(PATIENCE_S)
+        cluster.resume(was)
+        assert [each.member_id for each in bob.joined().members] == [bob.member_id]
+
     def test_the_first_members_are_waited_for_as_long_as_is_set(self, age: str) -> None:
         settings = {**SETTINGS, "group.initial.rebalance.delay.ms": 300}
         with EmbeddedCluster(generation=age, zookeeper=False, settings=settings) as slow:

@@ -327,6 +327,32 @@ class TestCodes:
             assert wire.is_closed()
 
 
+class TestRestart:
+    def test_a_group_is_the_same_when_its_broker_is_back(
+        self, member: Make, cluster: EmbeddedCluster | KafkaCluster
+    ) -> None:
+        """A generation that was not synced is forgotten, and the one before it counts again."""
+        ann, bob = member(), member()
+        ann.enter()
+        assert ann.commit(TOPIC, 7) == 0
+        first = ann.generation
+        bob.send_join()
+        wait_until(lambda: ann.beat() == 27, PATIENCE_S, "a rebalance")
+        assert (ann.join().error_code, bob.joined().error_code) == (0, 0)
+        broker = min(cluster.brokers)
+        cluster.stop(broker)
+        cluster.start(broker)
+        find_coordinator(cluster.port(broker))
+        back, other = member(), member()
+        wait_until(lambda: back.describe().code == 0, PATIENCE_S, "the groups to be loaded")
+        back.member_id, back.generation = ann.member_id, ann.generation
+        other.member_id, other.generation = bob.member_id, bob.generation
+        assert (back.sync({})[0], other.sync()[0]) == (22, 25)
+        back.generation = first
+        assert (back.beat(), back.sync(), back.committed(TOPIC)) == (0, (0, b"all"), (0, 7))
+        assert back.describe()[:4] == (0, "Stable", "consumer", "range")
+
+
 class TestStaticMembers:
     @pytest.fixture
     def static(self, member: Make, age: str) -> Make:

@@ -128,6 +128,7 @@ class Broker011(LeadingBroker[BatchLog]):
         try:
             after = self._mishaps.after(befallen)
             parts = self._mishaps.spoil(befallen, parts, after)
+            self._flowing.wait()  # the request may have waited for others, and the broker is paused meanwhile
             if self.stopping.is_set():
                 return False
             whole = [_head(request, parts, after), *parts]

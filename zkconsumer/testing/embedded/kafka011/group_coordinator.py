@@ -37,7 +37,7 @@ from zkconsumer.testing.embedded.groups.values import (
     Who,
 )
 from zkconsumer.testing.embedded.kafka011.group_log import GroupLog, RecordFormats, now_ms
-from zkconsumer.testing.embedded.kafka011.group_storing import record_of, restored, translated
+from zkconsumer.testing.embedded.kafka011.group_storing import as_members_see_it, record_of, restored, translated
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.offset_records import StoredOffset
 from zkconsumer.testing.embedded.kafka011.parked import Parked
@@ -209,7 +209,8 @@ class GroupCoordinator:
                     return Joined(UNKNOWN_MEMBER, member_id=asked.member_id)
                 group = self._new_group()
                 if self._rules.stores_new_groups:
-                    stored.store_group(name, record_of(group, now_ms()))
+                    with as_members_see_it():
+                        stored.store_group(name, record_of(group, now_ms()))
             request = self._park(name)
             replies = group.join(asked, request, _now())
             if group.members or self._rules.keeps_empty_groups:
@@ -331,7 +332,8 @@ class GroupCoordinator:
                 return UNKNOWN_GROUP
             if group.state is not GroupState.EMPTY:
                 return NON_EMPTY_GROUP
-            stored.forget_group(name, offsets=list(stored.offsets(name)))
+            with as_members_see_it():
+                stored.forget_group(name, offsets=list(stored.offsets(name)))
             del self._groups[name]
             self._answer(name, group, group.close(self._rules.dead_code))
             return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from zkconsumer.testing.embedded.groups.codes import REBALANCING
@@ -17,9 +19,10 @@ from zkconsumer.testing.embedded.messages import (
     REQUEST_TIMED_OUT,
     UNKNOWN,
     UNKNOWN_TOPIC_OR_PARTITION,
+    Refusal,
 )
 
-__all__ = ["record_of", "restored", "translated"]
+__all__ = ["as_members_see_it", "record_of", "restored", "translated"]
 
 INVALID_COMMIT_SIZE: Final = 28
 _MS: Final = 1000
@@ -75,3 +78,12 @@ def translated(code: int, *, of_group: bool = False) -> int:
     if code in (MESSAGE_TOO_LARGE, MESSAGE_SET_TOO_LARGE):
         return UNKNOWN if of_group else INVALID_COMMIT_SIZE
     return REBALANCING if code == REQUEST_TIMED_OUT and of_group else code
+
+
+@contextmanager
+def as_members_see_it() -> Iterator[None]:
+    """Raise Refusal with the code that members are told if the log refuses the record of a group."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise Refusal(translated(refusal.code, of_group=True), str(refusal)) from refusal
