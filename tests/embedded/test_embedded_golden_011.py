@@ -1,7 +1,7 @@
 """Requests recorded from brokers with record batches, replayed: the embedded broker answers every byte as they did.
 
-What differs from run to run is put in from the run: the port, the ids of cluster and topic, and producer ids. What the
-embedded broker does not serve (groups, authentication, settings) is left out.
+What differs from run to run is put in from the run: the port, the ids of cluster, topic and members, and producer ids.
+What the embedded broker does not serve (authentication, settings) is left out.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from simpleconsumer.kafka011.record_encode import encode_record_batch
 from tests.simpleconsumer import golden_apis
 from tests.simpleconsumer.golden_apis import Frames
 from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster
+from zkconsumer.testing.embedded.groups.values import Join, Sync, Who
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
 from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS as GENERATIONS_011
+from zkconsumer.testing.embedded.kafka011.offset_records import StoredOffset
 from zkconsumer.testing.embedded.kafka011.transaction_records import encode_transaction
 from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction
 from zkconsumer.testing.waiting import wait_until
 
 GENERATIONS = ("0.10", "1.1", "2.8", "4.3")
 TOPIC = "g-apis"
-OF_MEMBERS = r"Offset(Commit|Fetch)-(member|all)-.*"
-"""Offsets of groups that have members, which are not served."""
+OF_MEMBERS = r"(SyncGroup|Heartbeat|LeaveGroup|OffsetCommit-member)-.*"
+"""Requests of members of groups; of some the JoinGroup is not recorded."""
+UUID = rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 NEVER_EQUAL = r"(ApiVersions|InitProducerId-idempotent).*"
 """A table with APIs that are not served, and a number that is new each time; both have tests of their own."""
 UNORDERED = {("1.1", "Metadata-v5"), ("0.10", "Metadata-v1"), ("0.10", "Metadata-v2")}
@@ -64,7 +67,7 @@ def final_log(generation: str) -> list[bytes]:
 
 
 def is_served(frames: Frames) -> bool:
-    return frames.asked.api_key in SERVED and not re.fullmatch(OF_MEMBERS, frames.name)
+    return frames.asked.api_key in SERVED
 
 
 def place(batch: bytes) -> int:
@@ -83,6 +86,7 @@ class Replay:
     def __init__(self, cluster: EmbeddedCluster, generation: str) -> None:
         self.cluster = cluster
         self.answers: dict[str, bytes] = {}
+        self._member_ids: dict[bytes, bytes] = {}
         self._log = cluster.batch_log(TOPIC, 0)
         self._batches = final_log(generation)
         self._port = cluster.port(0)
@@ -90,14 +94,42 @@ class Replay:
             for frames in recorded(generation):
                 self._make_ready_for(frames, wire)
                 if is_served(frames):
-                    self.answers[frames.name] = wire.ask(frames.request)
+                    answer = self.answers[frames.name] = wire.ask(self._with_members(frames.request))
+                    self._learn(frames.answer, answer)
+
+    def _learn(self, recorded: bytes, answer: bytes) -> None:
+        """Note which of our member ids stand in the places of recorded ones."""
+        self._member_ids.update(zip(re.findall(UUID, recorded), re.findall(UUID, answer), strict=False))
+
+    def _with_members(self, frame: bytes) -> bytes:
+        return re.sub(UUID, lambda found: self._member_ids.get(found[0], found[0]), frame)
+
+    def _join(self, frames: Frames) -> None:
+        """Have the member of a request in its group, if it is one that is recorded without its JoinGroup."""
+        at = 14 + len("golden")
+        size = struct.unpack_from(">h", frames.request, at)[0]
+        group = frames.request[at + 2 : at + 2 + size].decode()
+        [recorded] = set(re.findall(UUID, frames.request)) or {b""}
+        broker = self.cluster.brokers[0]
+        assert isinstance(broker, Broker011)
+        if not recorded or recorded in self._member_ids:
+            return
+        join = Join("", {"range": b""}, 10.0, 10.0, client_id="golden", names_members_first=False)
+        joined = broker.groups.join(group, join)
+        self._learn(frames.request, joined.member_id.encode())
+        if not frames.name.startswith("SyncGroup"):
+            broker.groups.sync(group, Sync(Who(joined.generation, joined.member_id), {}))
 
     def _make_ready_for(self, frames: Frames, wire: Wire) -> None:
         """Bring the broker to where the real one was: some of what it had been sent before is not recorded."""
         name = frames.name
-        if name == "FindCoordinator-v0":
+        if re.fullmatch(OF_MEMBERS, name):
+            self._join(frames)
+        elif name.startswith("DeleteGroups-v"):
+            self._commit_for("g-group")
+        elif name == "FindCoordinator-v0":
             wait_until(lambda: wire.ask(frames.request)[8:10] == b"\0\0", 10, "a coordinator")
-        elif name.startswith("OffsetCommit"):
+        elif name.startswith(("OffsetCommit", "JoinGroup")):
             found = request(FIND_COORDINATOR, string("g-group"))
             wait_until(lambda: wire.ask(found)[8:10] == b"\0\0", 10, "a coordinator, which was found before")
         elif name.startswith("Produce"):
@@ -114,6 +146,12 @@ class Replay:
             self._open_transaction()
         elif name.startswith("ListOffsets-stable"):
             self._append_while(lambda batch: batch[22] == IS_TRANSACTIONAL)
+
+    def _commit_for(self, group: str) -> None:
+        """Have a group with an offset, if that is not recorded."""
+        broker = self.cluster.brokers[0]
+        assert isinstance(broker, Broker011)
+        assert broker.groups.commit(group, Who(-1, ""), {(TOPIC, 0): StoredOffset(1)}) == 0
 
     def _store_producer(self, producer: ProducerId) -> None:
         """Have the coordinator find the producer that the next epoch makes the recorded one."""
@@ -158,6 +196,7 @@ class Replay:
         at = answer.find(b"127.0.0.1") + len("127.0.0.1")
         if at >= 9:
             answer = answer[:at] + struct.pack(">i", self._port) + answer[at + 4 :]
+        answer = self._with_members(answer)
         if frames.name.startswith("Metadata"):
             answer = re.sub(rb"[\w-]{22}", self.cluster.registry.cluster_id().encode(), answer)
             at = answer.find(TOPIC.encode()) + len(TOPIC)
@@ -212,8 +251,7 @@ def test_metadata_of_a_broker_that_names_partitions_in_no_order_is_the_same(
 
 def test_every_version_that_is_spoken_by_the_client_is_replayed() -> None:
     replayed = {(each.asked.api_key, each.version) for _, each in ALL if is_served(each)}
-    of_members = {(each.asked.api_key, each.version) for _, each in ALL if re.fullmatch(OF_MEMBERS, each.name)}
-    left_out = {(each.asked.api_key, each.version) for _, each in ALL} - replayed - of_members
+    left_out = {(each.asked.api_key, each.version) for _, each in ALL} - replayed
     assert {(key, version) for key, version in left_out if key in SERVED} == set()
 
 
@@ -255,7 +293,7 @@ def test_an_unknown_version_of_api_versions_is_answered_as_of_version_0(
         assert wire.ask(request(18, b""))[8:10] == b"\0\0"
 
 
-@pytest.mark.parametrize(("api", "version"), [(0, 2), (1, 3), (3, 99), (11, 0), (99, 0)])
+@pytest.mark.parametrize(("api", "version"), [(0, 2), (1, 3), (3, 99), (11, 10), (99, 0)])
 def test_an_unknown_api_or_version_closes_the_connection(replays: dict[str, Replay], api: int, version: int) -> None:
     with Wire(replays["4.3"].cluster.port(0)) as wire:
         wire.send(request(api, bytes(40), version=version))

@@ -88,7 +88,7 @@ def test_the_first_member_leads_and_gets_the_metadata_of_all() -> None:
     found = driver.join("one")
     assert found[:5] == (0, 1, "range", "c-1", "c-1")
     assert [tuple(each) for each in found.members] == [("c-1", None, b"r")]
-    assert driver.sync("s", Who(1, "c-1"), {"c-1": b"all"}) == Synced(0, b"all")
+    assert driver.sync("s", Who(1, "c-1"), {"c-1": b"all"}) == Synced(0, b"all", "consumer", "range")
 
 
 def test_a_member_without_an_id_is_only_given_one_from_version_4_on() -> None:
@@ -120,7 +120,9 @@ def test_a_follower_gets_what_the_leader_assigned_to_it_and_nothing_where_it_nam
     driver.sync("follower", Who(2, "c-2"))
     assert "follower" not in driver.answers
     driver.sync("leader", Who(2, "c-1"), {"c-1": b"x"})
-    assert (driver.answers["leader"], driver.answers["follower"]) == (Synced(0, b"x"), Synced(0, b""))
+    assert (driver.answers["leader"], driver.answers["follower"]) == (
+        Synced(0, b"x", "consumer", "range"), Synced(0, b"", "consumer", "range")
+    )  # fmt: skip
 
 
 def test_whoever_joins_while_the_others_wait_for_the_leader_makes_them_join_again() -> None:
@@ -166,7 +168,7 @@ def test_another_generation_or_member_is_refused(change: dict[str, Any]) -> None
 def test_a_group_without_members_takes_commits_of_nobody_alone() -> None:
     driver = Driver()
     assert driver.group.may_commit(Who(-1, ""), driver.now) == 0
-    assert driver.group.may_commit(Who(3, "c-1"), driver.now) == 22
+    assert driver.group.may_commit(Who(3, "c-1"), driver.now) == 25
 
 
 def test_before_2_6_a_heartbeat_while_the_group_completes_is_refused_and_renews_nothing() -> None:
@@ -279,7 +281,7 @@ def test_a_static_member_comes_back_under_another_id_without_a_rebalance() -> No
     assert found.leader == "i-1"  # nobody leads until the next rebalance
     assert driver.beat(Who(1, "i-1", "i")) == 82
     assert driver.beat(Who(1, "i-1")) == 25
-    assert driver.sync("t", Who(1, "i-2", "i")) == Synced(0, b"mine")
+    assert driver.sync("t", Who(1, "i-2", "i")) == Synced(0, b"mine", "consumer", "range")
 
 
 @pytest.mark.parametrize(("more", "code"), [({"session_s": 1.0}, 26), ({"session_s": 9999.0}, 26)])
@@ -290,3 +292,64 @@ def test_session_time_outs_out_of_bounds_are_refused(more: dict[str, Any], code:
 def test_a_group_of_its_largest_size_takes_nobody_else() -> None:
     driver, _ = stable(2, GroupRules(initial_delay_s=0.0, max_size=2))
     assert driver.join("three").code == 81
+
+
+def test_a_static_leader_that_comes_back_leads_from_version_9_on_and_assigns_nothing() -> None:
+    driver = Driver()
+    driver.join("one", instance_id="i")
+    driver.sync("s", Who(1, "i-1", "i"), {"i-1": b"mine"})
+    asked = Join("", RANGE, 10.0, 30.0, "i", "c", leads_again=True)
+    [reply] = driver.group.join(asked, "again", driver.now)
+    assert isinstance(reply.answer, Joined)
+    assert (reply.answer.leader, reply.answer.skips_assignment, len(reply.answer.members)) == ("i-2", True, 1)
+
+
+@pytest.mark.parametrize(("member_id", "instance_id", "code"), [
+    ("c-9", "i", 82), ("", "i", 0), ("i-1", "i", 0), ("i-1", "unknown", 25), ("c-9", None, 25),
+])  # fmt: skip
+def test_who_leaves_is_named_by_id_or_instance(member_id: str, instance_id: str | None, code: int) -> None:
+    driver = Driver()
+    driver.join("one", instance_id="i")
+    assert driver.group.leave(member_id, instance_id, driver.now)[0] == code
+
+
+@pytest.mark.parametrize(("kind", "protocol", "code"), [
+    ("consumer", "range", 0), (None, None, 0), ("connect", "range", 23), ("consumer", "sticky", 23),
+])  # fmt: skip
+def test_who_takes_its_group_for_another_one_gets_no_assignment(
+    kind: str | None, protocol: str | None, code: int
+) -> None:
+    driver = Driver()
+    driver.join("one")
+    [reply] = driver.group.sync(Sync(Who(1, "c-1"), {}, kind, protocol), "s", driver.now)
+    assert reply.answer.code == code
+
+
+def test_before_2_0_a_commit_while_the_group_completes_is_refused_whoever_it_is_from() -> None:
+    driver = Driver(GroupRules(initial_delay_s=0.0, looks_at_state_first=True))
+    driver.join("one")
+    for who in (Who(1, "c-1"), Who(1, "nobody"), Who(9, "c-1"), Who(-1, "")):
+        assert driver.group.may_commit(who, driver.now) == 27
+
+
+def test_all_who_wait_are_answered_when_a_group_is_closed() -> None:
+    driver, [one, two] = stable(2)
+    driver.join("three")
+    driver.join("again", one.member_id)
+    replies = driver.group.close(16)
+    assert {reply.request: reply.answer.code for reply in replies} == {"three": 16, "again": 16}
+    assert driver.group.state is GroupState.DEAD
+    assert driver.join("late").code == 15
+    assert (driver.beat(two), driver.group.due_at()) == (25, None)
+
+
+def test_a_group_that_is_restored_is_stable_with_fresh_sessions() -> None:
+    driver, members = stable(2)
+    kept = list(driver.group.members.values())
+    other = Driver()
+    other.now = 900.0
+    other.group.protocol_type = "consumer"
+    other.group.restore(driver.group.generation, "range", members[0].member_id, kept, other.now)
+    assert [other.beat(each) for each in members] == [0, 0]
+    assert other.sync("s", members[1]).assignment == members[1].member_id.encode()
+    assert other.group.due_at() == 910.0

@@ -23,7 +23,7 @@ from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.coordination import Coordination
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
-from zkconsumer.testing.embedded.faults import MOVE_LEADER, WRONG_CORRELATION_ID, FaultPlan
+from zkconsumer.testing.embedded.faults import KILL, MOVE_COORDINATOR, MOVE_LEADER, WRONG_CORRELATION_ID, FaultPlan
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
 from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
@@ -117,7 +117,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         self.version = VERSIONS[generation]
         self._coordination: Coordination
         if isinstance(chosen, BrokerSettings07):
-            self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER})
+            self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER, MOVE_COORDINATOR, KILL})
             self._coordination = Coordination07(self, self._ports, chosen, self.faults)
         else:
             node_version = self._native.node_version if self._native else 1

@@ -26,10 +26,15 @@ CORRUPT: Final = "corrupt"
 MOVE_LEADER: Final = "move_leader"
 STALL: Final = "stall"
 ABORTED: Final = "aborted"
+MOVE_COORDINATOR: Final = "move_coordinator"
+KILL: Final = "kill"
 
+GROUP_LOADING: Final = "group_loading"
+"""Not a request: a broker that loads the groups which it coordinates from now on. It can be delayed."""
 API_NAMES: Final = (
     *API_NAMES_08.values(), "api_versions", "describe_groups", "init_producer_id", "offset_for_leader_epoch",
-    "add_partitions_to_txn", "end_txn",
+    "add_partitions_to_txn", "end_txn", "join_group", "sync_group", "heartbeat", "leave_group", "list_groups",
+    "delete_groups", GROUP_LOADING,
 )  # fmt: skip
 """What a fault may name; the last ones are there from Kafka 0.9 on."""
 
@@ -43,8 +48,9 @@ class Fault:
     Attributes:
         kind: a constant of this module.
         api: produce, fetch, offsets, metadata, offset_commit, offset_fetch, consumer_metadata (FindCoordinator later),
-            or later api_versions, describe_groups, init_producer_id, offset_for_leader_epoch, add_partitions_to_txn,
-            end_txn; None: all.
+            or later api_versions, init_producer_id, offset_for_leader_epoch, add_partitions_to_txn, end_txn,
+            join_group, sync_group, heartbeat, leave_group, describe_groups, list_groups, delete_groups; group_loading,
+            which can be delayed; None: all.
         topic, partition, broker, client_id: None matches everything; a request matches by any of its partitions. A
             partition of Kafka 0.7 is named by its number or by `broker-number`.
     """
@@ -121,6 +127,16 @@ class Fault:
     def move_leader(cls, topic: str, partition: int | str, to_broker: int, api: str | None = None) -> Self:
         """Move a partition to another broker just before the request is looked at."""
         return cls(MOVE_LEADER, api, topic, partition, to_broker=to_broker)
+
+    @classmethod
+    def move_coordinator(cls, to_broker: int, api: str | None = None) -> Self:
+        """Have another broker coordinate all groups, just before the request is looked at."""
+        return cls(MOVE_COORDINATOR, api, to_broker=to_broker)
+
+    @classmethod
+    def kill(cls, api: str | None = None, topic: str | None = None) -> Self:
+        """End the broker as SIGKILL does before the request is looked at; its session ends at once."""
+        return cls(KILL, api, topic)
 
     @classmethod
     def aborted(cls, topic: str, partition: int | str, transactions: Sequence[tuple[int, int]]) -> Self:

@@ -28,10 +28,13 @@ Log = TypeVar("Log", bound=PartitionLog)
 
 
 class MovesLeaders(Cluster, Protocol):
-    """A cluster that can move a leader, which a fault may ask for."""
+    """A cluster that can move a leader and end a broker, which a fault may ask for."""
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition."""
+
+    def kill_broker(self, broker_id: int, *, expire: bool) -> None:
+        """End a broker as SIGKILL does; with `expire` its session ends at once."""
 
 
 class LeadingBroker(EmbeddedBroker, Generic[Log]):
@@ -54,7 +57,9 @@ class LeadingBroker(EmbeddedBroker, Generic[Log]):
         self._storage: LogStorage[Log] | None = None
         self._led: dict[TopicPartition, Log] = {}
         self._once_led: set[TopicPartition] = set()
-        self._mishaps = Mishaps(plan, broker_id, self.stopping, cluster.move_leader)
+        self._mishaps = Mishaps(
+            plan, broker_id, self.stopping, cluster.move_leader, lambda each: cluster.kill_broker(each, expire=True)
+        )
 
     @property
     def cluster(self) -> Cluster:

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zkconsumer.testing.embedded import faults as faults
-from zkconsumer.testing.embedded.broker import Part, materialize
+from zkconsumer.testing.embedded.broker import NoAnswer, Part, materialize
 from zkconsumer.testing.embedded.entries import last_offset
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, entries
+from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
 
 __all__ = ["Befallen", "Mishaps"]
 
 _LENGTH = struct.Struct(">i")
+_BEFORE: Final = (faults.MOVE_LEADER, faults.MOVE_COORDINATOR, faults.KILL, faults.DELAY)
 _AFTER: Final = (faults.CLOSE, faults.GARBAGE, faults.STALL, faults.WRONG_CORRELATION_ID, faults.CUT_TAIL)
 
 
@@ -51,23 +53,44 @@ class Mishaps:
         broker_id: int,
         stopping: threading.Event,
         move_leader: Callable[[str, int, int], None],
+        kill: Callable[[int], None],
     ) -> None:
         self._plan = plan
         self._broker_id = broker_id
         self._stopping = stopping
         self._move_leader = move_leader
+        self._kill = kill
 
     def take(self, kinds: Iterable[str], request: Befallen) -> list[Fault]:
         """Return the faults of these kinds that befall a request, and count them down."""
         return self._plan.take(kinds, self._broker_id, request.api, request.client_id, request.where)
 
     def before(self, request: Befallen) -> None:
-        """Move leaders and wait, as faults want it before a request is looked at."""
-        for fault in self.take((faults.MOVE_LEADER, faults.DELAY), request):
+        """Move leaders, end the broker and wait, as faults want it before a request is looked at.
+
+        Raises:
+            NoAnswer: the broker has ended.
+        """
+        for fault in self.take(_BEFORE, request):
             if fault.kind == faults.MOVE_LEADER:
                 self._move_leader(fault.topic or "", int(fault.partition or 0), fault.to_broker)
+            elif fault.kind == faults.MOVE_COORDINATOR:
+                self._move_leader(OFFSETS_TOPIC, 0, fault.to_broker)
+            elif fault.kind == faults.KILL:
+                self._kill(self._broker_id)
+                raise NoAnswer("the broker was killed")
             else:
                 self._plan.wait_out(fault, self._stopping)
+
+    def loading_wait(self) -> Callable[[], None] | None:
+        """Return what to wait for before groups are loaded, as a fault wants it; None without one."""
+        found = self.take((faults.DELAY,), Befallen(faults.GROUP_LOADING, "", [("", -1)]))
+
+        def wait() -> None:
+            for fault in found:
+                self._plan.wait_out(fault, self._stopping)
+
+        return wait if found else None
 
     def errors(self, request: Befallen) -> dict[TopicPartition, int]:
         """Return the error codes that are to be answered, by partition."""

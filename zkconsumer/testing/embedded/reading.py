@@ -102,12 +102,16 @@ class Reader:
             self.uvarint()
             self.raw(self.uvarint())
 
-    def partitions(self, read: Callable[[], T]) -> dict[TopicPartition, T]:
-        """`[topic [int32 partition, what read reads]]`; of a partition that comes twice the last."""
+    def partitions(self, read: Callable[[], T], read_topic: Callable[[], str] | None = None) -> dict[TopicPartition, T]:
+        """`[topic [int32 partition, what read reads]]`; of a partition that comes twice the last.
+
+        Args:
+            read_topic: reads a topic that is not named by a string.
+        """
         found: dict[TopicPartition, T] = {}
 
         def of_topic() -> None:
-            topic = self.string()
+            topic = (read_topic or self.string)()
 
             def of_partition() -> None:
                 partition = self.int32()

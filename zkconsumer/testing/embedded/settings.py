@@ -35,6 +35,11 @@ class BrokerSettings:
         transaction_max_timeout_ms: longest time for which a producer may keep a transaction open.
         transaction_abort_timed_out_transaction_cleanup_interval_ms: how often such transactions are looked for. Kafka:
             ten seconds.
+        group_initial_rebalance_delay_ms: how long the first rebalance of an empty group waits for more members. Kafka:
+            three seconds.
+        group_min_session_timeout_ms: shortest session time-out of a member.
+        group_max_session_timeout_ms: longest one.
+        group_max_size: most members of a group, from Kafka 2.2 on.
         zookeeper_session_timeout_ms: of the session that keeps `/brokers/ids/<id>`.
     """
 
@@ -47,6 +52,10 @@ class BrokerSettings:
     max_incremental_fetch_session_cache_slots: int = 1000
     transaction_max_timeout_ms: int = 15 * 60 * 1000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 1000
+    group_initial_rebalance_delay_ms: int = 0
+    group_min_session_timeout_ms: int = 6000
+    group_max_session_timeout_ms: int = 30 * 60 * 1000
+    group_max_size: int = 2**31 - 1
     zookeeper_session_timeout_ms: int = 6000
 
     @classmethod

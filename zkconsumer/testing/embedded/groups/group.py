@@ -11,10 +11,17 @@ Source: kafka.coordinator.group.GroupCoordinator, GroupMetadata (2.8); `groups` 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
 
+from zkconsumer.testing.embedded.groups.checks import chosen_protocol, is_of_other_protocol, join_refusal
+from zkconsumer.testing.embedded.groups.codes import (
+    FENCED_INSTANCE,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_PROTOCOL,
+    MEMBER_ID_REQUIRED,
+    REBALANCING,
+    UNKNOWN_MEMBER,
+)
 from zkconsumer.testing.embedded.groups.values import (
     GroupRules,
     GroupState,
@@ -30,16 +37,6 @@ from zkconsumer.testing.embedded.groups.values import (
 
 __all__ = ["Group"]
 
-ILLEGAL_GENERATION: Final = 22
-INCONSISTENT_PROTOCOL: Final = 23
-UNKNOWN_MEMBER: Final = 25
-INVALID_SESSION_TIMEOUT: Final = 26
-REBALANCING: Final = 27
-MEMBER_ID_REQUIRED: Final = 79
-GROUP_FULL: Final = 81
-FENCED_INSTANCE: Final = 82
-
-
 class Group:
     """One group.
 
@@ -53,6 +50,8 @@ class Group:
         protocol: The assignor that was chosen; empty before.
         leader: Member id of the leader; empty without one.
         members: By id, in the order in which they came.
+        protocol_type: Of which kind its members are; empty before the first.
+        is_changed: Whether its record is to be written, before anything is answered; whoever writes it sets it back.
     """
 
     def __init__(self, rules: GroupRules, new_id: Callable[[], str]) -> None:
@@ -63,12 +62,36 @@ class Group:
         self.protocol = ""
         self.leader = ""
         self.members: dict[str, Member] = {}
+        self.protocol_type = ""
+        self.is_changed = False
         self._static: dict[str, str] = {}
         self._pending: dict[str, float] = {}
         self._join_until: float | None = None
         self._delayed_until: float | None = None
         self._sync_until: float | None = None
         self._now = 0.0
+
+    def restore(self, generation: int, protocol: str, leader: str, members: Iterable[Member], now: float) -> None:
+        """Be as a record says: stable with fresh sessions, or empty without members."""
+        self._now = now
+        self.generation, self.protocol, self.leader = generation, protocol, leader
+        self.members = {each.member_id: each for each in members}
+        self._static = {each.instance_id: name for name, each in self.members.items() if each.instance_id is not None}
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        for each in self.members.values():
+            self._renew(each)
+
+    def close(self, code: int) -> list[Reply]:
+        """Be dead: all who wait are answered with a code."""
+        self.state, waiting = GroupState.DEAD, list(self.members.values())
+        self.members, self._static, self._pending = {}, {}, {}
+        self._join_until = self._delayed_until = self._sync_until = None
+        return [reply for each in waiting for reply in each.refuse(code)]
+
+    def not_stored(self, now: float) -> list[Reply]:
+        """Begin another rebalance: the assignments could not be written."""
+        self._now = now
+        return self._prepare()
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -79,7 +102,7 @@ class Group:
             request: Comes back with the answer.
         """
         self._now = now
-        code = self._refusal(asked)
+        code = join_refusal(self._rules, asked, self.state, self.protocol_type, self.members)
         if code:
             return [Reply(request, Joined(code, member_id=asked.member_id))]
         if asked.instance_id is not None and asked.instance_id in self._static:
@@ -98,6 +121,8 @@ class Group:
         """Take a SyncGroup request; its answer may come with a later call."""
         self._now = now
         code = self._why_not(asked.who)
+        if not code and is_of_other_protocol(asked, self.protocol_type, self.protocol):
+            code = INCONSISTENT_PROTOCOL
         if not code and self.state is GroupState.PREPARING:
             code = REBALANCING
         if code:
@@ -105,14 +130,14 @@ class Group:
         member = self.members[asked.who.member_id]
         self._renew(member)
         if self.state is GroupState.STABLE:
-            return [Reply(request, Synced(0, member.assignment))]
+            return [Reply(request, self._synced(member))]
         replaced = self._take_sync(member)
         member.sync = request
         if member.member_id != self.leader:
             return replaced
         for each in self.members.values():
             each.assignment = asked.assignments.get(each.member_id, b"")
-        self.state, self._sync_until = GroupState.STABLE, None
+        self.state, self._sync_until, self.is_changed = GroupState.STABLE, None, True
         return [*replaced, *self._answer_syncs(0)]
 
     def heartbeat(self, who: Who, now: float) -> int:
@@ -120,7 +145,8 @@ class Group:
         self._now = now
         code = self._why_not(who)
         if code:
-            return code
+            is_moving = self.state in (GroupState.PREPARING, GroupState.COMPLETING)
+            return REBALANCING if is_moving and self._rules.beats_look_at_state_first else code
         if self.state is GroupState.COMPLETING and not self._rules.renews_while_completing:
             return REBALANCING
         self._renew(self.members[who.member_id])
@@ -129,11 +155,14 @@ class Group:
     def leave(self, member_id: str, instance_id: str | None, now: float) -> tuple[int, list[Reply]]:
         """Return the error code of a LeaveGroup, and what follows for the others."""
         self._now = now
-        if instance_id is not None and not member_id:
-            member_id = self._static.get(instance_id, "")
         if member_id in self._pending:
             del self._pending[member_id]
             return 0, self._complete_if_all_are_there()
+        if instance_id is not None:
+            known = self._static.get(instance_id, "")
+            if known and member_id not in ("", known):
+                return FENCED_INSTANCE, []
+            member_id = known
         if member_id not in self.members:
             return UNKNOWN_MEMBER, []
         return 0, self._remove([member_id])
@@ -144,10 +173,11 @@ class Group:
         if who.generation < 0 and not who.member_id:
             if self.state is GroupState.EMPTY:
                 return 0
-            return UNKNOWN_MEMBER
+            is_too_early = self.state is GroupState.COMPLETING and self._rules.looks_at_state_first
+            return REBALANCING if is_too_early else UNKNOWN_MEMBER
         code = self._why_not(who)
-        if code:
-            return ILLEGAL_GENERATION if self.state is GroupState.EMPTY and who.generation >= 0 else code
+        if code and not (self.state is GroupState.COMPLETING and self._rules.looks_at_state_first):
+            return code
         if self.state is GroupState.COMPLETING:
             return REBALANCING
         self._renew(self.members[who.member_id])
@@ -164,12 +194,9 @@ class Group:
     def tick(self, now: float) -> list[Reply]:
         """Return what follows from the time: sessions that end, and waits that are over."""
         self._now = now
-        replies: list[Reply] = []
-        for member_id in [name for name, until in self._pending.items() if until <= now]:
-            del self._pending[member_id]
+        self._pending = {name: until for name, until in self._pending.items() if until > now}
         ended = [each.member_id for each in self.members.values() if not each.waits and each.ends_at <= now]
-        if ended:
-            replies += self._remove(ended)
+        replies = self._remove(ended) if ended else []
         if self._delayed_until is not None and self._delayed_until <= now:
             self._delayed_until = None
         if self.state is GroupState.PREPARING:
@@ -184,19 +211,6 @@ class Group:
         return replies
 
     # -- joining -------------------------------------------------------------------------------------------------------
-
-    def _refusal(self, asked: Join) -> int:
-        if not self._rules.min_session_s <= asked.session_s <= self._rules.max_session_s:
-            return INVALID_SESSION_TIMEOUT
-        is_known = asked.member_id in self.members or asked.member_id in self._pending
-        is_full = self._rules.max_size is not None and len(self.members) >= self._rules.max_size
-        if is_full and asked.member_id not in self.members:
-            return GROUP_FULL
-        others = [each for each in self.members.values() if each.member_id != asked.member_id]
-        common = set(asked.protocols).intersection(*(each.protocols for each in others))
-        if not common and (is_known or not asked.member_id):
-            return INCONSISTENT_PROTOCOL
-        return 0
 
     def _join_new(self, asked: Join, request: object) -> list[Reply]:
         member_id = f"{asked.instance_id or asked.client_id}-{self._new_id()}"
@@ -214,12 +228,7 @@ class Group:
             return [Reply(request, Joined(FENCED_INSTANCE, member_id=asked.member_id))]
         if asked.member_id:
             return self._join_again(member, asked, request)
-        fenced: list[Reply] = []
-        if member.join is not None:
-            fenced.append(Reply(member.join, Joined(FENCED_INSTANCE, member_id=old_id)))
-        if member.sync is not None:
-            fenced.append(Reply(member.sync, Synced(FENCED_INSTANCE)))
-        member.join = member.sync = None
+        fenced = member.refuse(FENCED_INSTANCE)
         member.member_id = f"{asked.instance_id}-{self._new_id()}"
         self.members = {each.member_id: each for each in self.members.values()}
         self._static[asked.instance_id] = member.member_id
@@ -229,16 +238,25 @@ class Group:
         is_equal = asked.protocols.get(self.protocol) == member.protocols.get(self.protocol)
         self._update(member, asked)
         if self.state is GroupState.STABLE and is_equal:
-            # Up to version 8 the leader of old comes back in the answer, and no list: nobody leads then.
-            leader = old_id if was_leader else self.leader
-            return [*fenced, Reply(request, Joined(0, self.generation, self.protocol, leader, member.member_id))]
+            self.is_changed = True
+            answer = Joined(0, self.generation, self.protocol, self.leader, member.member_id)
+            if was_leader and asked.leads_again:
+                answer = self._joined(member)._replace(skips_assignment=True)
+            elif was_leader:
+                # Up to version 8 the leader of old comes back, and no list: nobody leads then.
+                answer = answer._replace(leader=old_id)
+            return [*fenced, Reply(request, answer)]
         member.join = request
-        return [*fenced, *self._prepare()]
+        is_waited_for = self.state is GroupState.PREPARING
+        return [*fenced, *(self._complete_if_all_are_there() if is_waited_for else self._prepare())]
 
     def _add(self, asked: Join, member_id: str, request: object) -> list[Reply]:
         was_empty = self.state is GroupState.EMPTY
+        if not self.members:
+            self.protocol_type = asked.protocol_type
         member = Member(member_id, asked.instance_id, asked.protocols, asked.session_s, asked.rebalance_s,
-                        self._now + asked.session_s, join=request, client_id=asked.client_id)  # fmt: skip
+                        self._now + asked.session_s, join=request, client_id=asked.client_id,
+                        host=asked.host)  # fmt: skip
         self.members[member_id] = member
         if asked.instance_id is not None:
             self._static[asked.instance_id] = member_id
@@ -304,7 +322,7 @@ class Group:
             return []
         if self.leader not in {each.member_id for each in joined}:
             self.leader = joined[0].member_id
-        self.protocol = _chosen_protocol(self.members.values())
+        self.protocol = chosen_protocol(self.members.values())
         self.state = GroupState.COMPLETING
         if self._rules.ends_without_sync:
             self._sync_until = self._now + max(each.rebalance_s for each in self.members.values())
@@ -330,8 +348,11 @@ class Group:
             if member.sync is not None:
                 request, member.sync = member.sync, None
                 self._renew(member)
-                replies.append(Reply(request, Synced(code, b"" if code else member.assignment)))
+                replies.append(Reply(request, Synced(code) if code else self._synced(member)))
         return replies
+
+    def _synced(self, member: Member) -> Synced:
+        return Synced(0, member.assignment, self.protocol_type, self.protocol)
 
     def _take_sync(self, member: Member) -> list[Reply]:
         """A repeated request replaces the one that waits."""
@@ -348,10 +369,7 @@ class Group:
             member = self.members.pop(member_id)
             if member.instance_id is not None:
                 self._static.pop(member.instance_id, None)
-            if member.join is not None:
-                replies.append(Reply(member.join, Joined(UNKNOWN_MEMBER, member_id=member_id)))
-            if member.sync is not None:
-                replies.append(Reply(member.sync, Synced(UNKNOWN_MEMBER)))
+            replies += member.refuse(UNKNOWN_MEMBER)
             if self.leader == member_id:
                 self.leader = next(iter(self.members), "")
         if self.state is GroupState.PREPARING:
@@ -361,6 +379,7 @@ class Group:
     def _become_empty(self) -> None:
         self.state = GroupState.EMPTY if self._rules.keeps_empty_groups else GroupState.DEAD
         self.protocol = self.leader = ""
+        self.is_changed = True
 
     def _renew(self, member: Member) -> None:
         member.ends_at = self._now + member.session_s
@@ -376,11 +395,3 @@ class Group:
         if who.member_id not in self.members:
             return UNKNOWN_MEMBER
         return 0 if who.generation == self.generation else ILLEGAL_GENERATION
-
-
-def _chosen_protocol(members: Iterable[Member]) -> str:
-    """Return the assignor that most members prefer among those that all of them know."""
-    listed = list(members)
-    common = set(listed[0].protocols).intersection(*(each.protocols for each in listed))
-    votes = Counter(next(name for name in each.protocols if name in common) for each in listed)
-    return votes.most_common(1)[0][0]

@@ -12,6 +12,7 @@ from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
+from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
 from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
@@ -53,7 +54,11 @@ class Host011(Protocol):
 
     @property
     def offset_storage(self) -> OffsetStorage:
-        """The committed offsets of groups."""
+        """The committed offsets of groups in the registry."""
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The groups that it coordinates, and their committed offsets."""
 
     @property
     def fetch_sessions(self) -> FetchSessions:
@@ -77,6 +82,7 @@ class Asked(Generic[Body]):
         host: the broker.
         errors: codes that are answered for partitions (-1: the topic, or the group) without doing anything.
         take: takes a fault of a kind that befalls a partition, None without one.
+        client_id: of the client.
     """
 
     version: int
@@ -84,6 +90,7 @@ class Asked(Generic[Body]):
     host: Host011
     errors: Codes
     take: Callable[[str, TopicPartition], Fault | None]
+    client_id: str = ""
 
     def encoding(self, api: Api) -> Encoding:
         """Return the encoding of an answer in this version."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from struct import error, pack
 from typing import Any, Final, NamedTuple
@@ -11,16 +12,21 @@ from simpleconsumer.kafka011 import apis as client_apis
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import Part, send
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
+from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked
 from zkconsumer.testing.embedded.kafka011.api_versions import refused_version
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
 from zkconsumer.testing.embedded.kafka011.generations import Generation
+from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
+from zkconsumer.testing.embedded.kafka011.group_log import RecordFormats
+from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker, MovesLeaders
 from zkconsumer.testing.embedded.mishaps import Befallen
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
+from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import BadRequest, Reader, TopicPartition
 from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.embedded.server import Connection
@@ -53,7 +59,8 @@ class Broker011(LeadingBroker[BatchLog]):
     Attributes:
         served: those versions, by API key; a test may put other ones here, as an upgrade does.
         habits: how its version of Kafka differs from others in requests of the same version.
-        offset_storage: the committed offsets of groups.
+        offset_storage: the committed offsets of groups in ZooKeeper.
+        groups: those that it coordinates, and their committed offsets.
         fetch_sessions: those of its clients.
         transactions: those that it coordinates.
     """
@@ -69,6 +76,9 @@ class Broker011(LeadingBroker[BatchLog]):
         self.fetch_sessions = FetchSessions(
             settings.max_incremental_fetch_session_cache_slots, _SESSION_EVICTION_MS
         )
+        self.groups = GroupCoordinator(
+            self, _rules(settings, self.habits), _formats(self.habits), self._mishaps.loading_wait
+        )
         self.transactions = TransactionCoordinator(
             self, max_timeout_ms=settings.transaction_max_timeout_ms,
             check_interval_ms=settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
@@ -80,6 +90,23 @@ class Broker011(LeadingBroker[BatchLog]):
 
     def _begin_epoch(self, log: BatchLog, epoch: int) -> None:
         log.begin_epoch(epoch)
+
+    def _leave_logs(self, *, clean: bool) -> None:
+        super()._leave_logs(clean=clean)
+        self.groups.give_up()  # while connections are open: who waits holds the thread of one
+
+    def lead(self, topic: str, partition: int, config: dict[str, object], **more: Any) -> None:
+        """Open the log of a partition and answer for it; see `LeadingBroker.lead`."""
+        super().lead(topic, partition, config, **more)
+        if topic == OFFSETS_TOPIC:
+            self.groups.take_over(self.log(topic, partition))
+
+    def resign(self, topic: str, partition: int, *, delete: bool = False) -> None:
+        """Close the log of a partition; see `LeadingBroker.resign`."""
+        is_led = (topic, partition) in self.led
+        super().resign(topic, partition, delete=delete)
+        if topic == OFFSETS_TOPIC and is_led:
+            self.groups.give_up()
 
     # ---- requests
 
@@ -101,6 +128,7 @@ class Broker011(LeadingBroker[BatchLog]):
         try:
             after = self._mishaps.after(befallen)
             parts = self._mishaps.spoil(befallen, parts, after)
+            self._flowing.wait()  # the request may have waited for others, and the broker is paused meanwhile
             if self.stopping.is_set():
                 return False
             whole = [_head(request, parts, after), *parts]
@@ -143,7 +171,22 @@ class Broker011(LeadingBroker[BatchLog]):
             one = Befallen(befallen.api, befallen.client_id, [where])
             return next(iter(self._mishaps.take((kind,), one)), None)
 
-        return request.api.answer(Asked(request.version, request.body, self, errors, take))
+        return request.api.answer(Asked(request.version, request.body, self, errors, take, request.client_id))
+
+
+def _rules(settings: BrokerSettings, habits: Habits) -> GroupRules:
+    """How groups are coordinated, with the times and sizes of the settings."""
+    return replace(
+        habits.groups,
+        initial_delay_s=settings.group_initial_rebalance_delay_ms / 1000,
+        min_session_s=settings.group_min_session_timeout_ms / 1000,
+        max_session_s=settings.group_max_session_timeout_ms / 1000,
+        max_size=None if habits.is_before_2 else settings.group_max_size,
+    )
+
+
+def _formats(habits: Habits) -> RecordFormats:
+    return RecordFormats(habits.log_magic, habits.offset_record, habits.group_record)
 
 
 def _head(request: _Request, parts: Sequence[Part], after: Sequence[Fault]) -> bytes:

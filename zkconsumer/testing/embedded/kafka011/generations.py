@@ -6,13 +6,16 @@ Source: the answers to ApiVersions of brokers of Kafka 0.10.2.2, 0.11.0.3, 1.1.1
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011 import apis
 from simpleconsumer.kafka011.batch_head import MAGIC
+from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.describe_groups import DESCRIBE_GROUPS
 from zkconsumer.testing.embedded.kafka011.habits import Habits
+from zkconsumer.testing.embedded.kafka011.list_groups import LIST_GROUPS
 
 __all__ = ["GENERATIONS", "WITH_RECORD_BATCHES", "Generation"]
 
@@ -57,7 +60,13 @@ def _up_to(*newest: int) -> dict[int, range]:
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
-_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6) | {
+def _of_members(*newest: int) -> dict[int, range]:
+    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DeleteGroups."""
+    keys = apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP, LIST_GROUPS, apis.DELETE_GROUPS
+    return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
+
+
+_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6) | _of_members(9, 5, 4, 5, 5, 2) | {
     apis.PRODUCE.key: range(3, 14),
     apis.FETCH.key: range(4, 19),
     apis.LIST_OFFSETS.key: range(1, 12),
@@ -66,24 +75,42 @@ _KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6) | {
     apis.OFFSET_FOR_LEADER_EPOCH.key: range(2, 5),
 }
 
+_BEFORE_2: Final = GroupRules(
+    renews_while_completing=False, ends_without_sync=False, looks_at_state_first=True, dead_code=25
+)
+_BEFORE_1: Final = replace(_BEFORE_2, takes_no_protocol_type=True, no_protocols_code=-1)
+_AWAITING: Final = "AwaitingSync"
+
 GENERATIONS: Final = {
     "0.9": Generation(
-        "0.9.0.1", 2, _up_to(1, 1, 0, 0, 2, 1, 0, _NONE, *_LATER, 0),
-        Habits(log_magic=0, is_before_2=True, is_silent=True),
+        "0.9.0.1", 2, _up_to(1, 1, 0, 0, 2, 1, 0, _NONE, *_LATER, 0) | _of_members(0, 0, 0, 0, 0, _NONE),
+        Habits(log_magic=0, is_before_2=True, is_silent=True, offset_record=1, group_record=0,
+               groups=replace(_BEFORE_1, keeps_empty_groups=False, beats_look_at_state_first=True),
+               completing=_AWAITING),
     ),
     "0.10": Generation(
-        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER, 0), Habits(log_magic=1, is_before_2=True)
+        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER, 0) | _of_members(1, 0, 0, 0, 0, _NONE),
+        Habits(log_magic=1, is_before_2=True, offset_record=1, group_record=1, groups=_BEFORE_1,
+               completing=_AWAITING),
     ),
     "0.11": Generation(
-        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1), Habits(is_before_2=True, drops_headers=False)
+        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, _NONE),
+        Habits(is_before_2=True, drops_headers=False, offset_record=1, group_record=1, groups=_BEFORE_1,
+               completing=_AWAITING),
     ),
     "1.1": Generation(
-        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1),
-        Habits(is_before_2=True, checks_added_partitions=False),
+        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, 0),
+        Habits(is_before_2=True, checks_added_partitions=False, offset_record=1, group_record=1, groups=_BEFORE_2),
     ),
-    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5)),
-    "3.9": Generation("3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4, 5), Habits(is_since_3=True)),
-    "4.3": Generation("4.3.1", 0, _KAFKA_4, Habits(is_since_3=True)),
+    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5) | _of_members(7, 5, 4, 4, 4, 2)),
+    "3.9": Generation(
+        "3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4, 5) | _of_members(9, 5, 4, 5, 5, 2),
+        Habits(is_since_3=True),
+    ),
+    "4.3": Generation(
+        "4.3.1", 0, _KAFKA_4,
+        Habits(is_since_3=True, offset_record=4, groups=GroupRules(stores_new_groups=True)),
+    ),
 }  # fmt: skip
 """By the name under which a cluster is told its generation."""
 

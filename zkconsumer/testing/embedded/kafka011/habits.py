@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from zkconsumer.testing.embedded.groups.values import GroupRules
+
 __all__ = ["Habits"]
 
 
@@ -18,6 +20,10 @@ class Habits(NamedTuple):
             convert; a batch of a transaction is taken where the partition was added to it.
         drops_headers: whether clients that do not know headers get messages without them; 0.11 answers error -1.
         is_silent: whether it says nothing to a request that it does not know; others close the connection.
+        offset_record: the version of values of offsets in `__consumer_offsets`.
+        group_record: the same of groups.
+        groups: how groups are coordinated; times and sizes are settings.
+        completing: the name of the state in which a group waits for its leader.
         checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
     """
 
@@ -27,3 +33,7 @@ class Habits(NamedTuple):
     drops_headers: bool = True
     is_silent: bool = False
     checks_added_partitions: bool = True
+    offset_record: int = 3
+    group_record: int = 3
+    groups: GroupRules = GroupRules()
+    completing: str = "CompletingRebalance"

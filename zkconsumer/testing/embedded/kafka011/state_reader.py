@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from simpleconsumer.dialect import KAFKA011
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.log_records import records_from
 from zkconsumer.testing.embedded.kafka011.transaction_records import decode_transaction
 from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction
 
 __all__ = ["StateReader"]
-
-_READ_BYTES: Final = 1024 * 1024
 
 
 class StateReader:
@@ -33,16 +29,9 @@ class StateReader:
         Raises:
             Refusal: 6 the log was closed.
         """
-        while self._offset < self.log.end_offset:
-            before = self._offset
-            read = self.log.read_batches(before, _READ_BYTES, whole_first=True, is_committed=False)
-            with read.data as part:
-                data = part.read()
-            for message in KAFKA011.decode_messages(data, TRANSACTIONS_TOPIC, 0, before):
-                self._offset = message.next_offset
-                found = decode_transaction(bytes(message.key or b""), bytes(message.value or b""))
-                if found is not None:
-                    self._known[found[0]] = found[1]
-            if self._offset == before:
-                break
+        for message in records_from(self.log, TRANSACTIONS_TOPIC, self._offset):
+            self._offset = message.next_offset
+            found = decode_transaction(bytes(message.key or b""), bytes(message.value or b""))
+            if found is not None:
+                self._known[found[0]] = found[1]
         return dict(self._known)

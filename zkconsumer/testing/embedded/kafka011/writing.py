@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011.layout import encode_compact_array, encode_compact_string
-from simpleconsumer.primitives import encode_array, encode_nullable_string
+from simpleconsumer.kafka011.layout import encode_compact_array, encode_compact_string, encode_uvarint
+from simpleconsumer.primitives import encode_array, encode_bytes, encode_nullable_string
 from zkconsumer.testing.embedded.reading import TopicPartition
 
 __all__ = ["CLASSIC", "FLEXIBLE", "NULL_ARRAY", "Encoding", "by_topic", "runs_of_topics"]
@@ -33,6 +33,10 @@ class Encoding(NamedTuple):
         """A string, or null."""
         return encode_compact_string(text) if self.is_flexible else encode_nullable_string(text)
 
+    def sized(self, data: bytes) -> bytes:
+        """Bytes behind their length."""
+        return encode_uvarint(len(data) + 1) + data if self.is_flexible else encode_bytes(data)
+
     def array(self, items: Iterable[bytes]) -> bytes:
         """An array of encoded items, each with the end of its struct."""
         return encode_compact_array(items) if self.is_flexible else encode_array(list(items))
@@ -56,12 +60,21 @@ def runs_of_topics(partitions: Iterable[TopicPartition]) -> list[tuple[str, list
     return runs
 
 
-def by_topic(rows: Iterable[tuple[TopicPartition, bytes]], encoding: Encoding = CLASSIC) -> bytes:
-    """Return `[topic [partition]]` of encoded partitions, which have no end of their struct yet."""
+def by_topic(
+    rows: Iterable[tuple[TopicPartition, bytes]],
+    encoding: Encoding = CLASSIC,
+    encode_topic: Callable[[str], bytes] | None = None,
+) -> bytes:
+    """Return `[topic [partition]]` of encoded partitions, which have no end of their struct yet.
+
+    Args:
+        encode_topic: encodes a topic that is not named by a string.
+    """
+    encode_topic = encode_topic or encoding.string
     listed = dict(rows)
     topics: dict[str, list[bytes]] = {}
     for (topic, _), row in listed.items():
         topics.setdefault(topic, []).append(row + encoding.end)
     return encoding.array(
-        encoding.string(topic) + encoding.array(each) + encoding.end for topic, each in topics.items()
+        encode_topic(topic) + encoding.array(each) + encoding.end for topic, each in topics.items()
     )
