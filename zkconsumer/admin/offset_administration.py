@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rebalance.subscription import check_group, check_topic
@@ -29,6 +30,7 @@ from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, tar
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER, check_store
 from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of
+from zkconsumer.admin.topic_nodes import read_listed_partitions
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.cluster import Cluster
 
@@ -280,7 +282,8 @@ class OffsetAdministration:
         wanted = imported_offsets(lines, stored, chosen)
         moved: list[str] = []
         if not force:
-            wanted, moved = check_logs(self._port, self._cluster, wanted)
+            partitions_of = partial(read_listed_partitions, self._port, self._cluster)
+            wanted, moved = check_logs(self._cluster, wanted, partitions_of)
         new_groups = self._new_groups(stored, chosen)
         notes = (*moved, *(() if chosen else left_in_zookeeper(wanted, stored)))
         return self._write(changes_of(self._port, stored, wanted), dry_run, new_groups, notes)
