@@ -276,6 +276,15 @@ def test_groups_of_both_kinds_stand_beside_each_other(place: Place, group: str) 
         refused = run("groups", "delete", old, group, *where)
         assert (refused.returncode, b"1 member is in it" in refused.stderr) == (1, True)
         assert old in {row.group for row in admin.groups().groups}
+
+        # A group in ZooKeeper of the same name: neither knows of the other, and Kafka takes no offsets but of members.
+        admin.set_offsets(group, topic, "earliest", store="zookeeper")
+        rows = [row for row in admin.groups().groups if row.group == group]
+        assert [(row.coordination, row.members) for row in rows] == [("zookeeper", 0), ("brokers", 1)]
+        assert not admin.is_coordinated_by_brokers(group)
+        with pytest.raises(GroupHasMembers, match=r"coordinate a group of that name with 1 member \(.* of 127.0.0.1\)"):
+            admin.set_offsets(group, topic, "earliest", store="kafka")
+        admin.delete_groups(group, store="zookeeper")
     place.emptied(group)
     assert run("groups", "delete", old, group, "--zookeeper", place.cluster.zookeeper_connect).returncode == 0
 

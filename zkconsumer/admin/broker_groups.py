@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from simpleconsumer.consumer import EARLIEST, LATEST
@@ -18,13 +18,13 @@ from zkconsumer.admin.broker_group_report import (
     LogRange,
     broker_group_report,
 )
-from zkconsumer.admin.coordinated_groups import DEAD, CoordinatedGroup
-from zkconsumer.admin.errors import CoordinatorUnavailable, NotFound
+from zkconsumer.admin.coordinated_groups import DEAD, CoordinatedGroup, shown_members
+from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, NotFound, OffsetsNotSet
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_coordinators import GroupCoordinators
 from zkconsumer.admin.group_deletion import DeletedGroups
 from zkconsumer.admin.groups_of_brokers import GroupsOfBrokers, read_groups_of_brokers
-from zkconsumer.admin.phrases import nearest
+from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.repeated_checks import check_until_settled
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.cluster.cluster import Cluster
@@ -34,7 +34,7 @@ from zkconsumer.cluster.zookeeper_reads import ClusterSilent
 __all__ = ["BrokerGroups", "group_rows"]
 
 _LOOK_S: Final = 3.0
-"""Longest wait for the answer whether brokers coordinate a group at all."""
+"""Longest wait for a coordinator where its answer is worth having, and not needed."""
 _NOTHING: Final = "the group has no members there, and no offsets"
 
 
@@ -114,13 +114,27 @@ class BrokerGroups(BrokerGroupOffsets):
 
         While that is not known, as no coordinator answers within three seconds, the answer is False.
         """
-        try:
-            if not self._coordinators.brokers() or not self._coordinators.exist():
-                return False
-            found = self._coordinators.describe(group, _LOOK_S)
-        except (CoordinatorUnavailable, ClusterSilent, AuthenticationFailed):
-            return False
-        return found.state != DEAD and bool(found.protocol_type)
+        found = self._seen(group)
+        return found is not None and found.state != DEAD and bool(found.protocol_type)
+
+    def name_members(self, error: OffsetsNotSet, groups: Collection[str]) -> None:
+        """Raise if members are why Kafka has taken no offsets of one of the groups, which ZooKeeper has, too.
+
+        Args:
+            error: Of the attempt.
+
+        Raises:
+            GroupHasMembers: Names them.
+        """
+        for group in sorted(groups):
+            found = self._seen(group)
+            if found is not None and found.members:
+                raise GroupHasMembers(
+                    f"{error.sentence}; brokers coordinate a group of that name with "
+                    f"{count_of(len(found.members), 'member')} ({shown_members(found.members)}), and take no offsets "
+                    "from others",
+                    "stop these members first, or choose the store: zookeeper (store='zookeeper', --store zookeeper)",
+                ) from error
 
     def read(self, group: str, *, with_logs: bool = True) -> BrokerGroupState:
         """Return everything that is known of a group.
@@ -162,6 +176,15 @@ class BrokerGroups(BrokerGroupOffsets):
         return delete_broker_groups(self._coordinators, states, dry_run=dry_run)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _seen(self, group: str) -> CoordinatedGroup | None:
+        """Return a group as its coordinator sees it; None if none answers soon, or brokers coordinate no groups."""
+        try:
+            if not self._coordinators.brokers() or not self._coordinators.exist():
+                return None
+            return self._coordinators.describe(group, _LOOK_S)
+        except (CoordinatorUnavailable, ClusterSilent, AuthenticationFailed):
+            return None
 
     def _described(self, group: str) -> CoordinatedGroup:
         if not group:

@@ -2,7 +2,8 @@
 
 Rules, and which failure each prevents:
 - All brokers are asked, at the same time, each over one connection.
-- A broker that does not answer leaves its groups unknown, which is said; the groups of the others are listed.
+- A broker that does not answer leaves its groups unknown, which is said; the groups of the others are listed. One that
+  is away is not asked: then partitions of `__consumer_offsets` have no leader, which is said, too.
 - A group that may not be described is listed with what the list says of it.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient.listGroups (4.3).
@@ -16,10 +17,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.described_groups import ListedGroup
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
 from simpleconsumer.groups_client import GroupsClient
-from simpleconsumer.types import Broker
+from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.coordinated_groups import (
     CLASSIC,
     CONSUMER,
@@ -29,6 +31,7 @@ from zkconsumer.admin.coordinated_groups import (
     of_newest_protocol,
 )
 from zkconsumer.admin.group_coordinators import ASK_AGAIN, BACKOFF_S, DEADLINE_S, GroupCoordinators
+from zkconsumer.admin.phrases import count_of
 from zkconsumer.cluster.daemon_threads import run_together
 
 __all__ = ["GroupsOfBrokers", "read_groups_of_brokers"]
@@ -45,7 +48,8 @@ class GroupsOfBrokers:
         groups: Name -> group.
         offset_topics: Name -> topics that it has offsets of.
         unknown_offsets: Name -> why it is not known whether it has offsets, a clause.
-        unlisted: Why groups may be missing, a sentence for each broker that does not answer.
+        unlisted: Why groups may be missing, a sentence for each broker that does not answer, and one for those that are
+            away.
     """
 
     groups: Mapping[str, CoordinatedGroup] = field(default_factory=dict)
@@ -66,7 +70,7 @@ def read_groups_of_brokers(coordinators: GroupCoordinators) -> GroupsOfBrokers:
     groups: dict[str, CoordinatedGroup] = {}
     topics: dict[str, frozenset[str]] = {}
     unknown: dict[str, str] = {}
-    unlisted: list[str] = []
+    unlisted = _without_coordinator(coordinators)
     calls = [partial(_of_broker, coordinators, broker) for broker in brokers]
     for found in run_together(calls, _MOST_BROKERS, "zkconsumer-coordinators"):
         groups |= found.groups
@@ -74,6 +78,18 @@ def read_groups_of_brokers(coordinators: GroupCoordinators) -> GroupsOfBrokers:
         unknown |= found.unknown_offsets
         unlisted += found.unlisted
     return GroupsOfBrokers(groups, topics, unknown, tuple(unlisted))
+
+
+def _without_coordinator(coordinators: GroupCoordinators) -> list[str]:
+    """Return a sentence if some groups have no coordinator now: that of their partition's leader, which is away."""
+    cluster = coordinators.cluster
+    numbers = cluster.partitions([OFFSETS_TOPIC]).get(OFFSETS_TOPIC, ())
+    names = [TopicPartition(OFFSETS_TOPIC, number) for number in numbers]
+    unled = sorted(set(names) - cluster.leaders(names).keys())
+    if not unled:
+        return []
+    what = f"{count_of(len(unled), 'partition')} of {OFFSETS_TOPIC} {'has' if len(unled) == 1 else 'have'} no leader"
+    return [f"groups may be missing: {what}, such as {unled[0].partition}"]
 
 
 def _of_broker(coordinators: GroupCoordinators, broker: Broker) -> GroupsOfBrokers:

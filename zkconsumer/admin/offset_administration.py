@@ -11,6 +11,7 @@ from typing import Final
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.deleted_topics import (
     keeps_offsets_of_deleted_topics,
     note_of_kept_offsets,
@@ -76,6 +77,7 @@ class OffsetAdministration:
     _zookeeper: str
     _cluster: Cluster
     _in_kafka: OffsetsInKafka
+    broker_groups: BrokerGroups
 
     def offsets(self, group: str, topic: str | None = None) -> GroupOffsets:
         """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
@@ -358,7 +360,11 @@ class OffsetAdministration:
         notes: tuple[str, ...] = (),
     ) -> OffsetChanges:  # fmt: skip
         if not dry_run:
-            write_both(self._port, self._in_kafka, changes)
+            try:
+                write_both(self._port, self._in_kafka, changes)
+            except OffsetsNotSet as error:
+                self.broker_groups.name_members(error, {change.group for change in changes if change.store == KAFKA})
+                raise
         return OffsetChanges(tuple(changes), not dry_run, new_groups, notes)
 
 
