@@ -63,7 +63,9 @@ class PollingMember:
         assert error is not None or self.failure is None, self.failure
 
 
-def kafka_python_member(cluster: KafkaCluster, group: str, *topics: str, client_id: str = "peer") -> PollingMember:
+def kafka_python_member(
+    cluster: KafkaCluster, group: str, *topics: str, client_id: str = "peer", **settings: Any
+) -> PollingMember:
     """A member of kafka-python, which speaks the classic protocol with every broker from 0.9 on."""
     version = {"api_version": (0, 9)} if version_tuple(cluster.version) < (0, 10) else {}
 
@@ -71,8 +73,9 @@ def kafka_python_member(cluster: KafkaCluster, group: str, *topics: str, client_
         return kafka.KafkaConsumer(
             *topics, bootstrap_servers=f"127.0.0.1:{cluster.port(0)}", group_id=group, client_id=client_id,
             auto_offset_reset="earliest", enable_auto_commit=True, auto_commit_interval_ms=100,
-            session_timeout_ms=10_000, heartbeat_interval_ms=500, metadata_max_age_ms=2_000,
-            partition_assignment_strategy=[kafka.coordinator.assignors.range.RangePartitionAssignor], **version,
+            session_timeout_ms=6_000, heartbeat_interval_ms=500, metadata_max_age_ms=2_000,
+            partition_assignment_strategy=[kafka.coordinator.assignors.range.RangePartitionAssignor],
+            **version, **settings,
         )  # fmt: skip
 
     def poll(consumer: Any) -> int:

@@ -18,7 +18,7 @@ from simpleconsumer.group_types import CONSUMER_PROTOCOL
 from simpleconsumer.types import Broker, TopicPartition
 
 __all__ = [
-    "CLASSIC", "CONSUMER", "DEAD", "STABLE", "CoordinatedGroup", "CoordinatedMember", "of_classic_protocol",
+    "CLASSIC", "CONSUMER", "DEAD", "STABLE", "STATES", "CoordinatedGroup", "CoordinatedMember", "of_classic_protocol",
     "of_newest_protocol", "shown_members",
 ]  # fmt: skip
 
@@ -26,6 +26,11 @@ CLASSIC: Final = "classic"
 """The type of groups whose members join, and of whom one assigns."""
 CONSUMER: Final = "consumer"
 """The type of groups of the protocol of KIP-848."""
+STATES: Final = (
+    "Empty", "PreparingRebalance", "CompletingRebalance", "AwaitingSync", "Assigning", "Reconciling", "Stable", "Dead",
+    "NotReady", "Unknown",
+)  # fmt: skip
+"""The states of groups, of every type and version; `AwaitingSync` is the older name of `CompletingRebalance`."""
 STABLE: Final = "Stable"
 DEAD: Final = "Dead"
 _UNDER_WAY: Final = frozenset(

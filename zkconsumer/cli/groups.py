@@ -11,6 +11,7 @@ import click
 
 from simpleconsumer.group_types import CONSUMER_PROTOCOL
 from zkconsumer.admin import Admin, BrokerAdmin, BrokerGroups, DeletedGroup, DeletedGroups, GroupList, GroupRow
+from zkconsumer.admin.coordinated_groups import STATES
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
@@ -65,9 +66,8 @@ def groups() -> None:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--active", is_flag=True, help="Only groups that have members, or may have.")
-@click.option("--state", "states", metavar="STATE", multiple=True,
-              help="Only groups that brokers coordinate and that are in this state, such as Stable or Empty; may be "
-                   "repeated.")
+@click.option("--state", "states", type=click.Choice(STATES, case_sensitive=False), multiple=True,
+              help="Only groups that brokers coordinate and that are in this state; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_groups(
     zookeeper: str | None, brokers: str | None, active: bool, states: Sequence[str], as_json: bool

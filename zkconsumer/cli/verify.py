@@ -66,10 +66,12 @@ def verify(
 ) -> None:
     """Verify that each partition of GROUP has the right owner; say what is wrong, and what would mend it."""
     strategies = {"auto": STRATEGIES, "any": ()}.get(strategy, (strategy,))
+    fine = "Each partition of each subscribed topic is owned by the registered thread to which it is assigned."
     try:
         with open_groups(zookeeper, brokers, "zkconsumer-verify", group) as admin:
             groups = groups_of(admin, group)
             if isinstance(groups, BrokerGroups):
+                fine = "Each partition of each subscribed topic is assigned to a member."
                 other = None if strategy == "auto" else strategy
                 refuse_options(OF_ZOOKEEPER, trigger_rebalance=trigger, strategy=other)
                 found = groups.verify(
@@ -92,7 +94,7 @@ def verify(
     if as_json:
         click.echo(found.to_json())
     else:
-        _print(found)
+        _print(found, fine)
         if trigger and found.faults and not found.triggered_for:
             click.echo("No rebalance was triggered: it would not mend this.")
     if found.faults:
@@ -109,7 +111,12 @@ def _on_trigger(members: Sequence[str]) -> None:
     click.echo(f"a rebalance was triggered for {', '.join(members)}", err=True)
 
 
-def _print(found: Verification) -> None:
+def _print(found: Verification, fine: str) -> None:
+    """Print what was found.
+
+    Args:
+        fine: Says that there are no faults.
+    """
     assigned = f", assigned by {found.strategy}" if found.strategy else ""
     click.echo(f"Group {found.group}: {count_of(found.members, 'member')}, "
                f"{count_of(found.partitions, 'partition')} subscribed{assigned}")
@@ -121,4 +128,4 @@ def _print(found: Verification) -> None:
         if not finding.fault:
             click.echo(f"- {finding.sentence} ({finding.path})")
     if not found.faults:
-        click.echo("Each partition of each subscribed topic is owned by the registered thread to which it is assigned.")
+        click.echo(fine)
