@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from rebalance.zookeeper.requests import ZooKeeperPort
+from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.group_nodes import read_groups
@@ -18,6 +19,7 @@ from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import ZOOKEEPER
 from zkconsumer.admin.values import GroupList
+from zkconsumer.cluster.zookeeper_reads import ClusterSilent
 
 __all__ = ["list_groups", "with_broker_groups"]
 
@@ -71,9 +73,13 @@ def with_broker_groups(found: GroupList, brokers: BrokerGroups) -> GroupList:
     """Return the groups in ZooKeeper, and beside them those that brokers coordinate, by name.
 
     A broker lists what a group in ZooKeeper stores in Kafka as a group without members and type: that is left out.
+    Groups in ZooKeeper are listed, too, where no broker answers.
     """
     names = {row.group for row in found.groups}
-    listed = brokers.groups()
+    try:
+        listed = brokers.groups()
+    except (ClusterSilent, AuthenticationFailed) as error:
+        return dataclasses.replace(found, unlisted=(f"groups that brokers coordinate may be missing: {error}",))
     others = [row for row in listed.groups if row.protocol_type or row.members or row.group not in names]
     rows = sorted([*found.groups, *others], key=lambda row: (row.group, row.coordination != ZOOKEEPER))
     return dataclasses.replace(found, groups=tuple(rows), unlisted=listed.unlisted)
