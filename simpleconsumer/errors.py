@@ -141,6 +141,7 @@ _CODES = tuple(
         (80, "PreferredLeaderNotAvailable", True, "the preferred leader is not alive"),
         (81, "GroupMaxSizeReached", False, "the group has as many members as it may have"),
         (82, "FencedInstanceId", False, "another member with that instance id has joined"),
+        (86, "GroupSubscribedToTopic", False, "members of the group subscribe to that topic"),
         (87, "InvalidRecord", False, "a record breaks a rule of the topic, such as: a key is needed"),
         (88, "UnstableOffsetCommit", True, "offsets of a transaction are being committed"),
         (89, "ThrottlingQuotaExceeded", True, "more than the quota allows"),
@@ -152,6 +153,10 @@ _CODES = tuple(
         (107, "IneligibleReplica", False, "a replica may not join those that are in sync"),
         (108, "NewLeaderElected", True, "another leader was elected meanwhile"),
         (109, "OffsetMovedToTieredStorage", False, "the offset is in remote storage alone"),
+        (110, "FencedMemberEpoch", False, "the member has another epoch than the coordinator"),
+        (111, "UnreleasedInstanceId", True, "another member still has that instance id"),
+        (112, "UnsupportedAssignor", False, "the coordinator has no assignor of that name"),
+        (113, "StaleMemberEpoch", True, "the epoch of the member is old"),
         (120, "TransactionAbortable", False, "the transaction can only be aborted"),
     )
 )

@@ -17,14 +17,13 @@ from typing import Final
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.errors import ConnectionFailed, DecodeError
-from simpleconsumer.kafka011.apis import FETCH, Api
+from simpleconsumer.kafka011.apis import DESCRIBE_GROUPS, FETCH
 from simpleconsumer.primitives import encode_array
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 
 __all__ = ["Probe", "has_no_older_peers", "probed_broker"]
 
-_DESCRIBE_GROUPS: Final = Api(15, "DescribeGroups", (0,))
 _NO_ID = -1
 _VERSIONS_ID, _GROUPS_ID, _METADATA_ID = 1, 2, 3
 _FIRST_FETCH_OF_KAFKA_4: Final = 4
@@ -77,7 +76,7 @@ class Probe:
         if self._security is not None and self._security.sasl is not None:
             return _of_versions(host, port)
         versions = KAFKA08.frame(KAFKA08.api_versions(), _VERSIONS_ID, self._client_id)
-        groups = _DESCRIBE_GROUPS.frame(0, _GROUPS_ID, self._client_id, encode_array([]))
+        groups = DESCRIBE_GROUPS.frame(0, _GROUPS_ID, self._client_id, encode_array([]))
         try:
             answer = self._call(versions + groups)
         except ConnectionFailed as error:

@@ -57,6 +57,8 @@ JOIN_GROUP: Final = Api(11, "JoinGroup", (0, 1, 2, 4, 5), 6)
 HEARTBEAT: Final = Api(12, "Heartbeat", (0, 1, 3), 4)
 LEAVE_GROUP: Final = Api(13, "LeaveGroup", (0, 1, 3), 4)
 SYNC_GROUP: Final = Api(14, "SyncGroup", (0, 1, 3), 4)
+DESCRIBE_GROUPS: Final = Api(15, "DescribeGroups", (0, 1, 3, 4, 5, 6), 5)
+LIST_GROUPS: Final = Api(16, "ListGroups", (0, 1, 4, 5), 3)
 SASL_HANDSHAKE: Final = Api(17, "SaslHandshake", (0, 1))
 # Only a request of version 0 is sure to be answered, and an answer to it has the old header.
 API_VERSIONS: Final = Api(18, "ApiVersions", (0,), 3)
@@ -67,14 +69,16 @@ END_TXN: Final = Api(26, "EndTxn", (0, 1), 3)
 DESCRIBE_CONFIGS: Final = Api(32, "DescribeConfigs", (0, 1), 4)
 SASL_AUTHENTICATE: Final = Api(36, "SaslAuthenticate", (0, 1), 2)
 DELETE_GROUPS: Final = Api(42, "DeleteGroups", (0,), 2)
+OFFSET_DELETE: Final = Api(47, "OffsetDelete", (0,))
+CONSUMER_GROUP_DESCRIBE: Final = Api(69, "ConsumerGroupDescribe", (0, 1), 0)
 
 APIS: Final = {
     api.key: api
     for api in (
         PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT,
-        LEAVE_GROUP, SYNC_GROUP, SASL_HANDSHAKE, API_VERSIONS,
+        LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS,
         INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS_TO_TXN, END_TXN, DESCRIBE_CONFIGS,
-        SASL_AUTHENTICATE, DELETE_GROUPS,
+        SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_DESCRIBE,
     )
 }  # fmt: skip
 """By key."""

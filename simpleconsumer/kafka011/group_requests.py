@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from simpleconsumer.described_groups import DescribedConsumerGroup, DescribedGroup, ListedGroup
 from simpleconsumer.dialect_types import Request, VersionedRequest
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.kafka011 import (
     apis,
+    consumer_group_describe,
+    describe_groups,
     find_coordinator,
     heartbeat,
     join_group,
     leave_group,
+    list_groups,
     offset_commit,
+    offset_delete,
     offset_fetch,
     sync_group,
 )
@@ -156,7 +161,77 @@ class GroupRequests:
 
         return versioned(apis.OFFSET_FETCH, at, apis.OFFSET_FETCH.versions[1:], can_resend=True)
 
+    def serves_all_committed(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `all_committed`."""
+        return serves(served, apis.OFFSET_FETCH, apis.OFFSET_FETCH.versions[1:])
+
+    def delete_committed(self, group: str, partitions: Sequence[TopicPartition]) -> VersionedRequest[list[int]]:
+        """Return the request that deletes offsets of a group: Kafka 2.4; the answer is one error code for each."""
+        wanted = [numbered(partition) for partition in partitions]
+        body = offset_delete.encode_offset_delete(group, wanted)
+        return versioned(
+            apis.OFFSET_DELETE,
+            partial(
+                request_of, apis.OFFSET_DELETE, body=body,
+                decode=lambda answer: offset_delete.decode_offset_delete(answer, wanted),
+            ),
+        )  # fmt: skip
+
+    def serves_delete_committed(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `delete_committed`."""
+        return serves(served, apis.OFFSET_DELETE)
+
     # -- groups --------------------------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Sequence[str] = ()) -> VersionedRequest[tuple[int, list[ListedGroup]]]:
+        """Return the request for error code and the groups that a broker coordinates.
+
+        Args:
+            states: Only groups in one of these states: Kafka 2.6 and later. All groups without any.
+        """
+
+        def at(version: int) -> Request[tuple[int, list[ListedGroup]]]:
+            body = list_groups.encode_list_groups(states, version)
+            return request_of(
+                apis.LIST_GROUPS, version, body, lambda answer: list_groups.decode_list_groups(answer, version), True
+            )
+
+        versions = apis.LIST_GROUPS.versions
+        if states:
+            versions = tuple(version for version in versions if version >= list_groups.FIRST_WITH_STATES)
+        return versioned(apis.LIST_GROUPS, at, versions, can_resend=True)
+
+    def serves_list_groups(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `list_groups`."""
+        return serves(served, apis.LIST_GROUPS)
+
+    def describe_groups(self, groups: Sequence[str]) -> VersionedRequest[list[DescribedGroup]]:
+        """Return the request for states and members of groups of the classic protocol."""
+
+        def at(version: int) -> Request[list[DescribedGroup]]:
+            body = describe_groups.encode_describe_groups(groups, version)
+            return request_of(
+                apis.DESCRIBE_GROUPS, version, body,
+                lambda answer: describe_groups.decode_describe_groups(answer, groups, version), True,
+            )  # fmt: skip
+
+        return versioned(apis.DESCRIBE_GROUPS, at, can_resend=True)
+
+    def describe_consumer_groups(self, groups: Sequence[str]) -> VersionedRequest[list[DescribedConsumerGroup]]:
+        """Return the request for states and members of groups of the protocol of KIP-848: Kafka 4.0."""
+
+        def at(version: int) -> Request[list[DescribedConsumerGroup]]:
+            body = consumer_group_describe.encode_consumer_group_describe(groups)
+            return request_of(
+                apis.CONSUMER_GROUP_DESCRIBE, version, body,
+                lambda answer: consumer_group_describe.decode_consumer_group_describe(answer, groups, version), True,
+            )  # fmt: skip
+
+        return versioned(apis.CONSUMER_GROUP_DESCRIBE, at, can_resend=True)
+
+    def serves_describe_consumer_groups(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `describe_consumer_groups`."""
+        return serves(served, apis.CONSUMER_GROUP_DESCRIBE)
 
     def serves_delete_groups(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions answers `delete_group`."""

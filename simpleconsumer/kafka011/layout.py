@@ -59,6 +59,17 @@ def read_nullable_compact_string(buffer: Buffer, offset: int) -> tuple[str | Non
         raise DecodeError(f"compact string at byte {offset} is not UTF-8: {error.reason}") from error
 
 
+def read_compact_bytes(buffer: Buffer, offset: int) -> tuple[memoryview, int]:
+    """Return a view of the compact bytes at offset, which must not be null, and the offset behind them."""
+    length, start = read_uvarint(buffer, offset)
+    if not length:
+        raise DecodeError(f"compact bytes at byte {offset} are null")
+    end = start + length - 1
+    if end > len(buffer):
+        raise BufferUnderflow(f"compact bytes at byte {offset} need {length - 1} bytes, {len(buffer) - start} are left")
+    return memoryview(buffer)[start:end], end
+
+
 def read_compact_array(buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
     """Return the items at offset and the offset behind them; arguments are those of `primitives.read_array`."""
     count, start = read_uvarint(buffer, offset)

@@ -58,11 +58,13 @@ JOIN_GROUP: Final = 11
 HEARTBEAT: Final = 12
 LEAVE_GROUP: Final = 13
 SYNC_GROUP: Final = 14
+DESCRIBE_GROUPS: Final = 15
+LIST_GROUPS: Final = 16
 API_VERSIONS: Final = 18
 DELETE_GROUPS: Final = 42
 NEWEST_VERSION: Final = {PRODUCE: 2, FETCH: 3, OFFSETS: 1, METADATA: 0, OFFSET_COMMIT: 2, OFFSET_FETCH: 1,
                          CONSUMER_METADATA: 0, JOIN_GROUP: 0, HEARTBEAT: 0, LEAVE_GROUP: 0, SYNC_GROUP: 0,
-                         API_VERSIONS: 0, DELETE_GROUPS: 0}  # fmt: skip
+                         DESCRIBE_GROUPS: 0, LIST_GROUPS: 0, API_VERSIONS: 0, DELETE_GROUPS: 0}  # fmt: skip
 """The newest version of each API that this package supports."""
 
 _HEADER = Struct(">ihhi")

@@ -13,8 +13,12 @@ import click
 import pytest
 from kazoo.client import KazooClient
 
+from tests.admin.broker_states import ONE, ZERO, classic, member, newest, state
 from tests.cli.command_line import TIMEOUT_S, run
 from tests.cli.forked_commands import commands
+from zkconsumer.admin import BrokerOffsets
+from zkconsumer.admin.broker_group_findings import verify_broker_group
+from zkconsumer.admin.broker_group_report import broker_group_report
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, load
 
@@ -22,9 +26,10 @@ NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "obje
 
 _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
-             "partition_node old_text store lag_unit program"),
+             "partition_node old_text store lag_unit program coordination coordinator_address member_id"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
-                     "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction"),
+                     "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
+                     "epoch assignment_epoch log_start"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
                "left offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing files_before "
                "entry_index bytes_before files_after bytes_after"),
@@ -32,10 +37,12 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
              "members_known owners_known"),
     ({FLAG, NULL}, "stored offsets_in_kafka"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
-             "offsets warnings lines values versions lost silent unread"),
-    ({LIST, NULL}, "isr"),
+             "offsets warnings lines values versions lost silent unread "
+             "assigned"),
+    ({LIST, NULL}, "isr subscribed target"),
     ({OBJECT}, "subscription config"),
-    ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason"),
+    ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason state protocol_type "
+                   "group_type assignor client_id host instance_id rack regex"),
 )  # fmt: skip
 TYPES: Final[Mapping[str, set[str]]] = {key: kinds for kinds, keys in _WORDS for key in keys.split()}
 """Key -> its types, in every output. A key that is new stands here once, and then means the same everywhere."""
@@ -157,6 +164,15 @@ def test_reports_of_spark() -> None:
 
     partition = asdict(LoadedPartition("clicks", 0, 0, 5, 5, 100))
     assert list(wrong_keys({"partitions": [partition], **asdict(CompactionReport("f", None, 1, 10))}, "load")) == []
+
+
+def test_reports_of_groups_that_brokers_coordinate() -> None:
+    for group in (classic(member("a", has=[ZERO])), classic(state="Empty"), newest([ZERO], [ZERO])):
+        found = state(group, {ONE: 7})
+        report = broker_group_report(found)
+        assert list(wrong_keys(report.to_dict(), "describe")) == []
+        assert list(wrong_keys(verify_broker_group(found, 1).to_dict(), "verify")) == []
+        assert list(wrong_keys(BrokerOffsets("g", "Empty", report.partitions).to_dict(), "offsets get")) == []
 
 
 def test_a_partition_that_is_no_number_is_null_and_named(cluster: EmbeddedCluster) -> None:

@@ -93,7 +93,7 @@ def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["groups", "--bootstrap-server", "b:9092"], "'--bootstrap-server': the brokers are found in ZooKeeper"),
+        (["lag", "--bootstrap-server", "b:9092"], "'--bootstrap-server': the brokers are found in ZooKeeper"),
         (["produce", "--broker-list", "b:9092"], "'--broker-list': it is called --brokers here"),
         (["consume", "--broker-list", "b:9092"], "'--broker-list': the brokers are found in ZooKeeper"),
         (["produce", "--message-send-max-retries", "3"], "it is called --retries here"),

@@ -13,8 +13,8 @@ from kafka_peers import confluent_produce
 from simpleconsumer import AuthenticationFailed
 from simpleconsumer.security import Security
 from tests.cli.command_line import run
-from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
-from zkconsumer.admin import Admin
+from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, ZkConsumerError
+from zkconsumer.admin import Admin, BrokerAdmin
 from zkconsumer.errors import StreamFailed
 from zkconsumer.producer import MessageNotSent, Producer, ProducerConfig, SyncProducer
 from zkconsumer.testing import KafkaCluster
@@ -152,6 +152,27 @@ def test_commands_take_security_from_a_file(
         assert b"SaslAuthenticationFailed (code 58)" in failed.stderr
         assert b"fault of the program" not in failed.stderr
         assert PASSWORD.encode() not in failed.stderr
+
+
+@pytest.mark.parametrize(("version", "protocol", "mechanism"), [*WAYS, ("4.3.1", "SASL_SSL", "SCRAM-SHA-256")])
+def test_groups_that_brokers_coordinate_are_administered(
+    version: str, protocol: str, mechanism: str | None, secured_clusters: Secured,
+    fresh_topic: Callable[[], str], fresh_group: str, tmp_path: Path,
+) -> None:  # fmt: skip
+    cluster, topic = secured_clusters(version), fresh_topic()
+    cluster.create_topic(topic, 2)
+    brokers = cluster.addresses(protocol)
+    given = settings(cluster, protocol, mechanism)
+    with BrokerAdmin(brokers, properties=given) as admin:
+        admin.set_offsets(fresh_group, topic, "latest")
+        assert admin.describe(fresh_group).coordinator_address in brokers
+        listed = {row.group for row in admin.groups().groups}
+        assert fresh_group in listed or version.startswith("0.9")  # which lists groups with members alone
+    file = config_file(tmp_path, given, **{"bootstrap.servers": brokers})
+    shown = run("offsets", "get", fresh_group, "--config", file, "--json")
+    assert [row["lag"] for row in json.loads(shown.stdout)["partitions"]] == [0, 0], shown.stderr
+    with pytest.raises(ZkConsumerError, match=r"code 58|certificate|during the authentication"):
+        BrokerAdmin(brokers, properties=refused(cluster, protocol, mechanism)).groups()
 
 
 def test_commands_reach_kafka_4_by_the_addresses_of_its_brokers(

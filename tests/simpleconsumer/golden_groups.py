@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 from simpleconsumer.dialect import KAFKA011
@@ -15,11 +16,27 @@ ASSIGNMENT = SUBSCRIPTION[:-4] + bytes.fromhex("00000002 00000000 00000001 fffff
 ZERO, ONE, MISSING = (TopicPartition("g-apis", number) for number in (0, 1, 7))
 APIS = (
     "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit-member", "OffsetFetch-member", "OffsetFetch-all",
+    "ListGroups", "DescribeGroups", "OffsetDelete", "ConsumerGroupDescribe",
 )  # fmt: skip
+_OF_GROUPS: Mapping[str, AnyRequest[Any]] = {
+    "ListGroups": KAFKA011.list_groups(),
+    "ListGroups-stable": KAFKA011.list_groups(["Stable"]),
+    "ListGroups-types": KAFKA011.list_groups(),
+    "DescribeGroups": KAFKA011.describe_groups(["g-described", "g-deleted"]),
+    "DescribeGroups-unknown": KAFKA011.describe_groups(["g-none"]),
+    "DescribeGroups-consumer": KAFKA011.describe_groups(["g-consumers"]),
+    "OffsetDelete": KAFKA011.delete_committed("g-deleted", [ZERO, ONE]),
+    "OffsetDelete-subscribed": KAFKA011.delete_committed("g-described", [ZERO]),
+    "OffsetDelete-unknown": KAFKA011.delete_committed("g-none", [ZERO]),
+    "ConsumerGroupDescribe": KAFKA011.describe_consumer_groups(["g-consumers"]),
+    "ConsumerGroupDescribe-unknown": KAFKA011.describe_consumer_groups(["g-none", "g-described"]),
+}
 
 
 def question(stem: str, version: int, body: bytes) -> AnyRequest[Any]:
     """Return what was asked; ids and generations, which differ from recording to recording, are read from it."""
+    if stem in _OF_GROUPS:
+        return _OF_GROUPS[stem]
     group, at = _string(body, 0)
     if stem.startswith("JoinGroup"):
         member_id, at = _string(body, at + (8 if version >= 1 else 4))

@@ -2,10 +2,16 @@
 
 from zkconsumer.admin.admin import Admin, GroupOffsets
 from zkconsumer.admin.assignment_preview import STRATEGIES
+from zkconsumer.admin.broker_admin import BrokerAdmin
+from zkconsumer.admin.broker_group_offsets import BrokerOffsets
+from zkconsumer.admin.broker_group_report import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
+from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.errors import (
     AdminError,
     ClaimNotReleased,
+    CoordinatorUnavailable,
     GroupHasMembers,
+    GroupNotAuthorized,
     GroupNotDeleted,
     NotFound,
     OffsetsNotSet,
@@ -29,7 +35,14 @@ __all__ = [
     "Admin",
     "AdminError",
     "AssignedPartition",
+    "BrokerAdmin",
+    "BrokerGroupReport",
+    "BrokerGroups",
+    "BrokerMemberRow",
+    "BrokerOffsets",
+    "BrokerPartitionRow",
     "ClaimNotReleased",
+    "CoordinatorUnavailable",
     "DeletedGroup",
     "DeletedGroups",
     "ExportedOffsets",
@@ -37,6 +50,7 @@ __all__ = [
     "GroupHasMembers",
     "GroupLag",
     "GroupList",
+    "GroupNotAuthorized",
     "GroupNotDeleted",
     "GroupOffsets",
     "GroupReport",

@@ -10,11 +10,12 @@ from typing import Any, Final, Self
 
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
+from rebalance.zookeeper.requests import Exists, SessionChange, ZooKeeperPort
 from zkconsumer.admin.assignment_preview import STRATEGIES
+from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_deletion import DeletedGroups, delete_groups
-from zkconsumer.admin.group_list import list_groups
+from zkconsumer.admin.group_list import list_groups, with_broker_groups
 from zkconsumer.admin.group_nodes import read_entry_faults, read_group, read_log_ends
 from zkconsumer.admin.group_report import GroupReport, report
 from zkconsumer.admin.group_verifier import GroupVerifier
@@ -31,6 +32,7 @@ from zkconsumer.admin.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, Released
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
+from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.config.zookeeper_options import zookeeper_options
 
@@ -68,6 +70,9 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         timeout_s: Longest wait for the connection, in seconds; if left out, `zookeeper.connection.timeout.ms` of the
             properties, and 6 without it.
         client_id: The name under which brokers log and count the requests.
+
+    Attributes:
+        broker_groups: The groups that brokers of the same cluster coordinate (Kafka 0.9 and later).
 
     Raises:
         ConfigError: A property has a value that is not allowed, or the brokers are of another generation than
@@ -110,6 +115,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
             self.close()
             raise
         self._in_kafka = OffsetsInKafka(self._port, self._cluster, client_id)
+        self.broker_groups = BrokerGroups(self._cluster, client_id, f"at the brokers of {zookeeper}")
 
     def _session_changed(self, change: SessionChange) -> None:
         if change.what == "connected":
@@ -120,11 +126,21 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
     def groups(self) -> GroupList:
         """Return all groups: how many members and partitions they have, what they read, and where they have offsets.
 
-        A group is listed if it has a node in ZooKeeper; one that exists in Kafka alone, as those of Kafka's newer
-        consumer do, is not. An offset manager that does not answer within three seconds leaves `offsets_in_kafka`
-        of its groups unknown.
+        Groups in ZooKeeper are those that have a node there. Groups that brokers coordinate are listed beside them if
+        the brokers serve that (Kafka 0.9 and later); `coordination` of a row says which it is, and a name that both
+        kinds have has two rows. What a group in ZooKeeper stores in Kafka is no group of its own. An offset manager
+        that does not answer within three seconds leaves `offsets_in_kafka` of its groups unknown, and a broker that
+        does not answer leaves the groups out that it coordinates, which `unlisted` says.
         """
-        return list_groups(self._port, self._in_kafka)
+        return with_broker_groups(list_groups(self._port, self._in_kafka), self.broker_groups)
+
+    def is_coordinated_by_brokers(self, group: str) -> bool:
+        """Return whether a group that has no node in ZooKeeper has, or had, members that brokers coordinate.
+
+        Then `broker_groups` shows and changes it.
+        """
+        path = znodes.group_path(group)
+        return read_all(self._port, [Exists(path)]) == [None] and self.broker_groups.is_coordinated(group)
 
     def topics(self, *names: str) -> TopicReport:
         """Return the partitions of topics, of all topics when none is named: leaders, replicas, offsets, problems.

@@ -8,6 +8,8 @@
         ├── GroupNotDeleted       a group that could not be deleted, or not wholly
         ├── ClaimNotReleased      a claim whose owner may be alive, or that has changed meanwhile
         ├── RebalanceNotTriggered ZooKeeper did not take the passing registration
+        ├── CoordinatorUnavailable no broker coordinates a group now, or it does not answer
+        ├── GroupNotAuthorized    brokers do not let us see or change a group
         ├── TopicRefused          a topic that may not be created, grown or deleted so
         └── TopicUnfinished       the nodes are written, and the brokers have not done it in time
 """
@@ -21,7 +23,9 @@ from zkconsumer_error import RemediedError
 __all__ = [
     "AdminError",
     "ClaimNotReleased",
+    "CoordinatorUnavailable",
     "GroupHasMembers",
+    "GroupNotAuthorized",
     "GroupNotDeleted",
     "NotFound",
     "OffsetsNotSet",
@@ -57,6 +61,14 @@ class ClaimNotReleased(AdminError):
 
 class RebalanceNotTriggered(AdminError):
     """ZooKeeper did not take the registration that triggers a rebalance."""
+
+
+class CoordinatorUnavailable(AdminError):
+    """No broker coordinates a group now, or the one that does has not answered in time."""
+
+
+class GroupNotAuthorized(AdminError):
+    """The brokers do not let this user see, or change, a group that they coordinate."""
 
 
 class TopicRefused(AdminError):

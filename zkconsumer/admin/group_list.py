@@ -1,8 +1,9 @@
 """Lists the groups of a cluster, with the stores in which each has offsets.
 
-A group is listed if it has a node in ZooKeeper, as each group has that ever had a member that is coordinated by
+A group in ZooKeeper is listed if it has a node there, as each group has that ever had a member that is coordinated by
 ZooKeeper. Offset managers are asked for the topics that ZooKeeper names for a group. If there are none, they are asked
-for one partition of each topic, and for all partitions only of groups for which that finds no offset.
+for one partition of each topic, and for all partitions only of groups for which that finds no offset. Groups that
+brokers coordinate are listed beside them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 import dataclasses
 
 from rebalance.zookeeper.requests import ZooKeeperPort
+from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.group_nodes import read_groups
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.store_choice import ZOOKEEPER
 from zkconsumer.admin.values import GroupList
+from zkconsumer.cluster.zookeeper_reads import ClusterSilent
 
-__all__ = ["list_groups"]
+__all__ = ["list_groups", "with_broker_groups"]
 
 
 def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
@@ -62,3 +67,19 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
         subject = f"{count_of(len(reasons), 'group')} of {len(rows)}"
         unknown = f"it is not known whether {subject} have offsets in Kafka: {reasons[0]}"
     return dataclasses.replace(found, groups=tuple(rows), unknown=unknown)
+
+
+def with_broker_groups(found: GroupList, brokers: BrokerGroups) -> GroupList:
+    """Return the groups in ZooKeeper, and beside them those that brokers coordinate, by name.
+
+    A broker lists what a group in ZooKeeper stores in Kafka as a group without members and type: that is left out.
+    Groups in ZooKeeper are listed, too, where no broker answers.
+    """
+    names = {row.group for row in found.groups}
+    try:
+        listed = brokers.groups()
+    except (ClusterSilent, AuthenticationFailed) as error:
+        return dataclasses.replace(found, unlisted=(f"groups that brokers coordinate may be missing: {error}",))
+    others = [row for row in listed.groups if row.protocol_type or row.members or row.group not in names]
+    rows = sorted([*found.groups, *others], key=lambda row: (row.group, row.coordination != ZOOKEEPER))
+    return dataclasses.replace(found, groups=tuple(rows), unlisted=listed.unlisted)

@@ -132,6 +132,7 @@ class GroupReport(JsonValue):
         lag_unknown: Number of partitions whose lag is not known.
         problems: What is wrong, as sentences.
         lag_unit: What offsets and lags count: `messages`, or `bytes` in Kafka 0.7.
+        coordination: `zookeeper`.
     """
 
     group: str
@@ -141,6 +142,7 @@ class GroupReport(JsonValue):
     lag_unknown: int
     problems: tuple[str, ...]
     lag_unit: str = "messages"
+    coordination: str = "zookeeper"
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.deleted_topics import (
     keeps_offsets_of_deleted_topics,
     note_of_kept_offsets,
@@ -29,6 +31,7 @@ from zkconsumer.admin.offset_plans import Wanted, changes_of, shift_offsets, tar
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER, check_store
 from zkconsumer.admin.stored_offsets import ExportedOffsets, export_offsets, lines_of
+from zkconsumer.admin.topic_nodes import read_listed_partitions
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.cluster import Cluster
 
@@ -74,6 +77,7 @@ class OffsetAdministration:
     _zookeeper: str
     _cluster: Cluster
     _in_kafka: OffsetsInKafka
+    broker_groups: BrokerGroups
 
     def offsets(self, group: str, topic: str | None = None) -> GroupOffsets:
         """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
@@ -280,7 +284,8 @@ class OffsetAdministration:
         wanted = imported_offsets(lines, stored, chosen)
         moved: list[str] = []
         if not force:
-            wanted, moved = check_logs(self._port, self._cluster, wanted)
+            partitions_of = partial(read_listed_partitions, self._port, self._cluster)
+            wanted, moved = check_logs(self._cluster, wanted, partitions_of)
         new_groups = self._new_groups(stored, chosen)
         notes = (*moved, *(() if chosen else left_in_zookeeper(wanted, stored)))
         return self._write(changes_of(self._port, stored, wanted), dry_run, new_groups, notes)
@@ -355,7 +360,11 @@ class OffsetAdministration:
         notes: tuple[str, ...] = (),
     ) -> OffsetChanges:  # fmt: skip
         if not dry_run:
-            write_both(self._port, self._in_kafka, changes)
+            try:
+                write_both(self._port, self._in_kafka, changes)
+            except OffsetsNotSet as error:
+                self.broker_groups.name_members(error, {change.group for change in changes if change.store == KAFKA})
+                raise
         return OffsetChanges(tuple(changes), not dry_run, new_groups, notes)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from rebalance.assignment import sort_partitions
-from rebalance.zookeeper.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.entry_starts import entry_starts, moved_note
@@ -18,7 +17,6 @@ from zkconsumer.admin.offset_plans import check_stores_agree
 from zkconsumer.admin.offset_target import OffsetTarget
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import KAFKA, ZOOKEEPER
-from zkconsumer.admin.topic_nodes import read_listed_partitions
 from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.topic_of_07 import why_away
@@ -85,8 +83,13 @@ def left_in_zookeeper(wanted: Sequence[Imported], stored: Mapping[str, StoredOff
     return notes
 
 
-def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]) -> tuple[list[Imported], list[str]]:
+def check_logs(
+    cluster: Cluster, wanted: Sequence[Imported], partitions_of: Callable[[Sequence[str]], Sequence[TopicPartition]]
+) -> tuple[list[Imported], list[str]]:
     """Raise if a partition does not exist, or its log does not have its new offset.
+
+    Args:
+        partitions_of: Returns the partitions of those of some topics that exist.
 
     Returns:
         The new offsets, those of Kafka 0.7 at the starts of entries; and a sentence about each that was moved there.
@@ -97,7 +100,7 @@ def check_logs(port: ZooKeeperPort, cluster: Cluster, wanted: Sequence[Imported]
     offsets: dict[TopicPartition, list[tuple[str, int]]] = {}
     for (group, topic, text), new in wanted:
         offsets.setdefault(_name(topic, text), []).extend((group, each) for each in {*new.values()})
-    known = set(read_listed_partitions(port, cluster, sorted({name.topic for name in offsets})))
+    known = set(partitions_of(sorted({name.topic for name in offsets})))
     logs = cluster.log_ends([name for name in offsets if name in known], [EARLIEST, LATEST])
     refused: list[str] = []
     for name, each in offsets.items():

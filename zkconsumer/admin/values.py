@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -57,6 +58,12 @@ class GroupRow(JsonValue):
         topics: Topics that the group owns partitions of or has stored offsets for, by name.
         offsets_in_zookeeper: It has offsets in ZooKeeper.
         offsets_in_kafka: It has offsets in Kafka; None if that is not known.
+        coordination: Who coordinates it: `zookeeper` or `brokers`.
+        state: As its coordinator names it, such as `Stable`; None for a group in ZooKeeper.
+        protocol_type: `consumer` for consumers; empty for a group that has stored offsets and never had a member; None
+            for a group in ZooKeeper.
+        group_type: `classic`, or `consumer` for the protocol of KIP-848; None for a group in ZooKeeper.
+        coordinator: Id of the broker that coordinates it; None for a group in ZooKeeper.
     """
 
     group: str
@@ -65,6 +72,11 @@ class GroupRow(JsonValue):
     topics: tuple[str, ...]
     offsets_in_zookeeper: bool = False
     offsets_in_kafka: bool | None = False
+    coordination: str = "zookeeper"
+    state: str | None = None
+    protocol_type: str | None = None
+    group_type: str | None = None
+    coordinator: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,15 +88,22 @@ class GroupList(JsonValue):
         refused: Nodes that may not be read, a sentence for each; what stands below them is not counted.
         unknown: Of how many groups it is not known whether they have offsets in Kafka, and why, a sentence; None if
             there are none.
+        unlisted: Why groups that brokers coordinate may be missing, a sentence for each broker.
     """
 
     groups: tuple[GroupRow, ...]
     refused: tuple[str, ...] = ()
     unknown: str | None = None
+    unlisted: tuple[str, ...] = ()
 
     def active(self) -> GroupList:
         """Return the groups that have members, and those of which it is not known."""
         return replace(self, groups=tuple(row for row in self.groups if row.members != 0))
+
+    def in_states(self, states: Collection[str]) -> GroupList:
+        """Return the groups in one of these states, in upper or lower case; groups in ZooKeeper have none."""
+        wanted = {state.lower() for state in states}
+        return replace(self, groups=tuple(row for row in self.groups if (row.state or "").lower() in wanted))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts and lists, in the form of `zkconsumer groups --json`."""

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 import click
 
-from zkconsumer.admin import GroupReport, MemberRow, PartitionRow
+from zkconsumer.admin import BrokerGroupReport, GroupReport, MemberRow, PartitionRow
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.broker_group_tables import print_broker_group
+from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.group_options import groups_of, open_groups
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 
 __all__ = ["describe", "lag_header", "owner_cell", "print_offsets"]
@@ -26,24 +28,30 @@ Kafka, two columns show the offset in each store. Where the claims and the offse
 note says so, and OFFSET and LAG are those of that store. Where the stores differ and that is not known, the larger
 offset counts, and that is a problem. While the offsets in Kafka cannot be read, the lag is known only where the owner
 has written an offset in ZooKeeper. In Kafka 0.7 offsets are byte positions, and the lag is in bytes.
+A group that brokers coordinate (Kafka 0.9 and later) is shown with its state, its coordinator, and the members that it
+has there. --bootstrap-server asks for these groups alone; with --zookeeper, a group that has no node there is one.
 
 \b
-Example:
+Examples:
   zkconsumer describe billing --zookeeper localhost:2181
+  zkconsumer describe billing --bootstrap-server b1:9092,b2:9092
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("group")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--check", is_flag=True, help="End with status 1 when something is wrong with the group.")
-def describe(group: str, zookeeper: str, as_json: bool, check: bool) -> None:
+def describe(group: str, zookeeper: str | None, brokers: str | None, as_json: bool, check: bool) -> None:
     """Show the members of GROUP, who owns which partition, and how far behind it is."""
-    with open_admin(zookeeper, "zkconsumer-describe", group) as admin:
-        found = admin.describe(group)
+    with open_groups(zookeeper, brokers, "zkconsumer-describe", group) as admin:
+        found = groups_of(admin, group).describe(group)
     if as_json:
         click.echo(found.to_json())
+    elif isinstance(found, BrokerGroupReport):
+        print_broker_group(found)
     else:
         _print(found)
     if check and found.problems:

@@ -9,22 +9,28 @@ from collections.abc import Sequence
 
 import click
 
-from rebalance.subscription import check_group
-from zkconsumer.admin import DeletedGroup, DeletedGroups, GroupList, GroupRow
+from simpleconsumer.group_types import CONSUMER_PROTOCOL
+from zkconsumer.admin import Admin, BrokerAdmin, BrokerGroups, DeletedGroup, DeletedGroups, GroupList, GroupRow
+from zkconsumer.admin.coordinated_groups import STATES
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.offset_options import store_option
 from zkconsumer.cli.terminal.tables import cell, print_table
 
 __all__ = ["groups"]
 
+_CLIENT_ID = "zkconsumer-groups"
+
 _LIST_EPILOG = """\
 \b
 OWNED counts the partitions that somebody owns now; a question mark stands for a number that ZooKeeper does not let us
 read. TOPICS are those that the group owns partitions of or has stored offsets for. When a group has offsets in Kafka,
-OFFSETS IN says where each group has them; "Kafka?": its offset manager did not answer within three seconds. Groups that
-exist in Kafka alone, as those of its newer consumer, are not listed.
+OFFSETS IN says where each group has them; "Kafka?": its offset manager did not answer within three seconds.
+Groups that brokers coordinate (Kafka 0.9 and later) are listed beside those in ZooKeeper, or alone with
+--bootstrap-server. Then COORDINATED BY says which it is, and STATE and TYPE what its coordinator says: classic groups,
+and consumer groups of the protocol of KIP-848. A group without TYPE has stored offsets, and never had a member.
 
 \b
 Example:
@@ -34,6 +40,7 @@ _EPILOG = _LIST_EPILOG[: _LIST_EPILOG.index("\b\nExample")] + """\
 \b
 Examples:
   zkconsumer groups --zookeeper localhost:2181 --active
+  zkconsumer groups --bootstrap-server b1:9092,b2:9092 --state Empty
   zkconsumer groups delete billing --zookeeper localhost:2181 --dry-run
 """
 _DELETE_EPILOG = """\
@@ -42,6 +49,7 @@ All groups are checked before the first one is deleted. A group that has members
 refused; an owner node of no session is not. Brokers before Kafka 1.1 delete no groups: there the offsets count as none
 at once, and the broker deletes them when it looks for expired offsets next (10 minutes, if not set otherwise). They
 show no offsets of topics that do not exist any more: those stay, and count again if the topic is created again.
+A group that brokers coordinate is deleted by its coordinator, which refuses that while it has members.
 
 \b
 Example: see what would be deleted
@@ -55,16 +63,23 @@ def groups() -> None:
 
 
 @groups.command("list", epilog=_LIST_EPILOG)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--active", is_flag=True, help="Only groups that have members, or may have.")
+@click.option("--state", "states", type=click.Choice(STATES, case_sensitive=False), multiple=True,
+              help="Only groups that brokers coordinate and that are in this state; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def list_groups(zookeeper: str, active: bool, as_json: bool) -> None:
+def list_groups(
+    zookeeper: str | None, brokers: str | None, active: bool, states: Sequence[str], as_json: bool
+) -> None:
     """Show all groups, how many members they have, what they read, and where their offsets are."""
-    with open_admin(zookeeper, "zkconsumer-groups") as admin:
+    with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:
         found = admin.groups()
     if active:
         found = found.active()
-    for sentence in (*found.refused, *([] if found.unknown is None else [found.unknown])):
+    if states:
+        found = found.in_states(states)
+    for sentence in (*found.refused, *([] if found.unknown is None else [found.unknown]), *found.unlisted):
         click.echo(f"zkconsumer: {sentence}", err=True)
     if as_json:
         click.echo(found.to_json())
@@ -78,12 +93,24 @@ def _print(found: GroupList) -> None:
         return
     click.echo()
     has_stores = any(row.offsets_in_kafka is not False for row in found.groups)
+    has_brokers = any(row.coordinator is not None for row in found.groups)
     cells = []
     for row in found.groups:
         stores = [_stores(row)] if has_stores else []
-        cells.append([row.group, cell(row.members), cell(row.owned), *stores, ", ".join(row.topics) or "-"])
-    headers = ["GROUP", "MEMBERS", "OWNED", *(["OFFSETS IN"] if has_stores else []), "TOPICS"]
-    print_table(headers, cells, right=[1, 2])
+        by = _coordination(row) if has_brokers else []
+        cells.append([row.group, *by, cell(row.members), cell(row.owned), *stores, ", ".join(row.topics) or "-"])
+    by = ["COORDINATED BY", "STATE", "TYPE"] if has_brokers else []
+    headers = ["GROUP", *by, "MEMBERS", "OWNED", *(["OFFSETS IN"] if has_stores else []), "TOPICS"]
+    print_table(headers, cells, right=[1 + len(by), 2 + len(by)])
+
+
+def _coordination(row: GroupRow) -> list[str]:
+    if row.coordinator is None:
+        return ["ZooKeeper", "-", "-"]
+    kind = "-" if not row.protocol_type else str(row.group_type)
+    if row.protocol_type not in ("", CONSUMER_PROTOCOL):
+        kind = f"{kind} ({row.protocol_type})"
+    return [f"broker {row.coordinator}", str(row.state), kind]
 
 
 def _stores(row: GroupRow) -> str:
@@ -93,16 +120,17 @@ def _stores(row: GroupRow) -> str:
 
 @groups.command("delete", epilog=_DELETE_EPILOG)
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
-@zookeeper_option()
-@store_option(["zookeeper", "kafka"], "Delete what is in this store alone.")
+@zookeeper_option(required=False)
+@bootstrap_option()
+@store_option(["zookeeper", "kafka"], "Delete what is in this store alone, of groups in ZooKeeper.")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def delete_groups(names: Sequence[str], zookeeper: str, store: str | None, dry_run: bool, as_json: bool) -> None:
+def delete_groups(
+    names: Sequence[str], zookeeper: str | None, brokers: str | None, store: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Delete groups that have no members: their nodes in ZooKeeper, and their offsets in Kafka."""
-    for name in names:
-        check_group(name)
-    with open_admin(zookeeper, "zkconsumer-groups") as admin:
-        found = admin.delete_groups(*names, store=store, dry_run=dry_run)
+    with open_groups(zookeeper, brokers, _CLIENT_ID, *names) as admin:
+        found = _delete(admin, names, store, dry_run)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     if as_json:
@@ -112,12 +140,33 @@ def delete_groups(names: Sequence[str], zookeeper: str, store: str | None, dry_r
         click.echo(_deleted(row, found))
 
 
+def _delete(
+    admin: Admin | BrokerAdmin, names: Sequence[str], store: str | None, dry_run: bool
+) -> DeletedGroups:
+    """Delete groups of both kinds; all of them are checked before the first one is deleted."""
+    of_brokers = [name for name in dict.fromkeys(names) if isinstance(groups_of(admin, name), BrokerGroups)]
+    if of_brokers:
+        refuse_options(OF_ZOOKEEPER, store=store)
+    if isinstance(admin, BrokerAdmin):
+        return admin.delete_groups(*names, dry_run=dry_run)
+    others = [name for name in dict.fromkeys(names) if name not in of_brokers]
+    if not of_brokers:
+        return admin.delete_groups(*names, store=store, dry_run=dry_run)
+    if not others:
+        return admin.broker_groups.delete_groups(*of_brokers, dry_run=dry_run)
+    admin.delete_groups(*others, dry_run=True)
+    first = admin.broker_groups.delete_groups(*of_brokers, dry_run=dry_run)
+    second = admin.delete_groups(*others, dry_run=dry_run)
+    return DeletedGroups((*first.groups, *second.groups), not dry_run, (*first.notes, *second.notes))
+
+
 def _deleted(row: DeletedGroup, found: DeletedGroups) -> str:
     verb = "deleted" if found.deleted else "would be deleted"
-    sentence = (
-        f"{row.group} {verb}: {count_of(row.nodes, 'node')} of ZooKeeper with "
-        f"{count_of(row.offsets_in_zookeeper, 'offset')}, {count_of(row.offsets_in_kafka, 'offset')} in Kafka"
-    )
+    sentence = f"{row.group} {verb}: "
+    if row.nodes:
+        sentence += (f"{count_of(row.nodes, 'node')} of ZooKeeper with "
+                     f"{count_of(row.offsets_in_zookeeper, 'offset')}, ")  # fmt: skip
+    sentence += f"{count_of(row.offsets_in_kafka, 'offset')} in Kafka"
     if row.expires:
         sentence += " (they count as none now; the broker deletes them when it looks for expired offsets next)"
     return sentence

@@ -15,13 +15,22 @@ from pathlib import Path
 
 import click
 
+from zkconsumer.admin import BrokerAdmin
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.offset_options import CHANGED_STORES, print_changes, print_warning, store_option
+from zkconsumer.cli.group_options import open_groups
+from zkconsumer.cli.offset_options import (
+    CHANGED_STORES,
+    print_changes,
+    print_warning,
+    refuse_other_stores,
+    store_option,
+)
 
 __all__ = ["export_offsets", "import_offsets"]
 
+_CLIENT_ID = "zkconsumer-offsets"
 MAX_FILE_BYTES = 256 * 1024 * 1024
 _SHOWN = 5
 
@@ -31,7 +40,7 @@ A line for each partition: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as K
 offset is ZooKeeper's if there is one, else Kafka's. Comments at the end say what Kafka has, and which offsets are in
 Kafka alone; `offsets import` reads them, and Kafka's tool does not. --store takes those of one store alone, and a
 comment says so. A file is written whole or not at all. An offset that cannot be read is reported and left out; the
-status is 1 then.
+status is 1 then. --bootstrap-server exports groups that brokers coordinate; `offsets import` sets these lines anywhere.
 
 \b
 Example:
@@ -44,6 +53,8 @@ used. An offset that somebody else has changed since it was read is not overwrit
 else in the stores that the file names, whatever the group has now; where the file names none, in those where the group
 has offsets, in ZooKeeper if it has none. Refused if its stores differ and neither says which, and
 for partitions that do not exist or whose log does not have the offset; --force sets the latter all the same.
+With --bootstrap-server all offsets are set in Kafka, also those that were ZooKeeper's; refused while one of the groups
+has members that brokers coordinate.
 
 \b
 Example: see what would change
@@ -53,17 +64,23 @@ Example: see what would change
 
 @click.command("export", epilog=_EXPORT_EPILOG)
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @store_option(["zookeeper", "kafka"], "The offsets in this store alone.")
 @click.option("--output-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Write to this file instead of stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object instead of lines.")
 def export_offsets(
-    groups: Sequence[str], zookeeper: str, store: str | None, output_file: Path | None, as_json: bool
+    groups: Sequence[str], zookeeper: str | None, brokers: str | None, store: str | None, output_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Print the stored offsets of groups, of all groups when none is named."""
-    with open_admin(zookeeper, "zkconsumer-offsets") as admin:
-        found = admin.export_offsets(*groups, store=store)
+    with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:
+        if isinstance(admin, BrokerAdmin):
+            refuse_other_stores(store)
+            found = admin.export_offsets(*groups)
+        else:
+            found = admin.export_offsets(*groups, store=store)
     text = f"{found.to_json()}\n" if as_json else found.to_text()
     if output_file is None:
         click.echo(text, nl=False)
@@ -111,22 +128,28 @@ def _umask() -> int:
 
 
 @click.command("import", epilog=_IMPORT_EPILOG)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--input-file", metavar="FILE", required=True, help="File to read; - is stdin.")
 @store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
 @click.option("--force", is_flag=True, help="Also while groups have members, and where no log has the offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_offsets(
-    zookeeper: str, input_file: str, store: str | None, dry_run: bool, force: bool, as_json: bool
+    zookeeper: str | None, brokers: str | None, input_file: str, store: str | None, dry_run: bool, force: bool,
+    as_json: bool,
 ) -> None:
     """Set the offsets that a file holds; print old -> new."""
     text = _read(input_file)
     source = "standard input" if input_file == "-" else input_file
-    with open_admin(zookeeper, "zkconsumer-offsets") as admin:
-        found = admin.import_offsets(
-            text, source=source, force=force, dry_run=dry_run, store=store, warn=print_warning
-        )
+    with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:
+        if isinstance(admin, BrokerAdmin):
+            refuse_other_stores(store)
+            found = admin.import_offsets(text, source=source, force=force, dry_run=dry_run)
+        else:
+            found = admin.import_offsets(
+                text, source=source, force=force, dry_run=dry_run, store=store, warn=print_warning
+            )
     if found.new_groups:
         names = found.new_groups
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -9,8 +9,9 @@ import click
 
 from zkconsumer.admin import OffsetChanges
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.store_choice import KAFKA
 
-__all__ = ["CHANGED_STORES", "print_changes", "print_warning", "store_option"]
+__all__ = ["CHANGED_STORES", "print_changes", "print_warning", "refuse_other_stores", "store_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CHANGED_STORES = (
@@ -26,6 +27,16 @@ def store_option(stores: Sequence[str], description: str) -> Callable[[Command],
         description: The option's help.
     """
     return click.option("--store", type=click.Choice(stores), help=description)
+
+
+def refuse_other_stores(store: str | None) -> None:
+    """Raise if offsets of a group that brokers coordinate are to be somewhere else than in Kafka.
+
+    Raises:
+        click.UsageError: Names the store.
+    """
+    if store not in (None, KAFKA):
+        raise click.UsageError(f"--store is {store}, and a group that brokers coordinate has its offsets in Kafka.")
 
 
 def print_warning(sentence: str) -> None:

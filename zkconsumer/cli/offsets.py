@@ -10,16 +10,27 @@ from collections.abc import Sequence
 import click
 
 from rebalance.subscription import check_topic
+from zkconsumer.admin import BrokerGroups, BrokerOffsets
 from zkconsumer.admin.offset_administration import GroupOffsets
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.broker_group_tables import print_broker_offsets
+from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.describe import print_offsets
+from zkconsumer.cli.group_options import groups_of, open_groups
 from zkconsumer.cli.offset_files import export_offsets, import_offsets
-from zkconsumer.cli.offset_options import CHANGED_STORES, print_changes, print_warning, store_option
+from zkconsumer.cli.offset_options import (
+    CHANGED_STORES,
+    print_changes,
+    print_warning,
+    refuse_other_stores,
+    store_option,
+)
 from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cli.terminal.tables import print_problem
 
 __all__ = ["offsets"]
+
+_CLIENT_ID = "zkconsumer-offsets"
 
 _GET_EPILOG = """\
 \b
@@ -28,10 +39,12 @@ OFFSET is that of the store in which the owner seems to work. If that is not kno
 says so. While the offsets in Kafka cannot be read, it is known only where the owner has written one in ZooKeeper.
 Status 1: something could not be read, and a - may stand for an offset that is stored. In Kafka 0.7 offsets are byte
 positions, and the lag is in bytes; a position at which no entry starts is named below the table.
+--bootstrap-server shows groups that brokers coordinate (Kafka 0.9 and later), whose offsets are in Kafka.
 
 \b
-Example:
+Examples:
   zkconsumer offsets get billing --zookeeper localhost:2181 --topic clicks
+  zkconsumer offsets get billing --bootstrap-server b1:9092,b2:9092
 """
 _SET_EPILOG = """\
 \b
@@ -43,6 +56,7 @@ was read is not overwritten (in Kafka: unless that happens in the moment of writ
 log, which a note says. It moves each store from its own offset; where the stores differ, --store must say which.
 In Kafka 0.7 offsets are byte positions, and --shift counts bytes. A position within an entry is set to the start of
 that entry, which a note says; with --force it is set as it is.
+The brokers take no offsets for a group of theirs while it has members, with --force neither: stop them first.
 
 \b
 Examples: read a topic once more; read the last 1000 messages of each partition of all topics once more
@@ -55,7 +69,7 @@ Members that claim the partitions next start where auto.offset.reset says. Refus
 the topics. In ZooKeeper the nodes are deleted. In Kafka the offsets count as none at once, and the broker deletes them
 when it looks for expired offsets next (10 minutes, if not set otherwise). Brokers before Kafka 0.10.2 keep offsets of
 topics that do not exist any more, do not list them, and count them again if such a topic is created: those stay until
-they expire (a day).
+they expire (a day). Brokers that coordinate a group refuse offsets of topics that its members subscribe to.
 
 \b
 Example: forget a topic that the group does not read any more
@@ -70,13 +84,19 @@ def offsets() -> None:
 
 @offsets.command("get", epilog=_GET_EPILOG)
 @click.argument("group")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--topic", metavar="TOPIC", help="This topic only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) -> None:
+def get_offsets(
+    group: str, zookeeper: str | None, brokers: str | None, topic: str | None, as_json: bool
+) -> None:
     """Show the offsets that GROUP has stored, and how far behind they are."""
-    with open_admin(zookeeper, "zkconsumer-offsets", group) as admin:
-        found = admin.offsets(group, topic)
+    with open_groups(zookeeper, brokers, _CLIENT_ID, group) as admin:
+        found = groups_of(admin, group).offsets(group, topic)
+    if isinstance(found, BrokerOffsets):
+        _show_broker_offsets(found, as_json)
+        return
     for sentence in found.unread:
         click.echo(f"zkconsumer: {sentence}", err=True)
     if as_json:
@@ -87,6 +107,18 @@ def get_offsets(group: str, zookeeper: str, topic: str | None, as_json: bool) ->
         click.echo(f"group {group} has no offsets", err=True)
     if found.unread:
         raise click.exceptions.Exit(1)
+
+
+def _show_broker_offsets(found: BrokerOffsets, as_json: bool) -> None:
+    if as_json:
+        click.echo(found.to_json())
+    elif found.partitions:
+        print_broker_offsets(found.partitions)
+        for row in found.partitions:
+            for problem in row.problems:
+                print_problem(f"{row.topic}-{row.partition}: {problem}")
+    else:
+        click.echo(f"group {found.group} has no offsets", err=True)
 
 
 def _print(found: GroupOffsets) -> None:
@@ -110,7 +142,8 @@ class _TargetType(click.ParamType[OffsetTarget]):
 
 @offsets.command("set", epilog=_SET_EPILOG)
 @click.argument("group")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--topic", metavar="TOPIC", help="Topic whose offsets are set.")
 @click.option("--all-topics", is_flag=True, help="All topics that the group reads or has offsets of.")
 @click.option("--partition", "chosen", metavar="P", type=PartitionType(), multiple=True,
@@ -124,8 +157,9 @@ class _TargetType(click.ParamType[OffsetTarget]):
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def set_offsets(
-    group: str, zookeeper: str, topic: str | None, all_topics: bool, chosen: Sequence[int | str],
-    target: OffsetTarget | None, shift: int | None, store: str | None, force: bool, dry_run: bool, as_json: bool,
+    group: str, zookeeper: str | None, brokers: str | None, topic: str | None, all_topics: bool,
+    chosen: Sequence[int | str], target: OffsetTarget | None, shift: int | None, store: str | None, force: bool,
+    dry_run: bool, as_json: bool,
 ) -> None:
     """Set the offsets of GROUP, which must have no members while that is done; print old -> new."""
     if (topic is None) != all_topics:
@@ -136,22 +170,36 @@ def set_offsets(
         raise click.UsageError("--partition needs --topic.")
     if topic is not None:
         check_topic(topic)
-    with open_admin(zookeeper, "zkconsumer-offsets", group) as admin:
-        if target is None:
-            found = admin.shift_offsets(
+    with open_groups(zookeeper, brokers, _CLIENT_ID, group) as admin:
+        groups = groups_of(admin, group)
+        if isinstance(groups, BrokerGroups):
+            refuse_other_stores(store)
+            if target is None:
+                found = groups.shift_offsets(group, topic, shift or 0, chosen, dry_run=dry_run)
+            else:
+                found = groups.set_offsets(
+                    group, topic, target, chosen, force=force, dry_run=dry_run, on_new_group=_say_new
+                )
+        elif target is None:
+            found = groups.shift_offsets(
                 group, topic, shift or 0, chosen, force=force, dry_run=dry_run, store=store, warn=print_warning
             )
         else:
-            found = admin.set_offsets(
+            found = groups.set_offsets(
                 group, topic, target, chosen, force=force, dry_run=dry_run, store=store, warn=print_warning,
-                on_new_group=lambda name: click.echo(f"group {name} is new", err=True),
+                on_new_group=_say_new,
             )  # fmt: skip
     print_changes(found, as_json)
 
 
+def _say_new(name: str) -> None:
+    click.echo(f"group {name} is new", err=True)
+
+
 @offsets.command("delete", epilog=_DELETE_EPILOG)
 @click.argument("group")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--topic", metavar="TOPIC", help="Offsets of this topic only; of all topics without it.")
 @click.option("--partition", "chosen", metavar="P", type=PartitionType(), multiple=True,
               help="Of this partition only; may be repeated.")
@@ -159,16 +207,21 @@ def set_offsets(
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def delete_offsets(
-    group: str, zookeeper: str, topic: str | None, chosen: Sequence[int | str], store: str | None, dry_run: bool,
-    as_json: bool,
+    group: str, zookeeper: str | None, brokers: str | None, topic: str | None, chosen: Sequence[int | str],
+    store: str | None, dry_run: bool, as_json: bool,
 ) -> None:
     """Delete offsets of GROUP, of topics that no member of it subscribes to; print what they were."""
     if chosen and topic is None:
         raise click.UsageError("--partition needs --topic.")
     if topic is not None:
         check_topic(topic)
-    with open_admin(zookeeper, "zkconsumer-offsets", group) as admin:
-        found = admin.delete_offsets(group, topic, chosen, dry_run=dry_run, store=store)
+    with open_groups(zookeeper, brokers, _CLIENT_ID, group) as admin:
+        groups = groups_of(admin, group)
+        if isinstance(groups, BrokerGroups):
+            refuse_other_stores(store)
+            found = groups.delete_offsets(group, topic, chosen, dry_run=dry_run)
+        else:
+            found = groups.delete_offsets(group, topic, chosen, dry_run=dry_run, store=store)
     print_changes(found, as_json, "deleted")
 
 

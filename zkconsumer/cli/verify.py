@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import click
 
-from rebalance.subscription import check_group
-from zkconsumer.admin import Verification
+from rebalance.errors import InvalidName
+from zkconsumer.admin import BrokerGroups, Verification
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.failures import sentence_of
+from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.tables import print_problem
 
@@ -31,16 +32,22 @@ of theirs is changed, and nothing is done unless some member lacks a partition t
 members of the group stop for a moment, as they do whenever a member joins.
 
 \b
+Of a group that brokers coordinate (Kafka 0.9 and later) its state, who has which partition, and its offsets are
+verified. --bootstrap-server asks for these groups alone; with --zookeeper, a group that has no node there is one.
+
+\b
 Examples:
   zkconsumer verify billing --zookeeper localhost:2181
   zkconsumer verify billing --zookeeper localhost:2181 --members 3 --wait 120
   zkconsumer verify billing --zookeeper localhost:2181 --trigger-rebalance
+  zkconsumer verify billing --bootstrap-server b1:9092,b2:9092
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("group")
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--members", "least_members", metavar="COUNT", type=click.IntRange(min=0), default=1, show_default=True,
               help="Fewer registered consumers are a fault.")
 @click.option("--strategy", type=click.Choice(["auto", *STRATEGIES, "any"]), default="auto", show_default=True,
@@ -54,18 +61,30 @@ Examples:
 @click.option("--no-logs", is_flag=True, help="Do not ask brokers whether their logs have the stored offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
-    group: str, zookeeper: str, least_members: int, strategy: str, patience_s: float, wait_s: float, trigger: bool,
-    no_logs: bool, as_json: bool,
+    group: str, zookeeper: str | None, brokers: str | None, least_members: int, strategy: str, patience_s: float,
+    wait_s: float, trigger: bool, no_logs: bool, as_json: bool,
 ) -> None:
     """Verify that each partition of GROUP has the right owner; say what is wrong, and what would mend it."""
-    check_group(group)
     strategies = {"auto": STRATEGIES, "any": ()}.get(strategy, (strategy,))
+    fine = "Each partition of each subscribed topic is owned by the registered thread to which it is assigned."
     try:
-        with open_admin(zookeeper, "zkconsumer-verify") as admin:
-            found = admin.verify(
-                group, strategies=strategies, least_members=least_members, patience_s=patience_s, wait_s=wait_s,
-                trigger=trigger, with_logs=not no_logs, on_wait=_on_wait, on_trigger=_on_trigger,
-            )  # fmt: skip
+        with open_groups(zookeeper, brokers, "zkconsumer-verify", group) as admin:
+            groups = groups_of(admin, group)
+            if isinstance(groups, BrokerGroups):
+                fine = "Each partition of each subscribed topic is assigned to a member."
+                other = None if strategy == "auto" else strategy
+                refuse_options(OF_ZOOKEEPER, trigger_rebalance=trigger, strategy=other)
+                found = groups.verify(
+                    group, least_members=least_members, patience_s=patience_s, wait_s=wait_s, with_logs=not no_logs,
+                    on_wait=_on_wait,
+                )  # fmt: skip
+            else:
+                found = groups.verify(
+                    group, strategies=strategies, least_members=least_members, patience_s=patience_s, wait_s=wait_s,
+                    trigger=trigger, with_logs=not no_logs, on_wait=_on_wait, on_trigger=_on_trigger,
+                )  # fmt: skip
+    except (click.UsageError, InvalidName):
+        raise
     except Exception as error:
         sentence = sentence_of(error)
         if sentence is None:
@@ -75,7 +94,7 @@ def verify(
     if as_json:
         click.echo(found.to_json())
     else:
-        _print(found)
+        _print(found, fine)
         if trigger and found.faults and not found.triggered_for:
             click.echo("No rebalance was triggered: it would not mend this.")
     if found.faults:
@@ -92,7 +111,12 @@ def _on_trigger(members: Sequence[str]) -> None:
     click.echo(f"a rebalance was triggered for {', '.join(members)}", err=True)
 
 
-def _print(found: Verification) -> None:
+def _print(found: Verification, fine: str) -> None:
+    """Print what was found.
+
+    Args:
+        fine: Says that there are no faults.
+    """
     assigned = f", assigned by {found.strategy}" if found.strategy else ""
     click.echo(f"Group {found.group}: {count_of(found.members, 'member')}, "
                f"{count_of(found.partitions, 'partition')} subscribed{assigned}")
@@ -104,4 +128,4 @@ def _print(found: Verification) -> None:
         if not finding.fault:
             click.echo(f"- {finding.sentence} ({finding.path})")
     if not found.faults:
-        click.echo("Each partition of each subscribed topic is owned by the registered thread to which it is assigned.")
+        click.echo(fine)

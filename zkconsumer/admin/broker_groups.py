@@ -1,0 +1,230 @@
+"""`BrokerGroups`: inspects and changes the groups that the brokers of one cluster coordinate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from simpleconsumer.consumer import EARLIEST, LATEST
+from simpleconsumer.errors import AuthenticationFailed
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.broker_group_deletion import delete_broker_groups
+from zkconsumer.admin.broker_group_findings import verify_broker_group
+from zkconsumer.admin.broker_group_offsets import BrokerGroupOffsets
+from zkconsumer.admin.broker_group_report import (
+    BROKERS,
+    BrokerGroupReport,
+    BrokerGroupState,
+    LogRange,
+    broker_group_report,
+)
+from zkconsumer.admin.coordinated_groups import DEAD, CoordinatedGroup, shown_members
+from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, NotFound, OffsetsNotSet
+from zkconsumer.admin.findings import Verification
+from zkconsumer.admin.group_coordinators import GroupCoordinators
+from zkconsumer.admin.group_deletion import DeletedGroups
+from zkconsumer.admin.groups_of_brokers import GroupsOfBrokers, read_groups_of_brokers
+from zkconsumer.admin.phrases import count_of, nearest
+from zkconsumer.admin.repeated_checks import check_until_settled
+from zkconsumer.admin.values import GroupList, GroupRow
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.log_ends import LogOffsets
+from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+
+__all__ = ["BrokerGroups", "group_rows"]
+
+_LOOK_S: Final = 3.0
+"""Longest wait for a coordinator where its answer is worth having, and not needed."""
+_NOTHING: Final = "the group has no members there, and no offsets"
+
+
+class BrokerGroups(BrokerGroupOffsets):
+    """Inspects and changes the groups that the brokers of one cluster coordinate: Kafka 0.9 and later.
+
+    Groups of the classic protocol, and of that of KIP-848 (Kafka 4.0). Their offsets are those in Kafka.
+
+    Args:
+        cluster: The cluster.
+        client_id: The name under which brokers log and count the requests.
+        where: What the messages of errors call the cluster, such as `at localhost:9092`.
+
+    Every method raises `CoordinatorUnavailable` when no broker coordinates the group or the one that does is silent for
+    fifteen seconds, `GroupNotAuthorized` when brokers do not let this user see or change a group, and
+    `AuthenticationFailed` when they refuse the credentials.
+
+    Threads: One at a time.
+    """
+
+    def __init__(self, cluster: Cluster, client_id: str, where: str) -> None:
+        self._cluster = cluster
+        self._coordinators = GroupCoordinators(cluster, client_id)
+        self._where = where
+
+    # -- inspecting ----------------------------------------------------------------------------------------------------
+
+    def groups(self) -> GroupList:
+        """Return all groups that brokers coordinate: state, type, coordinator, members, partitions and topics.
+
+        A broker that does not answer leaves its groups out, which `unlisted` says.
+        """
+        return group_rows(read_groups_of_brokers(self._coordinators))
+
+    def describe(self, group: str) -> BrokerGroupReport:
+        """Return the members of a group, which partitions each has, and how far behind the group is.
+
+        Raises:
+            NotFound: There is no such group.
+        """
+        return broker_group_report(self.read(group))
+
+    def verify(
+        self,
+        group: str,
+        *,
+        least_members: int = 1,
+        patience_s: float = 20.0,
+        wait_s: float = 0.0,
+        with_logs: bool = True,
+        on_wait: Callable[[], None] | None = None,
+    ) -> Verification:
+        """Return what is wrong with a group: its state, who has which partition, and its offsets.
+
+        Args:
+            least_members: Fewer members are a fault.
+            patience_s: How long a rebalance may take before its signs count as faults.
+            wait_s: Wait so long for the group to exist and to be without faults.
+            with_logs: Ask the leaders whether their logs have the stored offsets.
+            on_wait: Called once, when the group is checked again because a rebalance would explain what is wrong.
+
+        Raises:
+            NotFound: There is no such group.
+        """
+        waits = [on_wait]
+
+        def check(is_last: bool) -> Verification:
+            found = verify_broker_group(self.read(group, with_logs=with_logs), least_members)
+            if found.is_passing and not is_last and (say := waits.pop() if waits else None) is not None:
+                say()
+            return found
+
+        return check_until_settled(check, patience_s, wait_s)
+
+    def is_coordinated(self, group: str) -> bool:
+        """Return whether a group has, or had, members that brokers coordinate; not one that has only stored offsets.
+
+        While that is not known, as no coordinator answers within three seconds, the answer is False.
+        """
+        found = self._seen(group)
+        return found is not None and found.state != DEAD and bool(found.protocol_type)
+
+    def name_members(self, error: OffsetsNotSet, groups: Collection[str]) -> None:
+        """Raise if members are why Kafka has taken no offsets of one of the groups, which ZooKeeper has, too.
+
+        Args:
+            error: Of the attempt.
+
+        Raises:
+            GroupHasMembers: Names them.
+        """
+        for group in sorted(groups):
+            found = self._seen(group)
+            if found is not None and found.members:
+                raise GroupHasMembers(
+                    f"{error.sentence}; brokers coordinate a group of that name with "
+                    f"{count_of(len(found.members), 'member')} ({shown_members(found.members)}), and take no offsets "
+                    "from others",
+                    "stop these members first, or choose the store: zookeeper (store='zookeeper', --store zookeeper)",
+                ) from error
+
+    def read(self, group: str, *, with_logs: bool = True) -> BrokerGroupState:
+        """Return everything that is known of a group.
+
+        Raises:
+            NotFound: There is no such group.
+        """
+        found = self._described(group)
+        offsets = self._coordinators.offsets(group)
+        if found.state == DEAD and not offsets:
+            raise self._not_found(group, found)
+        stored = {name: row.offset for name, row in offsets.items()}
+        topics = sorted({*found.topics, *(name.topic for name in stored)})
+        partitions = self._cluster.partitions(topics)
+        state = BrokerGroupState(found, stored, partitions)
+        return BrokerGroupState(found, stored, partitions, self._logs(state) if with_logs else {})
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+
+    def delete_groups(self, *groups: str, dry_run: bool = False) -> DeletedGroups:
+        """Delete groups without members, and their offsets.
+
+        All groups are checked before the first one is deleted. Brokers before Kafka 1.1 delete no groups: there their
+        offsets count as none, and stay until they expire.
+
+        Args:
+            groups: Names of groups, at least one.
+            dry_run: Check everything, and delete nothing.
+
+        Raises:
+            ValueError: No group is named.
+            NotFound: There is no such group.
+            GroupHasMembers: Members are in one of the groups; names them.
+            GroupNotDeleted: The coordinator has not deleted one of them.
+        """
+        if not groups:
+            raise ValueError("no group is named")
+        states = [self.read(group, with_logs=False) for group in dict.fromkeys(groups)]
+        return delete_broker_groups(self._coordinators, states, dry_run=dry_run)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _seen(self, group: str) -> CoordinatedGroup | None:
+        """Return a group as its coordinator sees it; None if none answers soon, or brokers coordinate no groups."""
+        try:
+            if not self._coordinators.brokers() or not self._coordinators.exist():
+                return None
+            return self._coordinators.describe(group, _LOOK_S)
+        except (CoordinatorUnavailable, ClusterSilent, AuthenticationFailed):
+            return None
+
+    def _described(self, group: str) -> CoordinatedGroup:
+        if not group:
+            raise ValueError("the name of the group is empty")
+        if not self._coordinators.exist():
+            raise NotFound(
+                f"group {group!r} does not exist {self._where}: the cluster has no topic __consumer_offsets, so no "
+                "group was ever coordinated by its brokers", "look whether it is the right cluster"
+            )  # fmt: skip
+        return self._coordinators.describe(group)
+
+    def _not_found(self, group: str, found: CoordinatedGroup) -> NotFound:
+        known = sorted(read_groups_of_brokers(self._coordinators).groups)
+        said = f" (its coordinator says: {found.reason})" if found.reason else ""
+        return NotFound(f"group {group!r} does not exist {self._where}: {_NOTHING}{said}",
+                        nearest(group, known, "group"))  # fmt: skip
+
+    def _logs(self, state: BrokerGroupState) -> dict[TopicPartition, LogRange]:
+        names = [name for name in state.concerned if state.exists(name)]
+        found = self._cluster.log_ends(names, [EARLIEST, LATEST])
+        return {name: _range(found[name]) for name in names}
+
+
+def _range(found: LogOffsets) -> LogRange:
+    if isinstance(found, str):
+        return found
+    start, end = found
+    return "the leader names no offsets" if start is None or end is None else (start, end)
+
+
+def group_rows(found: GroupsOfBrokers) -> GroupList:
+    """Return the groups that brokers coordinate, as rows by name."""
+    rows = []
+    for name, group in sorted(found.groups.items()):
+        has_offsets = None if name in found.unknown_offsets else bool(found.offset_topics.get(name))
+        topics = tuple(sorted({*group.topics, *found.offset_topics.get(name, ())}))
+        members = None if group.members is None else len(group.members)
+        owned = None if group.members is None or group.is_rebalancing else len(group.owners)
+        rows.append(
+            GroupRow(name, members, owned, topics, False, has_offsets, BROKERS, group.state, group.protocol_type,
+                     group.group_type, group.coordinator.id)
+        )  # fmt: skip
+    return GroupList(tuple(rows), unlisted=found.unlisted)
