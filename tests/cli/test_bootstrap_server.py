@@ -63,10 +63,38 @@ def test_a_topic_is_created_written_listed_and_read_without_any_zookeeper(kafka_
     assert read.stdout == b"1\n2\n"
 
 
+@pytest.mark.real
+def test_a_group_of_real_brokers_is_joined_and_shown(kafka_clusters: Clusters) -> None:
+    cluster = kafka_clusters("4.3.1", 1)
+    joins_a_group(f"127.0.0.1:{cluster.port(0)}", f"cli-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.mark.parametrize("generation", ["0.9", "1.1", "4.3"])
+def test_a_group_of_embedded_brokers_is_joined_and_shown(generation: str) -> None:
+    with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
+        joins_a_group(cluster.broker_list, "clicks")
+
+
+def joins_a_group(brokers: str, topic: str) -> None:
+    group = f"{topic}-group"
+    consume = ("consume", "--bootstrap-server", brokers, "--topic", topic, "--group", group, "--from-beginning")
+    sent = run("produce", "--bootstrap-server", brokers, "--topic", topic, stdin=b"1\n2\n")
+    assert sent.returncode == 0, sent.stderr
+    assert run(*consume, "--max-messages", "2").stdout == b"1\n2\n"
+    again = run(*consume, "--max-messages", "2")
+    assert (again.returncode, b"has offsets of" in again.stderr) == (1, True), again.stderr
+    deleted = run(*consume, "--delete-offsets", "--max-messages", "2")
+    assert deleted.stdout == b"1\n2\n", deleted.stderr
+    shown = json.loads(run("describe", group, "--bootstrap-server", brokers, "--json").stdout)
+    assert shown["group"] == group
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--group", "g"), "--bootstrap-server reads without joining a group, and --group is for reading in a group"),
+        (("--group", "g", "--until-end"), "--until-end reads without joining a group, and --group is for reading in a"),
+        (("--whitelist", ".*"), "Give exactly one of --topic, --whitelist and --blacklist"),
+        (("--streams", "2"), "--bootstrap-server without --group reads without joining a group, and --streams is for"),
         (("--zookeeper", "zk:2181"), "--bootstrap-server and --zookeeper both say where the cluster is"),
         (("--property", "bootstrap.servers=c:9092"), "give --bootstrap-server LIST instead"),
     ],

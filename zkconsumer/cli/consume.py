@@ -5,19 +5,16 @@ Source: kafka.tools.ConsoleConsumer (0.8.2.2).
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from rebalance.subscription import Subscription, check_topic
-from rebalance.zookeeper import znodes
 from simpleconsumer.types import Message
-from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import (
     bootstrap_option,
@@ -27,10 +24,10 @@ from zkconsumer.cli.connection_options import (
     no_zookeeper,
     zookeeper_option,
 )
-from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.bare_options import ConsumeCommand
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
 from zkconsumer.cli.messages.format_string import message_format
+from zkconsumer.cli.messages.group_preparation import WantedGroup, prepare, remove_generated
 from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
@@ -39,15 +36,11 @@ from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cli.property_option import named_values, refuse_zookeeper
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
-from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
 from zkconsumer.config.keys import find_key, unknown_setting
-from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ZkConsumerError
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams.stream import KafkaStream
 
@@ -58,8 +51,9 @@ _FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
 
 _EPILOG = """\
 \b
-Without --partition P, --offset AT and --until-end, it joins a group. Ctrl-C and SIGTERM commit the printed messages,
-leave the group at once and end with status 0. A message counts as consumed when its line is written.
+Without --partition P, --offset AT and --until-end, it joins a group: one in ZooKeeper, or with --bootstrap-server and
+--group one that the brokers coordinate. With --bootstrap-server alone it joins none. Ctrl-C and SIGTERM commit the
+printed messages, leave the group at once and end with status 0. A message counts as consumed when its line is written.
 
 \b
 With one of them it joins no group, stores nothing, and reads the partitions that the topic has at the start. AT is
@@ -114,6 +108,12 @@ class Wanted:
             return self.topic_filter.subscription(self.streams)
         return Subscription.static(dict.fromkeys(self.topics, self.streams))
 
+    @property
+    def group(self) -> WantedGroup:
+        """What has to be checked before the group is joined."""
+        return WantedGroup(self.config, self.topics, self.topic_filter is not None, self.subscription,
+                           self.generated_group)  # fmt: skip
+
     def subscribe(self, connector: ConsumerConnector) -> Sequence[KafkaStream]:
         """Create the streams."""
         if self.topic_filter is not None:
@@ -124,7 +124,7 @@ class Wanted:
 
 @click.command(cls=ConsumeCommand, epilog=_EPILOG)
 @zookeeper_option(required=False)
-@bootstrap_option(meaning="Without a group: some brokers, host:port,host:port, instead of a ZooKeeper.")
+@bootstrap_option(meaning="Some brokers, host:port,host:port, instead of a ZooKeeper; with --group they coordinate it.")
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to read; may be repeated.")
 @click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
 @click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
@@ -170,12 +170,12 @@ def consume(**options: Any) -> None:
     wanted = _wanted(options)
     with LeaveSignals() as signals, named_places():
         try:
-            _prepare(wanted, options["from_beginning"], options["delete_offsets"])
+            prepare(wanted.group, from_beginning=options["from_beginning"], delete_first=options["delete_offsets"])
             try:
                 outcome = _run(wanted, options["max_messages"], signals)
             finally:
                 if wanted.generated_group:
-                    _remove(wanted)
+                    remove_generated(wanted.config)
         except Interrupted:
             click.echo("Consumed 0 messages", err=True)
             raise click.exceptions.Exit(0) from None
@@ -310,8 +310,10 @@ def _config(
     settings: dict[str, Any] = {"zookeeper.connect": options["zookeeper"], **found.properties, **canonical(properties)}
     settings.pop("bootstrap.servers", None)
     settings.update({name: value for name, value in chosen.items() if value is not None})
-    if settings["zookeeper.connect"] is None:
-        raise no_zookeeper(found)
+    if options.get("brokers") is not None:
+        settings["zookeeper.connect"], settings["bootstrap.servers"] = None, options["brokers"]
+    elif settings["zookeeper.connect"] is None:
+        raise no_zookeeper(found, or_brokers=True)
     if warning := warning_about_07(found.names_of_07, settings):
         click.echo(f"warning: {warning}", err=True)
     generated = "group.id" not in settings
@@ -330,50 +332,3 @@ def _take_auto_commit(settings: dict[str, Any]) -> bool:
         return True  # ConsumerConfig reports what is wrong with it
     settings["auto.commit.enable"] = "false"
     return wanted
-
-
-# -- before and after --------------------------------------------------------------------------------------------------
-
-
-def _prepare(wanted: Wanted, from_beginning: bool, delete_first: bool) -> None:
-    """Check topics and offsets in ZooKeeper, so that errors are reported before the group is joined."""
-    config, subscription = wanted.config, wanted.subscription
-    with configured_connection(config) as port:
-        for sentence in _missing(wanted, children(port, znodes.TOPICS) or []):
-            click.echo(sentence, err=True)
-        if wanted.generated_group:
-            return
-
-        def is_read(topic: str) -> bool:
-            return subscription.matches(topic, config.exclude_internal_topics)
-
-        if delete_first:
-            deleted = delete_offsets(port, config.group_id, is_read)
-            click.echo(f"Deleted {count_of(deleted, 'offset')} of group {config.group_id}", err=True)
-        elif from_beginning and (found := stored_offsets(port, config.group_id, is_read)):
-            raise CliError(
-                f"group {config.group_id!r} has offsets of {count_of(len(found), 'partition')} already, so it would "
-                "not start at the beginning",
-                "give --delete-offsets too, another --group, or leave --from-beginning out",
-            )
-
-
-def _missing(wanted: Wanted, topics: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each topic that does not exist, or one if the filter matches none."""
-    for topic in wanted.topics:
-        if topic not in topics:
-            near = difflib.get_close_matches(topic, topics, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            yield f"there is no topic {topic!r}{hint}; waiting for it to be created"
-    if wanted.topic_filter is not None and not wanted.subscription.topics(set(topics)):
-        yield f"none of the {len(topics)} topics is let through by the filter; waiting for one"
-
-
-def _remove(wanted: Wanted) -> None:
-    """Remove the generated group from ZooKeeper; a failure must not hide how the run ended."""
-    config = wanted.config
-    try:
-        with zookeeper_connection(config.zookeeper, 2.0, **zookeeper_options(config)) as port:
-            remove_group(port, config.group_id)
-    except ZkConsumerError as error:
-        click.echo(f"warning: group {config.group_id} stays in ZooKeeper: {error}", err=True)

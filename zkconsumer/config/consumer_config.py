@@ -33,9 +33,11 @@ from zkconsumer.errors import ConfigError
 _AUTH = find_key("zookeeper.auth")
 
 
-def _default_of(name: str) -> object:
+def _default_of(name: str, values: Mapping[str, Any]) -> object:
     key = find_key(name)
-    return None if key is None else key.default
+    if key is None:
+        return None
+    return key.default if key.derive is None else key.derive(values)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -210,7 +212,7 @@ class ConsumerConfig(FrozenSettings):
     ) -> Iterator[str | None]:
         yield from warnings_about(values)
         yield warning_about_security(given, values)
-        changed = {name for name in given if values[name] != _default_of(name)}
+        changed = {name for name in given if values[name] != _default_of(name, values)}
         yield warning_about_coordination(changed, values)
         yield warning_about_07(names_of_07(named), given)
         if any(isinstance(value, str) and find_key(name) is _AUTH for name, value in named.items()):

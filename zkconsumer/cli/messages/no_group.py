@@ -1,7 +1,7 @@
 """What `zkconsumer consume` reads without a group, from its options; contradicting options are refused.
 
-Rule: `--partition`, `--offset`, `--until-end` and `--bootstrap-server` choose this mode. Nothing is stored then, and
-options about a group or about stored offsets would have no effect, so they are refused.
+Rule: `--partition`, `--offset`, `--until-end`, and `--bootstrap-server` without `--group`, choose this mode. Nothing is
+stored then, and options about a group or about stored offsets would have no effect, so they are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ STALL_TIMEOUT_S: Final = 60.0
 def reads_without_group(options: Mapping[str, Any]) -> bool:
     """Return whether the options choose to read without a group."""
     return bool(
-        options["partitions"] or options["start"] is not None or options["until_end"] or options["brokers"] is not None
+        options["partitions"] or options["start"] is not None or options["until_end"]
+        or (options["brokers"] is not None and options["group"] is None)
     )
 
 
@@ -41,8 +42,8 @@ def check_mode(options: Mapping[str, Any], properties: Mapping[str, str]) -> Non
             )
         return
     mode = "--partition" if options["partitions"] else "--offset" if options["start"] is not None else "--until-end"
-    if options["brokers"] is not None:
-        mode = "--bootstrap-server"
+    if options["brokers"] is not None and mode == "--until-end" and not options["until_end"]:
+        mode = "--bootstrap-server without --group"
     for name, is_given in (
         ("--group", options["group"] is not None),
         ("--property group.id", "group.id" in canonical(properties)),
