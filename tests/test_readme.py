@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
+from zkconsumer.admin.broker_admin import BrokerAdmin
 from zkconsumer.cli.demo.outcome import outcome_of
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.program import program
@@ -87,7 +88,45 @@ def test_the_programs_consume_and_commit_a_topic(
     assert all(printed.count(f"b'{value}'") == 1 for value in values)
 
 
+ON_BROKERS = [code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "bootstrap_servers" in code]
+"""The line that is another one for a group of brokers, and the program of `KafkaConsumer`."""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", range(2))
+def test_the_programs_run_on_groups_of_brokers(
+    number: int, kafka_clusters: Callable[[str, int], KafkaCluster], tmp_path: Path
+) -> None:
+    """The first program of the README by changing one setting, and the one of `KafkaConsumer`."""
+    cluster, topic, group = kafka_clusters("4.3.1", 1), f"t-{uuid.uuid4().hex[:8]}", f"readme-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(topic, partitions=PARTITIONS)
+    values = [event.id for event in load(cluster, topic, EACH)]
+    line, program_of_kafka_consumer = ON_BROKERS
+    first = re.sub(r"(?m)^config = .*$", line.strip(), PROGRAMS[0])
+    text = (first, program_of_kafka_consumer)[number]
+    brokers = f"127.0.0.1:{cluster.port(0)}"
+    text = re.sub(r'bootstrap_servers="[^"]*"', f'bootstrap_servers="{brokers}"', text).replace("billing", group)
+    script = tmp_path / "program.py"
+    script.write_text(re.sub(r"\bclicks\b", topic, text).replace("record.value)", "record.value, flush=True)"))
+    output = tmp_path / "output"
+    child = ChildProcess("program", [sys.executable, str(script)], tmp_path / "log", output_path=output, stdin=True)
+    try:
+        wait_until(
+            lambda: all(f"b'{value}'" in output.read_text() for value in values), 60, "all messages",
+            state=lambda: (output.read_text(), (tmp_path / "log").read_text()),
+        )  # fmt: skip
+        child.signal(signal.SIGINT)
+        child.wait(30)
+    finally:
+        child.kill()
+    assert all(output.read_text().count(f"b'{value}'") == 1 for value in values)
+    with BrokerAdmin(brokers) as admin:
+        shown = admin.describe(group)
+    assert (shown.state, len(shown.members)) == ("Empty", 0), "it has left at once"
+
+
 def test_there_are_programs_to_run() -> None:
+    assert len(ON_BROKERS) == 2
     assert len(PROGRAMS) == 4
     assert len(SHOWN) == 5, "the program of the README is the first of docs/USAGE.md, too"
     assert "create_message_streams(" in PROGRAMS[0]

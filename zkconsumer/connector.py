@@ -1,4 +1,4 @@
-"""ConsumerConnector: a member of a consumer group that delivers messages to streams.
+"""ConsumerConnector: a member of a consumer group, in ZooKeeper or of the brokers, that delivers messages to streams.
 
 It creates the streams and a member (`zkconsumer.member.group_member`), and owns their lifecycle; it makes no decision
 itself. Rule: every call ends, and `shutdown` leaves nothing behind.
@@ -164,6 +164,7 @@ class ConsumerConnector:
             TypeError: a decoder that is none, or one of keys where the cluster is of Kafka 0.7.
             ConfigError: a file, or the library, that the settings need cannot be used.
             ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; names what was found.
+            BrokersSilent: none of the brokers that are to coordinate the group answers.
             ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
             RebalanceError: the group cannot be joined (missing chroot, another version of Kafka; a consumer id that
                 another session still has after one and a half session time-outs, 5 s at least).

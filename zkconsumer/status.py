@@ -74,17 +74,19 @@ class ConnectorStatus:
 
     Attributes:
         consumer_id: as in `/consumers/[group]/ids`.
-        state: of the group's machine: disconnected, registering, reading, settling, stable, failed; leaving,
-            unregistering and out while `max.processing.interval.ms` is exceeded; created before there are streams, busy
-            when the member did not answer within 2 s, closed after the end.
+        state: of the group's machine: disconnected, registering, reading, settling, stable, failed; in groups that
+            brokers coordinate joining, syncing, stable, giving back, failed; leaving, unregistering and out while
+            `max.processing.interval.ms` is exceeded; created before there are streams, busy when the member did not
+            answer within 2 s, closed after the end.
         since_s: seconds in that state.
-        generation: group version, the zxid of the last join or leave that this member has seen; equal in members
-            that see the same group.
-        registrations: the members of the group as last read.
+        generation: group version, the zxid of the last join or leave that this member has seen, or the generation of a
+            group that brokers coordinate; equal in members that see the same group.
+        registrations: the members of the group as last read; of a group that brokers coordinate the leader knows all,
+            and others themselves.
         owned: partitions held.
         blocked: partitions that another member still holds.
-        lease_age_s: seconds since the request of the newest proof of the session, `None` without one.
-        session_timeout_s: as the server granted it.
+        lease_age_s: seconds since the request of the newest proof of the membership, `None` without one.
+        session_timeout_s: as the ZooKeeper server granted it, or `session.timeout.ms`.
         warnings: what is wrong with the group, as sentences.
         error: why the member is out, `None` while it is not.
     """

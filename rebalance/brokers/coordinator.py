@@ -101,6 +101,7 @@ class Coordinator:
         self._give_back: e.GiveBack | None = None
         self._moves_away = False
         self._members: tuple[str, ...] = ()
+        self._leader = ""
         self._timer: Timer | None = None
         self._settled_calls: list[Callable[[], None]] = []
         self._is_settling = False
@@ -344,15 +345,19 @@ class Coordinator:
         ]  # fmt: skip
 
         def joined(answer: Joined | NamedMember | Refused) -> None:
-            match answer:
-                case NamedMember(name):
-                    self._post(e.MemberIdGiven(request, name))
-                case Joined(fence, protocol, leader, members):
-                    self._post(e.JoinAnswered(request, fence, protocol, leader, members))
-                case Refused(code, reason):
-                    self._post(e.RequestFailed(request, Asked.JOIN_GROUP, code, reason))
+            self._loop.post(self._join_answered, request, answer)
 
         self._port.join_group(member_id, protocols, joined)
+
+    def _join_answered(self, request: int, answer: Joined | NamedMember | Refused) -> None:
+        match answer:
+            case NamedMember(name):
+                self._handle(e.MemberIdGiven(request, name))
+            case Joined(fence, protocol, leader, members):
+                self._leader = leader
+                self._handle(e.JoinAnswered(request, fence, protocol, leader, members))
+            case Refused(code, reason):
+                self._handle(e.RequestFailed(request, Asked.JOIN_GROUP, code, reason))
 
     def _sync(self, request: int, fence: e.Fence, assignments: Mapping[str, bytes]) -> None:
         def synced(sent_at: float, answer: Synced | Refused) -> None:
@@ -401,7 +406,7 @@ class Coordinator:
         """Hold what was assigned, and give up what was not."""
         if not is_leader:
             self._members = ()
-            self.topics.follow()
+            self._follow_topics()
         try:
             assignment = decode_assignment(data)
         except UnreadableMetadata as error:
@@ -427,6 +432,17 @@ class Coordinator:
         if len(mine) < len(assignment.partitions):
             # The leader has not seen yet that this member wants other topics by now.
             self._loop.post(self._handle, e.Rejoin("topics were assigned that the member does not subscribe to"))
+
+    def _follow_topics(self) -> None:
+        """Leave the topics of the group to its leader, unless that is what this static member was before a restart.
+
+        Coordinators before Kafka 3.2 answer to it as to a member that does not lead, and nobody else does.
+        """
+        instance = self.member.instance_id
+        if instance is not None and self._leader.startswith(f"{instance}-"):
+            self.topics.lead(frozenset(self._joined_with), lambda counts: None)
+        else:
+            self.topics.follow()
 
     def _topics_changed(self, reason: str) -> None:
         log.info("%s: group %s is assigned anew: %s", self.member.consumer_id, self.member.group, reason)
