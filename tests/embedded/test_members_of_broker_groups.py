@@ -110,11 +110,14 @@ class Group:
                                   [each.status() for each in self.connectors]))  # fmt: skip
 
     def wait_shared(self, *shares: int) -> None:
-        """Return when the members hold these numbers of partitions."""
+        """Return when the members hold these numbers of partitions, and their listeners know."""
         def held() -> list[int]:
             return sorted(len([1 for row in each.status().owned if row.state == "owned"]) for each in self.connectors)
 
-        wait_until(lambda: held() == sorted(shares), PATIENCE_S, f"shares of {shares}", state=held)
+        def reported() -> list[int]:
+            return sorted(len(each.all_of("assigned")) - len(each.all_of("revoked")) for each in self.heard)
+
+        wait_until(lambda: held() == reported() == sorted(shares), PATIENCE_S, f"shares of {shares}", state=held)
 
 
 @pytest.fixture
