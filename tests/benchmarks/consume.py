@@ -4,6 +4,7 @@
     python tests/benchmarks/consume.py --sizes 100 --codecs none --rounds 5
     python tests/benchmarks/consume.py --clients ours ours-batches --kafka embedded-0.8 embedded-0.7 0.8.2.2 0.7.2
     python tests/benchmarks/consume.py --clients ours ours-batches ours-topic confluent --kafka 0.8.2.2 3.9.2 4.3.1
+    python tests/benchmarks/consume.py --clients ours ours-brokers ours-polled confluent --kafka 3.9.2 --codecs none
 
 One Kafka 0.8.2.2 broker holds one topic for each message size and codec. In each round every client reads each topic
 once, in a process of its own, with a fresh group, the clients taking turns; medians over the rounds are printed. All
@@ -14,7 +15,8 @@ version. Every client reads the value of every message, batches their lengths al
 
 With `--kafka`, one broker of each version has the same messages, and they are read from one after the other: by ours,
 and by confluent-kafka where it still can (0.8.2.2 and later). ours-topic is `for message in read_topic(...)`, which
-joins no group and needs no ZooKeeper: the only one of ours that Kafka 4 can be read with. A second table says how fast
+joins no group and needs no ZooKeeper. ours-brokers is ours in a group that the brokers coordinate, and ours-polled is
+`KafkaConsumer.poll` with max.poll.records=10000 in such a group. A second table says how fast
 Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and `embedded-0.7` are
 brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
 
@@ -41,8 +43,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CLIENTS = ("ours", "ours-batches", "ours-topic", "confluent", "kafka-python", "java")
-OURS = CLIENTS[:3]
+CLIENTS = ("ours", "ours-batches", "ours-topic", "ours-brokers", "ours-polled", "confluent", "kafka-python", "java")
+OURS = CLIENTS[:5]
 BY_DEFAULT = ("ours", "ours-batches", "confluent", "kafka-python", "java")
 OTHERS_READ = "0.8.2.2"
 """The brokers that kafka-python and Java are measured with."""
@@ -113,6 +115,42 @@ def read_batches(tally: Tally, zookeeper: str, broker: str, topic: str, partitio
         tally.count, tally.value_bytes = count, value_bytes
 
 
+def read_group_of_brokers(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from zkconsumer import ConsumerConfig, ConsumerConnector
+
+    config = ConsumerConfig(
+        bootstrap_servers=broker, group_id=f"bench-{uuid.uuid4().hex[:8]}", auto_offset_reset="smallest"
+    )
+    with ConsumerConnector(config) as connector:
+        count = value_bytes = 0
+        for message in connector.create_message_streams({topic: 1})[topic][0]:
+            if not count:
+                tally.first_at = time.monotonic()
+            count += 1
+            value_bytes += len(message.value or b"")
+            if count == tally.wanted:
+                break
+        tally.last_at = time.monotonic()
+        tally.count, tally.value_bytes = count, value_bytes
+
+
+def read_polled(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from zkconsumer import KafkaConsumer
+
+    settings: dict[str, Any] = {"group_id": f"bench-{uuid.uuid4().hex[:8]}", "auto_offset_reset": "earliest",
+                                "max_poll_records": 10_000, "bootstrap_servers": broker}
+    with KafkaConsumer(topic, **settings) as consumer:
+        count = value_bytes = 0
+        while count < tally.wanted:
+            for record in consumer.poll(1000):
+                if not count:
+                    tally.first_at = time.monotonic()
+                count += 1
+                value_bytes += len(record.value)
+        tally.last_at = time.monotonic()
+        tally.count, tally.value_bytes = count, value_bytes
+
+
 def read_whole_topic(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
     from zkconsumer import read_topic
 
@@ -172,7 +210,8 @@ def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, par
 
 
 READERS: dict[str, Callable[[Tally, str, str, str, int], None]] = {
-    "ours": read_ours, "ours-batches": read_batches, "ours-topic": read_whole_topic, "confluent": read_confluent,
+    "ours": read_ours, "ours-batches": read_batches, "ours-topic": read_whole_topic,
+    "ours-brokers": read_group_of_brokers, "ours-polled": read_polled, "confluent": read_confluent,
     "kafka-python": read_kafka_python,
 }
 
@@ -299,6 +338,8 @@ def reads(client: str, version: str, cluster: Any) -> bool:
 
     if client in ("ours", "ours-batches"):
         return cluster.has_zookeeper
+    if client in ("ours-brokers", "ours-polled"):
+        return version != OTHERS_READ and has_record_batches(version)
     if client == "confluent":
         return version == OTHERS_READ or has_record_batches(version)
     return client == "ours-topic" or version == OTHERS_READ
