@@ -110,8 +110,12 @@ class Running:
 
     @property
     def owned(self) -> list[tuple[str, int | str]]:
-        """The partitions in delivery."""
-        return sorted((each.topic, each.partition) for each in self.connector.status().owned if each.state == "owned")
+        """The partitions in delivery, of which the listener has been told."""
+        told: set[tuple[str, int | str]] = set()
+        for kind, partitions in list(self.told.events):
+            told = told | partitions if kind == "assigned" else told - partitions
+        held = [(each.topic, each.partition) for each in self.connector.status().owned if each.state == "owned"]
+        return sorted(each for each in held if each in told)
 
     def leave(self) -> dict[TopicPartition, str]:
         """Leave in order; what was not stored."""

@@ -18,6 +18,7 @@ from rebalance.errors import GroupRefused
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.cluster.metadata_reader import BrokersSilent
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -86,7 +87,7 @@ def unused_port() -> int:
 def test_of_two_members_with_one_instance_id_the_older_one_fails_and_says_why(
     cluster: KafkaCluster, fresh_group: str, topic: str
 ) -> None:
-    if cluster.version.split(".") < ["2", "3"]:
+    if version_tuple(cluster.version) < (2, 3):
         error = refused(config(cluster, fresh_group, group_instance_id="one"), topic)
         assert isinstance(error, GroupRefused)
         assert "group.instance.id" in str(error)
