@@ -43,8 +43,12 @@ log = logging.getLogger(__name__)
 
 _HELD: Final = (p.PartitionState.OWNED, p.PartitionState.DRAINING)
 _GOING: Final = (p.PartitionState.DRAINING, p.PartitionState.RELEASING)
-_MAY_COMMIT: Final = (MemberState.STABLE, MemberState.GIVING_BACK, MemberState.LEAVING)
-"""The states in which a coordinator takes commits: not while the next generation is being made."""
+_MAY_COMMIT: Final = (MemberState.STABLE, MemberState.GIVING_BACK, MemberState.JOINING, MemberState.LEAVING)
+"""The states in which a coordinator takes commits: not between the answers to JoinGroup and to SyncGroup.
+
+While it waits for members to join, the generation before counts: a member of the cooperative protocol that leaves then
+would leave to others what it has done. A commit that comes too late is refused, and tried again under the next one.
+"""
 _OUT: Final = (MemberState.LEAVING, MemberState.UNREGISTERING, MemberState.OUT)
 _COMMIT_S: Final = 5.0
 """What is left of the rebalance time-out for the last commit, and for the way of JoinGroup."""
@@ -131,7 +135,8 @@ class Coordinator:
     @property
     def generation(self) -> e.Fence | None:
         """Under which offsets are committed now; None while none can be. Threads: any."""
-        return self._machine.fence if self._machine.state in _MAY_COMMIT else None
+        fence = self._machine.fence  # read first: it is replaced before the state is
+        return fence if self._machine.state in _MAY_COMMIT else None
 
     @property
     def last_generation(self) -> int:

@@ -235,6 +235,13 @@ class SlowMember:
         """Whether the group is being assigned anew; it is a heartbeat, too."""
         return self._beats.heartbeat(self._now) == 27
 
+    def has_come_to_rest(self, other: Running, count: int) -> bool:
+        """Whether it has so many partitions and the group rests; joins again where it is asked to."""
+        if self.is_asked_to_rejoin():
+            self.join()
+            return False
+        return other.connector.status().state == "stable" and len(self.mine) == count
+
     def leave(self) -> None:
         """Leave the group."""
         assert self._client.leave_group(self._group, LeavingMember(self._id)) == 0

@@ -182,41 +182,49 @@ def test_the_listener_commits_what_is_revoked(
     assert -1 not in stored(cluster, fresh_group, topic, [0, 1])
 
 
-def test_a_commit_in_the_middle_of_a_cooperative_rebalance_is_stored(
-    cluster: KafkaCluster, fresh_group: str, topic: str
-) -> None:
-    chosen = {"auto_commit_enable": False, "partition_assignment_strategy": "cooperative-sticky"}
+@pytest.fixture
+def waiting(cluster: KafkaCluster, fresh_group: str, topic: str) -> Iterator[tuple[Running, SlowMember]]:
+    """A member that has read all of one partition, and joins again; its group waits for a slow member."""
+    chosen = {"auto_commit_interval_ms": 600_000, "partition_assignment_strategy": "cooperative-sticky"}
     with Running(cluster, fresh_group, topic, **chosen) as a:
         wait_read([a], 100)
         slow = SlowMember(cluster, fresh_group, topic, "cooperative-sticky", 1)
         slow.join()
         wait_until(lambda: len(a.owned) == 1, 30, "one partition to move")
-        slow.join()
-        wait_until(lambda: len(slow.mine) == 1, 30, "the other one to have it")
-        [kept] = [TopicPartition(name, int(number)) for name, number in a.owned]
-        joined: list[Running] = []
+        wait_until(lambda: slow.has_come_to_rest(a, 1), 30, "the group to rest")
         joining = threading.Thread(target=lambda: joined.append(Running(cluster, fresh_group, topic, **chosen)))
+        joined: list[Running] = []
         joining.start()
         wait_until(slow.is_asked_to_rejoin, 15, "the group to be assigned anew")
         wait_until(lambda: a.connector.status().state == "joining", 15, "the member to join again")
-        failed: list[CommitFailed] = []
-
-        def commit() -> None:
-            try:
-                a.connector.commit_offsets({kept: 33})
-            except CommitFailed as error:
-                failed.append(error)
-
-        committing = threading.Thread(target=commit)
-        committing.start()  # it waits for the next generation
+        yield a, slow
         slow.leave()
-        committing.join(30)
-        assert failed == []
-        assert stored(cluster, fresh_group, topic, [kept.partition]) == [33]
         joining.join(30)
         for each in joined:
             each.leave()
         slow.close()
+
+
+def test_a_commit_in_the_middle_of_a_cooperative_rebalance_is_stored_at_once(
+    cluster: KafkaCluster, fresh_group: str, topic: str, waiting: tuple[Running, SlowMember]
+) -> None:
+    a, slow = waiting
+    [kept] = [TopicPartition(name, int(number)) for name, number in a.owned]
+    a.connector.commit_offsets({kept: 33})
+    assert stored(cluster, fresh_group, topic, [kept.partition]) == [33]
+    assert slow.is_asked_to_rejoin(), "the group still waits"
+
+
+def test_a_member_that_leaves_in_the_middle_of_a_cooperative_rebalance_stores_what_it_has_done(
+    cluster: KafkaCluster, fresh_group: str, topic: str, waiting: tuple[Running, SlowMember]
+) -> None:
+    a, slow = waiting
+    load(cluster, topic, 10, first=50)
+    wait_read([a], 110)
+    [(_, kept)] = a.owned
+    assert a.leave() == {}
+    assert stored(cluster, fresh_group, topic, [int(kept)]) == [60]
+    assert slow.is_asked_to_rejoin(), "the group still waits"
 
 
 # -- applications that are stuck ---------------------------------------------------------------------------------------

@@ -318,6 +318,18 @@ def test_a_refused_commit_of_a_member_that_joins_waits_for_the_answer_to_its_joi
     assert (member.state, member.running) == ("stable", [T0, T1])
 
 
+def test_a_member_commits_under_its_generation_until_the_next_one_has_begun() -> None:
+    member = cooperative()
+    member.beat(REBALANCING)
+    assert (member.state, member.coordinator.generation) == ("joining", ONE)
+    member.joined(2)
+    assert (member.state, member.coordinator.generation) == ("syncing", None)
+    member.synced(T0, T1)
+    assert member.coordinator.generation == Fence(2, "m")
+    member.beat(UNKNOWN_MEMBER)
+    assert (member.state, member.coordinator.generation) == ("joining", None)
+
+
 @pytest.mark.parametrize("code", [ILLEGAL_GENERATION, UNKNOWN_MEMBER])
 def test_a_last_commit_that_is_refused_ends_giving_back(code: int) -> None:
     member = stable()
