@@ -318,7 +318,7 @@ class OffsetManager:
         if refusal() is not None:
             return None
         if self._committer is not None and committing is None:
-            self.reason = "the group is being assigned anew"
+            self.reason = "the group is being assigned anew, or its coordinator has not confirmed the membership"
             return None
         self._counters.add("broker_requests", "offset_commit")
         try:
