@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from simpleconsumer.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.probe import probed_broker
+from simpleconsumer.types import Broker
 from zkconsumer import ConsumerConfig, ConsumerConnector, Message, TopicPartition, Whitelist
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.kafka import KafkaCluster
@@ -170,9 +172,18 @@ def repeated(members: Iterable[Running]) -> list[tuple[str, int | str, int]]:
     return sorted((each for each, count in read_by(members).items() if count > 1), key=str)
 
 
+@functools.cache
+def _broker_at(port: int) -> Broker:
+    """The broker at a port, probed once.
+
+    A broker of Kafka 0.9 that is asked for its versions may drop what others ask in the same moment (KAFKA-3547).
+    """
+    return probed_broker("127.0.0.1", port)
+
+
 def client_of(cluster: KafkaCluster, timeout_s: float = 40.0) -> CoordinatorClient:
     """A connection to the first broker, which coordinates all groups of a cluster of one broker."""
-    broker = probed_broker("127.0.0.1", cluster.port(0))
+    broker = _broker_at(cluster.port(0))
     return CoordinatorClient(broker.host, broker.port, timeout_s, "test", dialect=dialect_of(broker))
 
 
