@@ -77,6 +77,7 @@ def test_a_filter_picks_up_a_new_topic_from_its_start_and_those_that_do_not_matc
         assert {(each.topic, each.offset) for each in a.reader.messages} == {(f"{prefix}-b", at) for at in range(20)}
 
 
+@pytest.mark.catalogue("H1")
 def test_partitions_that_are_added_are_read_from_their_start_by_leader_and_follower(
     cluster: KafkaCluster, fresh_group: str, topic: str
 ) -> None:
@@ -92,6 +93,7 @@ def test_partitions_that_are_added_are_read_from_their_start_by_leader_and_follo
         assert repeated([a, b]) == []
 
 
+@pytest.mark.catalogue("H2")
 def test_a_topic_that_does_not_exist_yet_is_read_from_its_start_when_it_does(
     cluster: KafkaCluster, fresh_group: str, topic: str, fresh_topic: Callable[[], str]
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_paused_partition_stays_owned_and_goes_on_at_its_next_message(
 # -- commits -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("E8")
 def test_without_auto_commit_only_commit_offsets_stores_and_the_next_member_goes_on_there(
     cluster: KafkaCluster, fresh_group: str, topic: str
 ) -> None:
@@ -215,6 +218,7 @@ def test_a_commit_in_the_middle_of_a_cooperative_rebalance_is_stored_at_once(
     assert slow.is_asked_to_rejoin(), "the group still waits"
 
 
+@pytest.mark.catalogue("I3")
 def test_a_member_that_leaves_in_the_middle_of_a_cooperative_rebalance_stores_what_it_has_done(
     cluster: KafkaCluster, fresh_group: str, topic: str, waiting: tuple[Running, SlowMember]
 ) -> None:
@@ -230,6 +234,7 @@ def test_a_member_that_leaves_in_the_middle_of_a_cooperative_rebalance_stores_wh
 # -- applications that are stuck ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.catalogue("J3")
 def test_others_take_over_from_a_stuck_application_and_it_comes_back_when_it_goes_on(
     cluster: KafkaCluster, fresh_group: str, topic: str
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_killed_member_costs_one_session_and_repeats_one_commit_interval_at_mo
     print(f"kill -9: taken over after {seconds(taken.time_ns, killed.time_ns):.2f} s, {repeats} repeats")
 
 
+@pytest.mark.catalogue("C2", "E4")
 def test_a_member_stopped_past_its_session_delivers_and_commits_nothing_stale(stage: Scene) -> None:
     a = stage.join("a", work_ms=2)
     stage.join("b")
@@ -105,6 +106,7 @@ def test_a_member_stopped_past_its_session_delivers_and_commits_nothing_stale(st
     print(f"stopped for {seconds(resumed_ns, stopped_ns):.2f} s, {repeats} repeats")
 
 
+@pytest.mark.catalogue("A8")
 @pytest.mark.slow
 def test_a_member_that_joins_and_is_killed_at_once_holds_nobody_up_for_long(stage: Scene) -> None:
     stage.join("a")
@@ -156,6 +158,7 @@ def test_a_paused_coordinator_stops_delivery_at_the_lease_and_costs_nothing_but_
         stage.assert_clean(Limits(repeat_before_end_s=2 * SESSION_S + AUTO_COMMIT_S + 1.0))
 
 
+@pytest.mark.catalogue("F2")
 @pytest.mark.slow
 def test_a_restarted_broker_is_found_again_and_its_group_goes_on(
     own_cluster: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str]
