@@ -21,6 +21,8 @@ pytestmark = pytest.mark.real
 SLOW = partial(pytest.param, marks=pytest.mark.slow)
 VERSIONS = ["3.9.2", *(pytest.param(version, marks=pytest.mark.slow)
                        for version in ("0.9.0.1", "0.10.2.2", "1.1.1", "2.8.2", "4.3.1"))]  # fmt: skip
+FIRST_WITH_HEARTBEAT_THREAD = (0, 10, 1)
+"""Java's consumer sends heartbeats whatever its application does from then on."""
 FIRST_WITH_COOPERATIVE = (2, 4)
 """Java's consumer knows the assignor from then on; the brokers do not care."""
 
@@ -70,6 +72,8 @@ def test_beside_javas_consumer(
 ) -> None:
     if assignor == "cooperative-sticky" and version_tuple(cluster.version) < FIRST_WITH_COOPERATIVE:
         pytest.skip("Java has no cooperative assignor before Kafka 2.4")
+    if version_tuple(cluster.version) < FIRST_WITH_HEARTBEAT_THREAD:
+        pytest.skip("this consumer sends no heartbeats while messages keep coming, and is thrown out again and again")
     other = "java" if leader == "ours" else "ours"
     with scene(cluster, fresh_group, fresh_topic(), assignor=assignor) as stage:
         print(f"{passes_through(stage, leader, other)} repeats")
