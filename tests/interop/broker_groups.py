@@ -19,6 +19,7 @@ from rebalance.brokers.consumer_protocol import (
 )
 from simpleconsumer.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
+from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.probe import probed_broker
 from simpleconsumer.types import Broker
@@ -213,7 +214,7 @@ class SlowMember:
         self._assignor = assignor
         self._version = version
         self._client = client_of(cluster)
-        self._beats = client_of(cluster)
+        self._beats = client_of(cluster, 2.0)
         self._id = ""
         self._generation = NO_GENERATION
         self.mine: tuple[tuple[str, int], ...] = ()
@@ -243,8 +244,14 @@ class SlowMember:
             assert code == 27, code
 
     def is_asked_to_rejoin(self) -> bool:
-        """Whether the group is being assigned anew; it is a heartbeat, too."""
-        return self._beats.heartbeat(self._now) == 27
+        """Whether the group is being assigned anew; it is a heartbeat, too.
+
+        A broker of Kafka 0.9 may lose it: somebody who joins asks for its versions; see `_broker_at`.
+        """
+        try:
+            return self._beats.heartbeat(self._now) == 27
+        except ConnectionFailed:
+            return False
 
     def has_come_to_rest(self, other: Running, count: int) -> bool:
         """Whether it has so many partitions and the group rests; joins again where it is asked to."""
