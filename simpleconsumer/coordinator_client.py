@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from simpleconsumer.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, VersionedRequest
+from simpleconsumer.errors import VersionNotServed
 from simpleconsumer.group_offset_calls import GroupOffsetCalls
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
+from simpleconsumer.kafka011 import apis
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CoordinatorClient", "GroupOffsetClient"]
 
 T = TypeVar("T")
+
+_NEWEST_OF_09: Final = {apis.OFFSET_COMMIT.key: 2, apis.OFFSET_FETCH.key: 1}
+"""Of brokers that do not list their versions: the newest one where it is not 0."""
 
 
 class CoordinatorClient(BrokerClient):
@@ -88,6 +93,9 @@ class CoordinatorClient(BrokerClient):
     def _ask(self, asked: AnyRequest[T]) -> T:
         """Return the answer; brokers of 0.9, which list no versions, have the oldest version of each request."""
         if isinstance(asked, VersionedRequest) and not self.dialect.chooses_versions:
+            newest = _NEWEST_OF_09.get(asked.api_key, 0)
+            if asked.versions[0] > newest:
+                raise VersionNotServed(self.host, self.port, asked.api, tuple(asked.versions), (0, newest))
             asked = asked.at(asked.versions[0])
         return self.ask(asked)
 

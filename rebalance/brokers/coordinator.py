@@ -45,8 +45,12 @@ log = logging.getLogger(__name__)
 
 _HELD: Final = (p.PartitionState.OWNED, p.PartitionState.DRAINING)
 _GOING: Final = (p.PartitionState.DRAINING, p.PartitionState.RELEASING)
-_MAY_COMMIT: Final = (MemberState.STABLE, MemberState.GIVING_BACK, MemberState.LEAVING)
-"""The states in which a coordinator takes commits: not while the next generation is being made."""
+_MAY_COMMIT: Final = (MemberState.STABLE, MemberState.GIVING_BACK, MemberState.JOINING, MemberState.LEAVING)
+"""The states in which a coordinator takes commits: not between the answers to JoinGroup and to SyncGroup.
+
+While it waits for members to join, the generation before counts: a member of the cooperative protocol that leaves then
+would leave to others what it has done. A commit that comes too late is refused, and tried again under the next one.
+"""
 _OUT: Final = (MemberState.LEAVING, MemberState.UNREGISTERING, MemberState.OUT)
 _COMMIT_S: Final = 5.0
 """What is left of the rebalance time-out for the last commit, and for the way of JoinGroup."""
@@ -105,6 +109,7 @@ class Coordinator:
         self._timer: Timer | None = None
         self._settled_calls: list[Callable[[], None]] = []
         self._is_settling = False
+        self._has_started = False
         self._closing = False
         self._use_rebalance_time(member.rebalance_s)
 
@@ -116,6 +121,7 @@ class Coordinator:
         def read() -> None:
             # What is there now is what `auto.offset.reset` is about; what comes later is read from its start.
             self._partitions.set_assignment(Assignment({}, {}), self.topics.seen)
+            self._has_started = True
             self._handle(e.Start())
 
         self.rebalance_statistics.started(self._loop.clock())
@@ -132,7 +138,8 @@ class Coordinator:
     @property
     def generation(self) -> e.Fence | None:
         """Under which offsets are committed now; None while none can be. Threads: any."""
-        return self._machine.fence if self._machine.state in _MAY_COMMIT else None
+        fence = self._machine.fence  # read first: it is replaced before the state is
+        return fence if self._machine.state in _MAY_COMMIT else None
 
     @property
     def last_generation(self) -> int:
@@ -224,10 +231,13 @@ class Coordinator:
         A static member does not: it comes back under its instance id.
         """
         self.lease.end()
-        if self.member.instance_id is not None or not self._machine.member_id or self.error is not None:
+        self._leave_for_good("the consumer has shut down", done)
+
+    def _leave_for_good(self, reason: str, done: Callable[[], None]) -> None:
+        if self.member.instance_id is not None or not self._machine.member_id:
             done()
         else:
-            self._port.leave_group(self._machine.member_id, "the consumer has shut down", done)
+            self._port.leave_group(self._machine.member_id, reason, done)
 
     # -- the machine of the group --------------------------------------------------------------------------------------
 
@@ -283,6 +293,8 @@ class Coordinator:
                 self.lease.prove(sent_at, min(sent_at + self.member.session_s * LEASE_FRACTION, no_later_than))
             case e.EndLease():
                 self.lease.end()
+                if self._machine.state is MemberState.OUT:
+                    self._end_membership()
             case e.Fail(asked, code, reason):
                 self._fail(refusal(self.member, asked, code, reason))
 
@@ -295,6 +307,10 @@ class Coordinator:
         self._delivery.fail(error)
         self._offsets.session_over()
         self.topics.close()
+        # Without its heartbeats the others would wait for the end of its session, and for the assignment that it owes
+        # them as their leader.
+        self._leave_for_good("the member has failed", lambda: None)
+        self.partitions_moved()  # whoever waits for the first assignment learns that there is none
 
     def _lose(self, reason: str) -> None:
         log.warning("%s is not in group %s any more (%s); what it held is lost, and it joins again",
@@ -303,6 +319,11 @@ class Coordinator:
         self._give_back, self._moves_away = None, False
         self._partitions.handle_all(p.SessionOver())
         self._partitions.handle_all(p.Want(None))
+        self._offsets.session_over()
+
+    def _end_membership(self) -> None:
+        """The member is out, with nothing in its hands: what was decided until now must not be stored later."""
+        self._claims.fence = None
         self._offsets.session_over()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -328,6 +349,7 @@ class Coordinator:
     def _use_rebalance_time(self, rebalance_s: float) -> None:
         """Give a message in hand as long as the others wait for this member, less what the rest of the way takes."""
         rest_s = self.member.heartbeat_s + _COMMIT_S
+        self._machine.rebalance_s = rebalance_s
         self._partitions.drain_timeout_s = max(rebalance_s / 2, rebalance_s - rest_s)
 
     def _join(self, request: int, member_id: str) -> None:
@@ -459,8 +481,11 @@ class Coordinator:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
             log.warning("%s leaves group %s until its application goes on: %s", self.member.consumer_id,
                         self.member.group, reason)
+            # It was waited for long enough: the rebalance time-out is for applications that go on.
+            self._partitions.drain_timeout_s = min(self._partitions.drain_timeout_s, self.member.drain_timeout_s)
             self._handle(e.Leave(reason))
-        elif not stuck and self._machine.state is MemberState.OUT and self.topics.wanted:
+        elif not stuck and self._machine.state is MemberState.OUT and self._has_started:
+            self._use_rebalance_time(self._machine.rebalance_s)
             self._handle(e.Start())
 
     # -- for the partitions --------------------------------------------------------------------------------------------

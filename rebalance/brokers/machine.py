@@ -74,6 +74,7 @@ class MemberMachine:
         since: When that began.
         fence: Generation and member id; None without a valid one.
         member_id: As the coordinator has named the member; empty before.
+        rebalance_s: How long the coordinator waits for the member, as far as is known of it: that of `times` at first.
     """
 
     def __init__(self, times: MemberTimes, *, is_static: bool, now: float) -> None:
@@ -81,6 +82,7 @@ class MemberMachine:
         self.since = now
         self.fence: Fence | None = None
         self.member_id = ""
+        self.rebalance_s = times.rebalance_s
         self._times = times
         self._is_static = is_static
         self._now = now
@@ -191,7 +193,7 @@ class MemberMachine:
         if not rebalances:  # the group was stable, also where this member gives back already
             self._stable_at = max(self._stable_at, sent_at)
             return [e.RenewLease(self.fence, sent_at)]
-        return [e.RenewLease(self.fence, sent_at, self._stable_at + self._times.rebalance_s)]
+        return [e.RenewLease(self.fence, sent_at, self._stable_at + self.rebalance_s)]
 
     def _beat_refused(self, event: e.HeartbeatRefused) -> list[Action]:
         if not self._is_answer(Asked.HEARTBEAT, event.request) or self.fence is None:

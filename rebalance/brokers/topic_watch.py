@@ -72,6 +72,7 @@ class TopicWatch:
         self._changed = changed
         self._partitions: Mapping[str, int] = {}
         self._led: dict[str, int] | None = None
+        self._leads = 0
         self._timer: Timer | None = None
         self._retry_s = member.retry_s
         self._missing_s = _MISSING_S[0]
@@ -113,19 +114,27 @@ class TopicWatch:
     # -- of the leader -------------------------------------------------------------------------------------------------
 
     def lead(self, topics: frozenset[str], done: Callable[[Mapping[str, int]], None]) -> None:
-        """Read the topics of the group, and follow them from now on; `done` gets how many partitions they have."""
+        """Read the topics of the group, and follow them from now on; `done` gets how many partitions they have.
 
+        A later call replaces an earlier one that still waits: its topics are those of a generation that is over.
+        """
+        self._leads += 1
+        self._lead(self._leads, topics, done)
+
+    def _lead(self, number: int, topics: frozenset[str], done: Callable[[Mapping[str, int]], None]) -> None:
         def read(found: TopicsRead | str) -> None:
-            if self._is_closed:
+            if self._is_closed or self._leads != number:
                 return
             if self._note_failure(found):
-                self._loop.call_later(self._backoff_s(), self.lead, topics, done)
+                self._loop.call_later(self._backoff_s(), self._lead, number, topics, done)
                 return
             assert isinstance(found, TopicsRead)
             self._led = {name: found.partitions.get(name, 0) for name in topics}
             self._again()
             done({name: count for name, count in self._led.items() if count})
 
+        if self._leads != number:
+            return
         if topics:
             self._port.read(topics, lambda found: self._loop.post(read, found))
         else:
@@ -133,6 +142,7 @@ class TopicWatch:
 
     def follow(self) -> None:
         """Another member leads: only the member's own topics matter."""
+        self._leads += 1
         self._led = None
 
     # -- reading -------------------------------------------------------------------------------------------------------

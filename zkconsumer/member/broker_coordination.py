@@ -113,7 +113,7 @@ class BrokerCoordination:
             lease_s=_REFUSED_COMMIT_WAIT_S,
         )
         manager = OffsetManager(config.group_id, self.brokers, settings, counters, self)
-        return KafkaOffsets(manager, self._loop, self._may_commit, times)
+        return KafkaOffsets(manager, self._loop, self._may_commit, times, is_fenced=True)
 
     def coordinate(self, parts: MemberParts) -> None:
         """Make the coordinator."""
@@ -133,9 +133,11 @@ class BrokerCoordination:
         return lease_clock() < self._lease.until and self.coordinator.generation is not None
 
     def member(self) -> GenerationMember | None:
-        """Return who commits now; None while the next generation is being made. Threads: any."""
+        """Return who commits now; None without a lease, and while the next generation is being made. Threads: any."""
         generation = self.coordinator.generation
-        return None if generation is None else self._requests.member_of(generation)
+        if generation is None or lease_clock() >= self._lease.until:
+            return None
+        return self._requests.member_of(generation)
 
     def note(self, partition: TopicPartition, offset: int) -> str:
         """Return the text that the application wants to be stored with an offset. Threads: any."""
@@ -221,6 +223,7 @@ def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscripti
         subscription=subscription,
         auto_commit=config.auto_commit_enable,
         reset_policy=config.auto_offset_reset,
+        drain_timeout_s=config.rebalance_drain_timeout_ms / 1000,
         max_processing_s=(
             None if config.max_processing_interval_ms is None else config.max_processing_interval_ms / 1000
         ),

@@ -20,7 +20,7 @@ from rebalance.counters import Counters
 from rebalance.lease import lease_clock
 from simpleconsumer.coordinator_client import CoordinatorClient, GroupOffsetClient
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
@@ -39,6 +39,8 @@ _BEYOND_REBALANCE_S: Final = 5.0
 """How much longer than the rebalance time-out the answer to JoinGroup is waited for."""
 _MEMBER_ID_REQUIRED: Final = 79
 _NOT_AVAILABLE: Final = 15
+_UNSUPPORTED_VERSION: Final = 35
+"""What a broker answers that does not have a request in that version; here it is not even asked."""
 _REBALANCE_TIMEOUT_VERSION: Final = 1
 _JOIN_GROUP_KEY: Final = 11
 
@@ -247,6 +249,8 @@ class BrokerGroupPort:
         except AuthenticationFailed as error:
             self._failed(error)
             return Refused(None, str(error))
+        except VersionNotServed as error:
+            return Refused(_UNSUPPORTED_VERSION, str(error))
         except SimpleConsumerError as error:
             self._counters.add("errors", "broker_connection")
             return Refused(None, str(error))

@@ -79,6 +79,8 @@ class KafkaOffsets(KnownOffsets):
         manager: Speaks to the offset manager; only the thread of this object does so.
         loop: The coordinator's.
         has_lease: Returns whether the lease holds; called on another thread.
+        is_fenced: The coordinator of a group of brokers checks each commit: an attempt that finds no lease is followed
+            by others, as the next generation may be on its way.
 
     Attributes:
         failures: How many positions could not be committed so far.
@@ -93,8 +95,11 @@ class KafkaOffsets(KnownOffsets):
         loop: Loop,
         has_lease: Callable[[], bool],
         times: KafkaOffsetTimes | None = None,
+        *,
+        is_fenced: bool = False,
     ) -> None:
         super().__init__()
+        self._is_fenced = is_fenced
         self._manager = manager
         self._loop = loop
         self._has_lease = has_lease
@@ -371,7 +376,7 @@ class KafkaOffsets(KnownOffsets):
         def refusal() -> str | None:
             if job.fence not in self._standing:
                 return SESSION_OVER
-            return None if self._has_lease() else "ZooKeeper has not confirmed the session in time"
+            return None if self._is_fenced or self._has_lease() else "ZooKeeper has not confirmed the session in time"
 
         try:
             failed = self._manager.commit(offsets, refusal, time.monotonic() + self._times.commit_s, self._why_not)

@@ -44,6 +44,8 @@ _MOVED: Final = (15, 16)
 """Error codes that say to look up the offset manager again."""
 _GENERATION_OVER: Final = (22, 25, 27, 82)
 """Error codes that say something about the member that commits, and nothing about its offsets."""
+_NEXT_GENERATION: Final = (22, 25, 27)
+"""Those of them after which the member may be in the group under another generation; its fence says so."""
 _PARTITIONS_A_REQUEST: Final = 1000
 _FETCH_VERSION: Final = 1
 _EXPIRED_MS: Final = 1
@@ -286,7 +288,7 @@ class OffsetManager:
                 for name in names:
                     if name not in codes:
                         del left[name]
-                    elif not broker_error(codes[name]).retriable:
+                    elif not self._is_worth_another_try(codes[name]):
                         failed[name] = refused[name]
                         del left[name]
                 if not codes:
@@ -295,6 +297,12 @@ class OffsetManager:
             if left and (tries > self._settings.max_retries or not self._may_try_again(deadline)):
                 return failed | {name: refused.get(name, self.reason) for name in left}
         return failed
+
+    def _is_worth_another_try(self, code: int) -> bool:
+        """A member that is still in its group commits under its next generation what it goes on to hold."""
+        if self._committer is not None and code in _NEXT_GENERATION:
+            return True
+        return broker_error(code).retriable
 
     def _commit_once(
         self,
@@ -305,12 +313,20 @@ class OffsetManager:
     ) -> dict[TopicPartition, int] | None:
         """Return the error codes of partitions that were refused; None when nothing is known."""
         consumer = self._connection(deadline)
-        if consumer is None or refusal() is not None:
+        if consumer is None:
+            return None
+        # Asked before the fence is checked: else a member that was lost and has joined again in between would commit
+        # under its new generation what it had decided under an old one.
+        committing = None if self._committer is None else self._committer.member()
+        if refusal() is not None:
+            return None
+        if self._committer is not None and committing is None:
+            self.reason = "the group is being assigned anew, or its coordinator has not confirmed the membership"
             return None
         self._counters.add("broker_requests", "offset_commit")
         try:
-            if self._committer is not None:
-                return self._commit_as(self._committer, consumer, offsets)
+            if committing is not None:
+                return self._commit_as(committing, consumer, offsets)
             if is_expired:
                 consumer.commit_offsets(self._group, offsets, version=1, timestamp_ms=_EXPIRED_MS)
             else:
@@ -323,13 +339,11 @@ class OffsetManager:
         return {}
 
     def _commit_as(
-        self, committer: Committer, consumer: GroupOffsetClient, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int] | None:
+        self, member: GenerationMember, consumer: GroupOffsetClient, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """Commit as a member of the present generation; what the coordinator does not take from it is reported."""
-        member = committer.member()
-        if member is None:
-            self.reason = "the group is being assigned anew"
-            return None
+        committer = self._committer
+        assert committer is not None
         wanted = {name: OffsetAndMetadata(offset, committer.note(name, offset)) for name, offset in offsets.items()}
         codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
@@ -400,7 +414,8 @@ class OffsetManager:
                 self._commit_version = broker.commit_version
                 self._fetch_version = broker.fetch_version
                 return broker
-        self.reason = f"its offset manager, broker {named.id}, is not registered in ZooKeeper"
+        where = "in ZooKeeper" if self._committer is None else "with the cluster"
+        self.reason = f"its offset manager, broker {named.id}, is not registered {where}"
         return None
 
     def _refused(self, codes: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:

@@ -110,7 +110,8 @@ class JavaMember(RecordedMember):
         (self.folder / "consumer.properties").write_text(text)
         (self.folder / "log4j.properties").write_text(LOG4J)
         jars, java = kafka_jars(self.version, self.cluster.jar), find_java()
-        main, classpath = _program(java, self.version, jars)
+        source = SOURCE_07 if is_07(self.version) else SOURCE
+        main, classpath = java_program(java, source, self.version, jars)
         command = java.command(
             classpath,
             main,
@@ -189,8 +190,8 @@ def _named_for(version: str, settings: Mapping[str, object]) -> dict[str, object
     return {(key.name_07 if key and key.name_07 else name): settings[name] for name, key in found.items()}
 
 
-def _program(java: Java, version: str, jars: Sequence[Path]) -> tuple[str, list[Path]]:
-    """Main class (or source file) and class path of the member program for a version.
+def java_program(java: Java, source: Path, version: str, jars: Sequence[Path]) -> tuple[str, list[Path]]:
+    """Main class (or source file) and class path of a member program for a version.
 
     With a compiler the class is made once and cached; without one the source is launched, which costs a second each
     time.
@@ -198,7 +199,6 @@ def _program(java: Java, version: str, jars: Sequence[Path]) -> tuple[str, list[
     Raises:
         JavaMissing: this Java cannot compile.
     """
-    source = SOURCE_07 if is_07(version) else SOURCE
     if java.compiler is None:
         if not java.runs_sources:
             raise JavaMissing(

@@ -61,6 +61,7 @@ class MemberProcess(RecordedMember):
         verbose: bool = False,
         skip: int = 0,
         twice: int = 0,
+        bootstrap_servers: str | None = None,
     ) -> None:
         """Prepare a member; `start()` (or the `with` block) starts it. See `MemberKind` for the other arguments.
 
@@ -73,6 +74,8 @@ class MemberProcess(RecordedMember):
             verbose: log every step.
             skip: number of the message that its application forgets; 0: none. Such a history must not pass as clean.
             twice: number of the message that its application handles twice; 0: none. The same.
+            bootstrap_servers: of a group that brokers coordinate; the ZooKeeper of the cluster is not asked then, and
+                what asks it (`owned`, `session_id`) must not be used.
 
         Raises:
             ValueError: not exactly one of topics, whitelist and blacklist, or both names.
@@ -86,11 +89,16 @@ class MemberProcess(RecordedMember):
         subscription = Subscription.of(topics, whitelist, blacklist, streams)
         super().__init__(cluster, group, name or consumer_id, id_prefix="ours", timeout_s=timeout_s)
         self.name = self.consumer_id
-        connect = zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)
-        file = self._settings_file(DEFAULTS if name is None else {}, settings or {})
+        if bootstrap_servers is not None:
+            where = ["--brokers", bootstrap_servers]
+        else:
+            connect = zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)
+            where = ["--connect", connect]
+        defaults = {} if name is not None else _without_zookeeper(DEFAULTS) if bootstrap_servers else DEFAULTS
+        file = self._settings_file(defaults, settings or {})
         self._command = [
             *[sys.executable, "-m", "zkconsumer.testing.members.program"],
-            *["--connect", connect, "--group", group, "--name", self.consumer_id],
+            *[*where, "--group", group, "--name", self.consumer_id],
             *[f"--{subscription.kind}={subscription.spec}", "--streams", str(subscription.streams)],
             *["--copies", str(copies), "--work-ms", str(work_ms), "--skip", str(skip), "--twice", str(twice)],
             *(["--verbose"] if verbose else []),
@@ -137,6 +145,10 @@ class MemberProcess(RecordedMember):
         self._notes.append(Note(int(time_ns), word, text))
         if word == "ready":
             self._ready = True
+
+
+def _without_zookeeper(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in settings.items() if not name.startswith("zookeeper.")}
 
 
 if TYPE_CHECKING:

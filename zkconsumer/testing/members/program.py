@@ -163,7 +163,9 @@ def commit(connector: ConsumerConnector, history: History, positions: Mapping[To
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--connect", required=True, help="zookeeper.connect")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--connect", help="zookeeper.connect, of a group in ZooKeeper")
+    place.add_argument("--brokers", help="bootstrap.servers, of a group that brokers coordinate")
     parser.add_argument("--settings-file", help="settings of the consumer, a JSON object")
     parser.add_argument("--group", required=True)
     parser.add_argument("--name", required=True, help="consumer.id")
@@ -207,8 +209,9 @@ class Member:
         self.has_joined = False
         self._options = options
         self._history = History(name, sys.stdout.fileno())
+        by_zookeeper = options.connect is not None
         settings = {
-            "zookeeper.connect": options.connect,
+            "zookeeper.connect" if by_zookeeper else "bootstrap.servers": options.connect or options.brokers,
             "group.id": options.group,
             "consumer.id": name,
             "auto.offset.reset": "smallest",
