@@ -208,6 +208,9 @@ class Delivery:
         task = self._tasks.get(name)
         if task is None or task.queue is None or self._is_stopping:
             return False
+        if task.queue.is_ending:  # it goes to another member, which starts there
+            task.queue.end_at(offset)
+            return True
         self._open(name, task.queue.stream, offset)
         return True
 

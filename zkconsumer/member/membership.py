@@ -231,16 +231,26 @@ class Membership:
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
-    def prepare_commit(self, offsets: Mapping[TopicPartition, int] | None, reader: object) -> Callable[[], None]:
-        """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`."""
+    def prepare_commit(
+        self, offsets: Mapping[TopicPartition, int] | None, reader: object, wait_s: float | None = None
+    ) -> Callable[[], None]:
+        """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`.
+
+        Args:
+            wait_s: Longest wait for the result; None for as long as the requests may take.
+        """
         # What is decided here, on the application's thread, must not be written under a later session.
         fence = self.coordinator.fence
         explicit = None if offsets is None else checked_offsets(offsets)
         in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
-        return lambda: self._commit(fence, explicit, in_hand)
+        return lambda: self._commit(fence, explicit, in_hand, wait_s)
 
     def _commit(
-        self, fence: Fence | None, explicit: dict[Partition, int] | None, in_hand: Mapping[TopicPartition, int]
+        self,
+        fence: Fence | None,
+        explicit: dict[Partition, int] | None,
+        in_hand: Mapping[TopicPartition, int],
+        wait_s: float | None,
     ) -> None:
         done = Latch()
         outcome: dict[Partition, str] = {}
@@ -262,7 +272,8 @@ class Membership:
             self.commits.commit(fence, positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
-        wait_s = max(self.coordinator.session_timeout_s, self.offsets.commit_wait_s, 1.0)
+        if wait_s is None:
+            wait_s = max(self.coordinator.session_timeout_s, self.offsets.commit_wait_s, 1.0)
         if not self.await_coordinator(done, wait_s):
             missing = positions or explicit or in_hand
             if not missing and self.coordinator.error is not None:

@@ -77,19 +77,23 @@ class GroupEvents:
         self.report_assigned()
         held = tuple(name for name in partitions if self._is_held(name))
         lost = tuple(name for name in partitions if name not in held)
-        if held:
-            self._call("on_partitions_revoked", held)
-        self._remove(held)
-        if lost:
-            self.on_partitions_lost(lost)
+        try:
+            if held:
+                self._call("on_partitions_revoked", held)
+        finally:  # an interrupt, too, leaves nothing assigned that is others' from now on
+            self._remove(held)
+            if lost:
+                self.on_partitions_lost(lost)
 
     def on_partitions_lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions out of the assignment that are others' by now, perhaps."""
         self.report_assigned()
         gone = tuple(partitions)
         has_own = getattr(self.callbacks, "on_partitions_lost", None) is not None
-        self._call("on_partitions_lost" if has_own else "on_partitions_revoked", gone)
-        self._remove(gone)
+        try:
+            self._call("on_partitions_lost" if has_own else "on_partitions_revoked", gone)
+        finally:
+            self._remove(gone)
 
     def _remove(self, partitions: Collection[TopicPartition]) -> None:
         if self._state.is_of_group:
