@@ -393,6 +393,26 @@ class KafkaConsumer:
             member_id = getattr(coordinator, "member_id", "")
             return ConsumerGroupMetadata(self.config.group_id, generation, member_id, self.config.group_instance_id)
 
+    def enforce_rebalance(self, reason: str = "the application has asked for it") -> None:
+        """Have the group assigned anew, in later polls.
+
+        Raises:
+            NotSupported: The group is in ZooKeeper, or there is none.
+        """
+        with self._alone() as poller:
+            poller.rejoin(reason)
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets are between position and end of the log, as last fetched; None: not known.
+
+        Raises:
+            NotAssigned: The partition is not assigned.
+        """
+        name = TopicPartition(*partition)
+        with self._alone() as poller:
+            poller.state.assigned.state(name)
+            return poller.state.assigned.lag(name)
+
     def metrics(self) -> dict[str, float]:
         """Return figures by Kafka's names: lags of partitions, rebalances, requests and errors."""
         with self._alone() as poller:
@@ -448,3 +468,5 @@ class KafkaConsumer:
     partitionsFor = partitions_for_topic  # noqa: N815
     listTopics = list_topics  # noqa: N815
     groupMetadata = group_metadata  # noqa: N815
+    enforceRebalance = enforce_rebalance  # noqa: N815
+    currentLag = current_lag  # noqa: N815

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ PATIENCE_S = 40.0
 VERSIONS = ["4.3.1", "0.8.2.2", *(pytest.param(version, marks=pytest.mark.slow)
                                   for version in ("0.9.0.1", "1.1.1", "3.9.2"))]  # fmt: skip
 """Clusters whose groups are tried: from 0.9 on brokers coordinate them."""
-OF_BROKERS = [each for each in VERSIONS if each != "0.8.2.2"]
 
 
 def settings_of(cluster: KafkaCluster, group: str | None, **more: Any) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def settings_of(cluster: KafkaCluster, group: str | None, **more: Any) -> dict[s
     if cluster.version == "0.8.2.2":
         found |= {"zookeeper_connect": cluster.zookeeper_connect}
     else:
-        found |= {"bootstrap_servers": address_of(cluster), "heartbeat_interval_ms": 500, "session_timeout_ms": 10_000}
+        found |= {"bootstrap_servers": address_of(cluster), "heartbeat_interval_ms": 500}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -51,18 +49,6 @@ def poll_until(consumer: KafkaConsumer, count: int, timeout_s: float = PATIENCE_
 
     wait_until(come, timeout_s, f"{count} records", interval_s=0.0, state=lambda: len(found))
     return found
-
-
-def await_assignment(consumer: KafkaConsumer, count: int) -> None:
-    """Poll, and seek back what came, until so many partitions are assigned; the consumer pauses nothing."""
-
-    def is_assigned() -> bool:
-        for record in consumer.poll(50):
-            at = TopicPartition(record.topic, record.partition)
-            raise AssertionError(f"{at} has records; use a consumer at the end of its partitions")
-        return len(consumer.assignment()) == count
-
-    wait_until(is_assigned, PATIENCE_S, f"{count} partitions", state=consumer.assignment)
 
 
 def offsets(records: Collection[ConsumerRecord[Any, Any]], partition: int = 0) -> list[int]:
@@ -135,17 +121,6 @@ class Polling:
         assert not self._thread.is_alive()
         if self.errors:
             raise self.errors[0]
-
-
-@contextmanager
-def polled(consumer: KafkaConsumer) -> Iterator[Polling]:
-    """Poll on another thread within the block; then close the consumer."""
-    polling = Polling(consumer)
-    try:
-        yield polling
-    finally:
-        polling.stop()
-        consumer.close()
 
 
 def threads_of() -> list[threading.Thread]:

@@ -287,6 +287,17 @@ class Membership:
         if outcome:
             raise CommitFailed(outcome)
 
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on at another offset; a partition that is being given up ends there. Threads: the coordinator's."""
+        self.offsets.start_at(partition, offset)
+        entry = self.coordinator.partitions.get(partition)
+        if entry is not None and entry.is_drained:
+            entry.position = offset  # the listener has not been called yet, and it is committed after that
+            if self.config.auto_commit_enable:
+                self.offsets.remember(partition, offset)
+        else:
+            self.delivery.seek(partition, offset)
+
     # -- pauses ------------------------------------------------------------------------------------------------------
 
     def pause(self, partitions: Collection[Partition]) -> None:

@@ -154,11 +154,7 @@ class FollowedPositions:
         if member is None:
             return
 
-        def seek() -> None:
-            member.offsets.start_at((name.topic, name.partition), offset)
-            member.delivery.seek((name.topic, name.partition), offset)
-
-        self._joined.call(seek)
+        self._joined.call(lambda: member.seek((name.topic, name.partition), offset))
 
     def pause(self, names: Collection[TopicPartition]) -> None:
         """Fetch and return nothing of partitions."""

@@ -161,6 +161,13 @@ class JoinedMember:
         """Let a waiting poll look again. Threads: any."""
         self.reader._wake()
 
+    def run_callbacks(self) -> None:
+        """Take note of what came and went, and call the application about it."""
+        try:
+            self.listening.run_waiting()
+        finally:
+            self.events.report_lost()
+
     def call(self, call: Callable[[], Any]) -> None:
         """Run a call on the coordinator's thread, and wait for it."""
         assert self.member is not None
@@ -187,18 +194,18 @@ class JoinedMember:
             return {}
         until = lease_clock() + timeout_s
         me = threading.current_thread()
-        member.leave(timeout_s, reader=threading.get_ident(), in_hand_is_done=in_hand_is_done, caller=me)
+        member.leave(timeout_s, reader=self.reader, in_hand_is_done=in_hand_is_done, caller=me)
         interrupt: BaseException | None = None
         try:
             while not member.has_left and lease_clock() < until + _BEYOND_LEAVE_S:
                 try:
-                    self.listening.run_waiting()
+                    self.run_callbacks()
                     self.reader.wait(_LEAVE_LOOK_S)
                 except BaseException as error:
                     if interrupt is not None:
                         raise
                     interrupt = error
-            self.listening.run_waiting()
+            self.run_callbacks()
             if self._joining is not None and self._joining is not me:
                 self._joining.join(max(until - lease_clock(), 0.0))
             unstored = member.unstored()

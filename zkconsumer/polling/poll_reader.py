@@ -109,7 +109,8 @@ class PollReader:
         self.is_ended = False
         self.resets: dict[TopicPartition, int] = {}
         self._ready: deque[PartitionQueue] = deque()
-        self._reader: object = None
+        self._reader: object = self  # whichever thread polls, and closes: it is one reader
+        self._thread = 0
         self._failures = 0
         self._lease = lease
         self._clock = clock
@@ -135,7 +136,7 @@ class PollReader:
         return self._reader == reader and any(each is hand for each in self._hands.values())
 
     def _is_being_read(self) -> bool:
-        return self._reader != get_ident() and self._reader in sys._current_frames()
+        return self._thread != get_ident() and self._thread in sys._current_frames()
 
     # -- the polling thread --------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class PollReader:
 
     def begin(self) -> None:
         """Start a poll: what the last one has returned is done."""
-        self._reader = get_ident()
+        self._thread = get_ident()
         self.handed = None
         self._open = {queue: each for queue, each in self._open.items() if queue.is_live}
         for queue, hand in list(self._hands.items()):

@@ -10,7 +10,6 @@ Source: docs/SEMANTICS.md, "KafkaConsumer"; ClassicKafkaConsumer.poll (Kafka 3.9
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -190,7 +189,7 @@ class Poller:
 
     def step(self, deadline: float) -> None:
         """Do what is due beside taking records: callbacks, positions, errors."""
-        self._joined.listening.run_waiting()
+        self._joined.run_callbacks()
         if self._events.unreported and self._is_all_there():
             self._events.report_assigned()
         self._report_commits()
@@ -273,7 +272,7 @@ class Poller:
         notes: dict[tuple[TopicPartition, int], str] = getattr(self._joined.coordination, "notes", {})
         mine = {(name, each.offset): each.metadata for name, each in offsets.items() if each.metadata}
         stored = member.prepare_commit(
-            {name: each.offset for name, each in offsets.items()}, threading.get_ident(), wait_s
+            {name: each.offset for name, each in offsets.items()}, self._joined.reader, wait_s
         )
 
         def commit() -> None:
