@@ -16,6 +16,7 @@ import pytest
 from polling import (
     PATIENCE_S,
     VERSIONS,
+    Seen,
     consumer_of,
     offsets,
     poll_until,
@@ -77,9 +78,13 @@ def test_poll_returns_at_most_max_poll_records_and_the_position_is_behind_them(
 def test_a_poll_without_time_makes_progress_over_repeated_calls(
     cluster: KafkaCluster, topic: str, fresh_group: str
 ) -> None:
+    """Also the callbacks run in it."""
     found: list[int] = []
-    with consumer_of(cluster, fresh_group, topic) as consumer:
+    seen = Seen()
+    with consumer_of(cluster, fresh_group) as consumer:
+        consumer.subscribe([topic], listener=seen)
         wait_until(lambda: found.extend(offsets(list(consumer.poll(0)))) or len(found) == 10, PATIENCE_S, "records")
+        assert seen.of("assigned") == [{TopicPartition(topic, 0)}]
     assert found == list(range(10))
 
 
