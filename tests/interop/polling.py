@@ -28,6 +28,8 @@ def settings_of(cluster: KafkaCluster, group: str | None, **more: Any) -> dict[s
         found |= {"zookeeper_connect": cluster.zookeeper_connect}
     else:
         found |= {"bootstrap_servers": address_of(cluster), "heartbeat_interval_ms": 500}
+        if cluster.version == "0.9.0.1":  # its brokers allow sessions of up to 30 s
+            found = {"session_timeout_ms": 30_000, **found}
     return {name: value for name, value in found.items() if value is not None}
 
 

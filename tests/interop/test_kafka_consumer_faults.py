@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import confluent_kafka
@@ -85,6 +86,28 @@ def test_brokers_that_are_not_up_yet_are_waited_for(
         assert offsets(poll_until(member, 5)) == [0, 1, 2, 3, 4]
         assert offsets(poll_until(alone, 5)) == [0, 1, 2, 3, 4]
     assert not threads_of()
+
+
+def test_a_poll_has_its_time_although_a_broker_does_not_answer(
+    own_cluster: KafkaCluster, fresh_topic: Callable[[], str]
+) -> None:
+    topic = fresh_topic()
+    at = TopicPartition(topic, 0)
+    own_cluster.create_topic(topic, 1)
+    load(own_cluster, topic, 5)
+    with consumer_of(own_cluster, None) as consumer:
+        consumer.assign([at])
+        assert len(poll_until(consumer, 5)) == 5
+        own_cluster.pause(0)
+        try:
+            consumer.seek_to_beginning()
+            started = time.monotonic()
+            assert not consumer.poll(200)
+            assert not consumer.poll(200)
+            assert time.monotonic() - started < 5
+        finally:
+            own_cluster.resume(0)
+        assert len(poll_until(consumer, 5)) == 5
 
 
 def test_a_consumer_of_brokers_that_never_answer_closes_in_time() -> None:

@@ -1,23 +1,24 @@
 """Keeps the positions of the subscription state and those of the membership behind it the same.
 
 - A queue that has started is compared with the state: its position is taken, or it is set to that of the state.
-- Positions that are to be reset are asked for here, within the time of the poll.
+- Positions that are to be reset are asked for on another thread, and set when a poll sees the answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
 from zkconsumer.fetching.partition_queue import PartitionQueue
-from zkconsumer.polling.cluster_questions import ClusterQuestions
 from zkconsumer.polling.errors import NoOffsetForPartition
 from zkconsumer.polling.joined_member import JoinedMember
 from zkconsumer.polling.partition_position import OffsetReset, PositionState
 from zkconsumer.polling.poll_reader import Taken
 from zkconsumer.polling.records import OffsetAndMetadata
+from zkconsumer.polling.reset_thread import ResetThread
 from zkconsumer.polling.subscription_state import SubscriptionState
 
 __all__ = ["FollowedPositions"]
@@ -31,19 +32,15 @@ class FollowedPositions:
     Args:
         state: What is subscribed to, and where positions are.
         joined: The membership.
-        questions: Asks for the ends of logs.
-        answer_s: Longest wait for one answer, in seconds.
+        resets: Asks for the ends of logs.
 
     Threads: That of the application which polls.
     """
 
-    def __init__(
-        self, state: SubscriptionState, joined: JoinedMember, questions: ClusterQuestions, answer_s: float
-    ) -> None:
+    def __init__(self, state: SubscriptionState, joined: JoinedMember, resets: ResetThread) -> None:
         self._state = state
         self._joined = joined
-        self._questions = questions
-        self._answer_s = answer_s
+        self._resets = resets
         self._queues: dict[TopicPartition, PartitionQueue] = {}
 
     # -- the membership ------------------------------------------------------------------------------------------------
@@ -117,22 +114,24 @@ class FollowedPositions:
 
     # -- resets --------------------------------------------------------------------------------------------------------
 
-    def reset_due(self, deadline: float) -> None:
-        """Ask for the ends of logs to which positions are to be reset."""
+    def reset_due(self) -> None:
+        """Reset positions to the ends of logs that are known by now, and ask for those that are not."""
         assigned = self._state.assigned
         now = lease_clock()
-        waiting = assigned.awaiting_reset(now)
+        for answer in self._resets.answers():
+            for name, offset in answer.found.items():
+                if assigned.reset_answered(name, answer.wanted[name], offset):
+                    self._set(name, offset)
+            waiting = assigned.awaiting_reset(math.inf)
+            unknown = [name for name, request in answer.wanted.items() if waiting.get(name) == request]
+            assigned.postpone(unknown, now + _RESET_AGAIN_S)
+        due = assigned.awaiting_reset(now)
         for first in (True, False):
             policy = OffsetReset.EARLIEST if first else OffsetReset.LATEST
-            wanted = {name: request for name, request in waiting.items() if request.policy is policy}
-            if not wanted:
-                continue
-            longest_s = min(self._answer_s, max(deadline - now, _RESET_AGAIN_S))
-            found, _ = self._questions.known_ends(list(wanted), longest_s, first=first)
-            for name, offset in found.items():
-                if assigned.reset_answered(name, wanted[name], offset):
-                    self._set(name, offset)
-            assigned.postpone([name for name in wanted if name not in found], lease_clock() + _RESET_AGAIN_S)
+            wanted = {name: request for name, request in due.items() if request.policy is policy}
+            if wanted:
+                assigned.postpone(wanted, math.inf)  # until the answer comes
+                self._resets.ask(wanted, first=first)
 
     # -- the application -----------------------------------------------------------------------------------------------
 

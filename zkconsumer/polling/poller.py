@@ -31,6 +31,7 @@ from zkconsumer.polling.joined_member import JoinedMember
 from zkconsumer.polling.partition_position import OffsetReset
 from zkconsumer.polling.poll_reader import Taken
 from zkconsumer.polling.records import ConsumerRecords, OffsetAndMetadata
+from zkconsumer.polling.reset_thread import ResetThread
 from zkconsumer.polling.streams_settings import streams_settings
 from zkconsumer.polling.subscription_state import SubscriptionKind, SubscriptionState
 from zkconsumer.polling.taken_items import TakenBatches, TakenItems, TakenRecords
@@ -74,8 +75,9 @@ class Poller:
         self.is_taken = self.is_closed = False
         self._joined = JoinedMember(config, self.settings, self.state)
         self._events = self._joined.events
-        answer_s = self.settings.socket_timeout_ms / 1000
-        self.positions = FollowedPositions(self.state, self._joined, self.questions, answer_s)
+        questions = ClusterQuestions(self.settings, is_committed=is_committed)
+        self._resets = ResetThread(questions, self._joined.wake, self.settings.socket_timeout_ms / 1000)
+        self.positions = FollowedPositions(self.state, self._joined, self._resets)
         self._commits = CommitThread(self._joined.wake)
         self._records = TakenRecords(config.key_deserializer, config.value_deserializer)
         self._batches: tuple[object, TakenBatches] | None = None
@@ -174,7 +176,7 @@ class Poller:
         self._joined.reader.begin()
         try:
             while True:
-                self.step(deadline)
+                self.step()
                 reader = self._joined.reader  # another one, if a callback has subscribed anew
                 self.is_taken = True
                 taken = reader.take(limit, items, self.positions.may_read)
@@ -187,7 +189,7 @@ class Poller:
         finally:
             self._joined.reader.end_poll()
 
-    def step(self, deadline: float) -> None:
+    def step(self) -> None:
         """Do what is due beside taking records: callbacks, positions, errors."""
         self._joined.run_callbacks()
         if self._events.unreported and self._is_all_there():
@@ -197,7 +199,7 @@ class Poller:
             raise ConsumerClosed  # by one of them
         self._raise_what_failed()
         self.positions.compare()
-        self.positions.reset_due(deadline)
+        self.positions.reset_due()
         if self._is_woken:
             self._is_woken = False
             raise ConsumerWokenUp
@@ -245,7 +247,7 @@ class Poller:
             position = self.state.assigned.position(partition)
             if position is not None:
                 return position.offset
-            self.step(deadline)
+            self.step()
             left_s = deadline - lease_clock()
             if left_s <= 0:
                 return None
@@ -305,6 +307,7 @@ class Poller:
             return self._joined.leave(until - lease_clock(), in_hand_is_done=in_hand_is_done)
         finally:
             self._commits.close(until - lease_clock())
+            self._resets.close(until - lease_clock())
             self.questions.close()
             try:
                 self._report_commits()
