@@ -62,15 +62,22 @@ class AssignedCoordinator:
         self._claims = GrantedClaims(loop)
         self._partitions = MemberPartitions(member, loop, self._claims, parts, self.rebalance_statistics, self)
         self._settled_calls: list[Callable[[], None]] = []
+        self._waiting: tuple[Collection[Partition], str] | None = None
 
     def start(self) -> None:
         """Deliver what is assigned."""
         self._claims.fence = MembershipFence(1)
         self._offsets.session_opened(self._claims.fence)
         self.lease.prove(self._loop.clock(), math.inf)
+        if self._waiting is not None:
+            self.assign(*self._waiting)
+            self._waiting = None
 
     def assign(self, partitions: Collection[Partition], thread_id: str) -> None:
-        """Deliver these partitions, and no others."""
+        """Deliver these partitions, and no others; as soon as the member has started."""
+        if self._claims.fence is None:
+            self._waiting = partitions, thread_id
+            return
         wanted = dict.fromkeys(partitions, thread_id)
         self._partitions.set_assignment(Assignment(wanted, wanted), _NoTopics({}))
         self._partitions.handle_all(p.ClaimsAllowed())

@@ -37,6 +37,11 @@ class MemberPartition:
     uncommitted: bool = False
 
     @property
+    def is_drained(self) -> bool:
+        """Whether its delivery has ended, and its last position is not committed yet."""
+        return self.machine.state is p.PartitionState.DRAINING and self.drain_timer is None
+
+    @property
     def is_settled(self) -> bool:
         """Whether it is being delivered or blocked."""
         state = self.machine.state

@@ -7,9 +7,10 @@ Source: org.apache.kafka.clients.consumer.KafkaConsumer (3.9).
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -18,8 +19,9 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
+from zkconsumer.forking import notify_after_fork
 from zkconsumer.polling.commit_thread import CommitDone
-from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, PollTimeout
+from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ForkedConsumer, PollTimeout
 from zkconsumer.polling.errors import NotSubscribed
 from zkconsumer.polling.poller import Poller
 from zkconsumer.polling.records import (
@@ -29,6 +31,8 @@ from zkconsumer.polling.records import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
+from zkconsumer.polling.unread_records import UnreadRecords
+from zkconsumer.streams.batches import MessageBatch
 
 __all__ = ["KafkaConsumer"]
 
@@ -64,14 +68,27 @@ class KafkaConsumer:
         self.config = config if config is not None else KafkaConsumerConfig(**settings)
         self._poller = Poller(self.config)
         self._inside: dict[str, threading.Thread] = {}
-        self._is_closed = False
-        self._waiting: Iterator[ConsumerRecord[Any, Any]] = iter(())
+        self._unread = UnreadRecords()
+        self._pid = os.getpid()
+        self._forked: ForkedConsumer | None = None
+        notify_after_fork(self)
         if topics:
             self.subscribe(topics)
 
+    def _on_fork(self) -> None:
+        """This process is a fork of the one that made the consumer: every call but `close` raises from now on."""
+        self._forked = ForkedConsumer(self._pid, os.getpid())
+        self._poller.on_fork()
+
     @contextmanager
-    def _alone(self) -> Iterator[Poller]:
-        """Refuse a second thread; a thread may call again from its callbacks."""
+    def _alone(self, *, moves: bool = False) -> Iterator[Poller]:
+        """Refuse a second thread; a thread may call again from its callbacks.
+
+        Args:
+            moves: Whether records that an iteration has not returned yet are to be read again.
+        """
+        if self._forked is not None:
+            raise self._forked.with_traceback(None)
         me = threading.current_thread()
         owner = self._inside.setdefault("thread", me)  # one atomic step
         if owner is not me:
@@ -79,9 +96,16 @@ class KafkaConsumer:
         is_outer = "depth" not in self._inside
         self._inside["depth"] = me
         try:
-            if self._is_closed:
+            poller = self._poller
+            if poller.is_closed:
                 raise ConsumerClosed
-            yield self._poller
+            if is_outer and poller.is_taken:
+                poller.give_back()  # an interrupt has ended the poll that had taken it
+                self._unread.drop()
+            if moves and (unread := self._unread.positions()):
+                poller.give_back(unread)
+                self._unread.drop()
+            yield poller
         finally:
             if is_outer:
                 self._inside.clear()
@@ -105,7 +129,7 @@ class KafkaConsumer:
             SubscriptionConflict: The other kind is subscribed to, or partitions are assigned.
             NotSubscribed: There is no `group.id`.
         """
-        with self._alone() as poller:
+        with self._alone(moves=True) as poller:
             if pattern is None:
                 poller.subscribe(topics, listener)
             elif topics:
@@ -115,12 +139,12 @@ class KafkaConsumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read partitions without a group, in place of those before; with `group.id` its offsets are used."""
-        with self._alone() as poller:
+        with self._alone(moves=True) as poller:
             poller.assign(partitions)
 
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
-        with self._alone() as poller:
+        with self._alone(moves=True) as poller:
             poller.unsubscribe()
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -147,8 +171,33 @@ class KafkaConsumer:
             ConsumerWokenUp: `wakeup` was called.
             RebalanceError, ZkConsumerError: The group cannot be joined.
         """
-        with self._alone() as poller:
-            return poller.poll(max(timeout_ms, 0) / 1000)
+        with self._alone(moves=True) as poller:
+            found = poller.poll(max(timeout_ms, 0) / 1000)
+        # Between here and the caller Python handles no signal: an interrupt leaves it set, or the caller has them.
+        self._poller.is_taken = False
+        return found
+
+    def poll_batches(
+        self, timeout_ms: float = 0, max_records: int | None = None, columns: Sequence[str] | None = None
+    ) -> list[MessageBatch]:
+        """Return records as batches of Arrow, in every other respect as `poll` does; interceptors do not see them.
+
+        Args:
+            timeout_ms: Longest wait for records.
+            max_records: Most records of all batches together; None for `max.poll.records`.
+            columns: Names of the columns of `KafkaStream.batches`; None for all of them.
+
+        Raises:
+            ImportError: numpy or pyarrow is missing: `pip install 'zkconsumer[columns]'`.
+            ValueError: `max_records` is less than 1, or there is no such column.
+            Other errors: As `poll`.
+        """
+        if max_records is not None and max_records < 1:
+            raise ValueError(f"max_records is {max_records}; it must be 1 or more")
+        with self._alone(moves=True) as poller:
+            found = poller.poll_batches(max(timeout_ms, 0) / 1000, max_records, columns)
+        self._poller.is_taken = False
+        return found
 
     def __iter__(self) -> Self:
         """Return the consumer itself: an iterator of records that never ends by itself."""
@@ -157,11 +206,14 @@ class KafkaConsumer:
     def __next__(self) -> ConsumerRecord[Any, Any]:
         """Return the next record, polling as long as there is none; ends when the consumer is closed."""
         while True:
-            for record in self._waiting:
+            for record in self._unread.rows:
                 return record
-            if self._is_closed:
+            if self._poller.is_closed:
                 raise StopIteration
-            self._waiting = iter(self.poll(_ITERATION_S * 1000))
+            with self._alone() as poller:
+                rows = iter(poller.poll(_ITERATION_S))
+            self._unread.rows = rows
+            self._poller.is_taken = False
 
     def wakeup(self) -> None:
         """End the present or next `poll` with ConsumerWokenUp. Threads: any."""
@@ -176,17 +228,18 @@ class KafkaConsumer:
             NotAssigned: The partition is not assigned.
             ValueError: The offset is negative.
         """
-        with self._alone() as poller:
-            poller.seek(TopicPartition(*partition), offset.offset if isinstance(offset, OffsetAndMetadata) else offset)
+        at = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
+        with self._alone(moves=True) as poller:
+            poller.positions.seek(TopicPartition(*partition), at)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first offset of partitions, of all without any; the next `poll` or `position` finds it."""
-        with self._alone() as poller:
+        with self._alone(moves=True) as poller:
             poller.state.assigned.seek_to_beginning([TopicPartition(*each) for each in partitions])
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to the end of partitions, of all without any; the next `poll` or `position` finds it."""
-        with self._alone() as poller:
+        with self._alone(moves=True) as poller:
             poller.state.assigned.seek_to_end([TopicPartition(*each) for each in partitions])
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -202,17 +255,17 @@ class KafkaConsumer:
             found = poller.await_position(name, timeout_s)
             if found is None:
                 raise PollTimeout(f"the position of {name.topic}-{name.partition}", timeout_s)
-            return found
+            return self._unread.positions().get(name, found)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return nothing of partitions until `resume`; they stay assigned."""
-        with self._alone() as poller:
-            poller.pause(partitions)
+        with self._alone(moves=True) as poller:
+            poller.positions.pause([TopicPartition(*each) for each in partitions])
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End a pause."""
         with self._alone() as poller:
-            poller.resume(partitions)
+            poller.positions.resume([TopicPartition(*each) for each in partitions])
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -228,15 +281,15 @@ class KafkaConsumer:
 
         Args:
             offsets: Partition -> next offset to consume.
-            timeout_ms: Longest wait in addition to what the requests may take.
+            timeout_ms: Longest wait; None for as long as the requests may take.
 
         Raises:
             CommitFailed: Names each partition whose offset is not stored, and why.
             NotSubscribed: There is no group.
         """
         with self._alone() as poller:
-            wanted = poller.offsets_to_commit(offsets)
-            poller.prepare_commit(wanted)()
+            wanted = self._to_commit(poller, offsets)
+            poller.prepare_commit(wanted, None if timeout_ms is None else max(timeout_ms, 0) / 1000)()
             poller.interceptors.on_commit(wanted)
 
     def commit_async(
@@ -246,7 +299,15 @@ class KafkaConsumer:
     ) -> None:
         """Store offsets without waiting; a later `poll` calls `callback(offsets, error)`, with None for no error."""
         with self._alone() as poller:
-            poller.commit_async(poller.offsets_to_commit(offsets), callback)
+            poller.commit_async(self._to_commit(poller, offsets), callback)
+
+    def _to_commit(
+        self, poller: Poller, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        wanted = poller.offsets_to_commit(offsets)
+        if offsets is None:
+            wanted |= {name: OffsetAndMetadata(at) for name, at in self._unread.positions().items() if name in wanted}
+        return wanted
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -332,6 +393,26 @@ class KafkaConsumer:
             member_id = getattr(coordinator, "member_id", "")
             return ConsumerGroupMetadata(self.config.group_id, generation, member_id, self.config.group_instance_id)
 
+    def enforce_rebalance(self, reason: str = "the application has asked for it") -> None:
+        """Have the group assigned anew, in later polls.
+
+        Raises:
+            NotSupported: The group is in ZooKeeper, or there is none.
+        """
+        with self._alone() as poller:
+            poller.rejoin(reason)
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets are between position and end of the log, as last fetched; None: not known.
+
+        Raises:
+            NotAssigned: The partition is not assigned.
+        """
+        name = TopicPartition(*partition)
+        with self._alone() as poller:
+            poller.state.assigned.state(name)
+            return poller.state.assigned.lag(name)
+
     def metrics(self) -> dict[str, float]:
         """Return figures by Kafka's names: lags of partitions, rebalances, requests and errors."""
         with self._alone() as poller:
@@ -360,13 +441,10 @@ class KafkaConsumer:
         return self._close(timeout_ms, in_hand_is_done=True)
 
     def _close(self, timeout_ms: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
-        if self._is_closed:
+        if self._poller.is_closed or self._forked is not None:
             return {}
-        with self._alone() as poller:
-            try:
-                return poller.close(max(timeout_ms, 0) / 1000, in_hand_is_done=in_hand_is_done)
-            finally:
-                self._is_closed = True
+        with self._alone(moves=in_hand_is_done) as poller:
+            return poller.close(max(timeout_ms, 0) / 1000, in_hand_is_done=in_hand_is_done)
 
     def __enter__(self) -> Self:
         return self
@@ -390,3 +468,5 @@ class KafkaConsumer:
     partitionsFor = partitions_for_topic  # noqa: N815
     listTopics = list_topics  # noqa: N815
     groupMetadata = group_metadata  # noqa: N815
+    enforceRebalance = enforce_rebalance  # noqa: N815
+    currentLag = current_lag  # noqa: N815

@@ -313,6 +313,18 @@ class PartitionQueue:
         self.settle_if_done()
         self.stream._wake()
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the partition is being given up, and its final position is waited for."""
+        return any(is_final for _, is_final in tuple(self._waiting))
+
+    def end_at(self, position: int) -> None:
+        """Have a queue that is being given up end at another position: what was in hand does not count."""
+        self.in_hand, self.position, self.index = None, position, 0
+        self._committed, self._unread_reset = -1, None
+        self.drop()
+        self.settle(position)
+
     def when_hand_empty(self, call: Callable[[int], None]) -> None:
         """Call `call` with the position once nothing is in hand, for a queue that was ended and still counts."""
         self._waiting.append((call, False))

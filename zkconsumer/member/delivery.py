@@ -206,8 +206,11 @@ class Delivery:
         """
         name = TopicPartition(*partition)
         task = self._tasks.get(name)
-        if task is None or task.queue is None or self._is_stopping:
+        if task is None or task.queue is None or task.queue.is_settled or self._is_stopping:
             return False
+        if task.queue.is_ending:  # it goes to another member, which starts there
+            task.queue.end_at(offset)
+            return True
         self._open(name, task.queue.stream, offset)
         return True
 

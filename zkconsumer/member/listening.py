@@ -154,6 +154,7 @@ class ListenerThread:
         self._is_leaving = self._has_left = False
         self._after_leave: deque[Callable[[], None]] = deque()
         self.failures = 0
+        self._interrupt: BaseException | None = None
         if listener is not None and wake is None:
             self._thread = threading.Thread(target=self._run, name="zkconsumer-listener", daemon=True)
             self._thread.start()
@@ -249,9 +250,12 @@ class ListenerThread:
             answer = None
             try:
                 answer = method(argument)
-            except BaseException:  # sys.exit() too: the releases wait for this thread
+            except BaseException as error:  # sys.exit() too: the releases wait for this thread
                 self.failures += 1
-                log.exception("%s of the rebalance listener failed; going on", name)
+                if self._wake is not None and not isinstance(error, Exception):
+                    self._interrupt = error  # of the application's own thread
+                else:
+                    log.exception("%s of the rebalance listener failed; going on", name)
             finally:
                 done(answer)
 
@@ -264,7 +268,11 @@ class ListenerThread:
             self._run_call(call)
 
     def run_waiting(self) -> None:
-        """Make the calls that wait, on this thread."""
+        """Make the calls that wait, on this thread.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: One of them has raised it; the rebalance has gone on.
+        """
         while True:
             try:
                 call = self._calls.get_nowait()
@@ -277,11 +285,17 @@ class ListenerThread:
                 self._run_call(call)
             finally:
                 self._thread = None
+            interrupt, self._interrupt = self._interrupt, None
+            if interrupt is not None:
+                raise interrupt
 
     def _run_call(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except BaseException:
+        except BaseException as error:
+            if self._wake is not None and not isinstance(error, Exception):
+                self._interrupt = error
+                return
             log.exception("what the rebalance listener returned cannot be used; going on")
 
     def close(self, timeout_s: float) -> None:

@@ -231,16 +231,26 @@ class Membership:
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
-    def prepare_commit(self, offsets: Mapping[TopicPartition, int] | None, reader: object) -> Callable[[], None]:
-        """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`."""
+    def prepare_commit(
+        self, offsets: Mapping[TopicPartition, int] | None, reader: object, wait_s: float | None = None
+    ) -> Callable[[], None]:
+        """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`.
+
+        Args:
+            wait_s: Longest wait for the result; None for as long as the requests may take.
+        """
         # What is decided here, on the application's thread, must not be written under a later session.
         fence = self.coordinator.fence
         explicit = None if offsets is None else checked_offsets(offsets)
         in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
-        return lambda: self._commit(fence, explicit, in_hand)
+        return lambda: self._commit(fence, explicit, in_hand, wait_s)
 
     def _commit(
-        self, fence: Fence | None, explicit: dict[Partition, int] | None, in_hand: Mapping[TopicPartition, int]
+        self,
+        fence: Fence | None,
+        explicit: dict[Partition, int] | None,
+        in_hand: Mapping[TopicPartition, int],
+        wait_s: float | None,
     ) -> None:
         done = Latch()
         outcome: dict[Partition, str] = {}
@@ -262,7 +272,8 @@ class Membership:
             self.commits.commit(fence, positions, committed, explicit=explicit is not None)
 
         self.loop.post(run)
-        wait_s = max(self.coordinator.session_timeout_s, self.offsets.commit_wait_s, 1.0)
+        if wait_s is None:
+            wait_s = max(self.coordinator.session_timeout_s, self.offsets.commit_wait_s, 1.0)
         if not self.await_coordinator(done, wait_s):
             missing = positions or explicit or in_hand
             if not missing and self.coordinator.error is not None:
@@ -275,6 +286,17 @@ class Membership:
         )
         if outcome:
             raise CommitFailed(outcome)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on at another offset; a partition that is being given up ends there. Threads: the coordinator's."""
+        self.offsets.start_at(partition, offset)
+        entry = self.coordinator.partitions.get(partition)
+        if entry is not None and entry.is_drained:
+            entry.position = offset  # the listener has not been called yet, and it is committed after that
+            if self.config.auto_commit_enable:
+                self.offsets.remember(partition, offset)
+        else:
+            self.delivery.seek(partition, offset)
 
     # -- pauses ------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rebalance.counters import Counters
@@ -86,11 +86,13 @@ class OffsetAnswer:
         unknown: Partition -> why its offset is not known, a clause.
         unled: Those of them that the brokers do not know, as their topic is being deleted or never had a leader. That
             says nothing about other partitions.
+        texts: Partition -> the text that was stored with its offset.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     unknown: Mapping[TopicPartition, str]
     unled: frozenset[TopicPartition] = frozenset()
+    texts: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     @property
     def unanswered(self) -> str | None:
@@ -145,6 +147,7 @@ class OffsetManager:
         self._commit_version = 1
         self._fetch_version = 0
         self._unknown_partitions: set[TopicPartition] = set()
+        self._texts: dict[TopicPartition, str] = {}
         self._rng = random.Random()
         self.reason = "its offset manager was not looked up yet"
         """Why the last request failed, a clause."""
@@ -165,6 +168,7 @@ class OffsetManager:
         missing = dict.fromkeys(partitions, "not asked in time")
         found: dict[TopicPartition, int | None] = {}
         unled: dict[TopicPartition, str] = {}
+        self._texts = {}
         while missing:
             asked = list(missing)
             while asked:
@@ -180,7 +184,7 @@ class OffsetManager:
             missing = {name: reason for name, reason in missing.items() if name not in unled}
             if missing and not self._may_try_again(deadline):
                 break
-        return OffsetAnswer(found, {**missing, **unled}, frozenset(unled))
+        return OffsetAnswer(found, {**missing, **unled}, frozenset(unled), self._texts)
 
     def _fetch_once(
         self, names: Sequence[TopicPartition], deadline: float
@@ -198,6 +202,7 @@ class OffsetManager:
             return {}, self._refused(codes)
         except (SimpleConsumerError, AuthenticationFailed) as error:
             return {}, dict.fromkeys(names, self._lost(error))
+        self._texts |= {name: row.metadata for name, row in rows.items() if row.metadata}
         return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
 
     def commit(

@@ -13,6 +13,8 @@ from rebalance.lease import Lease
 from rebalance.loop import Loop
 from rebalance.ports import Member, MemberParts
 from rebalance.subscription import Subscription
+from simpleconsumer.group_types import GenerationMember
+from simpleconsumer.types import TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
@@ -26,6 +28,7 @@ from zkconsumer.wakeup import Latch
 __all__ = ["AssignedCoordination", "channel_settings"]
 
 _LONGEST_BACKOFF_S: Final = 10.0
+_NO_GENERATION: Final = -1
 
 
 def channel_settings(config: ConsumerConfig) -> ChannelSettings:
@@ -68,6 +71,8 @@ class AssignedCoordination:
     ) -> None:
         self._opened = ExitStack()
         self._loop = loop
+        self._group_id = group_id
+        self.notes: dict[tuple[TopicPartition, int], str] = {}
         self._lease = lease
         self._member = replace(
             Member(group_id or "", consumer_id, Subscription.static({})), auto_commit=config.auto_commit_enable,
@@ -86,12 +91,28 @@ class AssignedCoordination:
                                          "that could guard their offsets: subscribe, or set offsets.storage=kafka")
         settings = channel_settings(config)
         times = KafkaOffsetTimes(settings.timeout_s, settings.timeout_s, settings.timeout_s, 0.0)
-        manager = OffsetManager(group_id, self._cluster.brokers, settings, counters)
+        committer = self if config.coordination == "brokers" else None
+        manager = OffsetManager(group_id, self._cluster.brokers, settings, counters, committer)
         return KafkaOffsets(manager, self._loop, lambda: True, times)
 
     def coordinate(self, parts: MemberParts) -> None:
         """Make the coordinator."""
         self.coordinator = AssignedCoordinator(self._member, self._loop, parts, self._lease)
+
+    # -- commits -------------------------------------------------------------------------------------------------------
+
+    def member(self) -> GenerationMember:
+        """Return who commits: nobody whom the group knows. Threads: any."""
+        return GenerationMember(self._group_id or "", _NO_GENERATION, "")
+
+    def note(self, partition: TopicPartition, offset: int) -> str:
+        """Return the text that the application wants to be stored with an offset. Threads: any."""
+        return self.notes.get((partition, offset), "")
+
+    def refused(self, member: GenerationMember, code: int) -> None:
+        """Do nothing: the group has members, which alone may commit."""
+
+    # ------------------------------------------------------------------------------------------------------------------
 
     def connect(self, connected: Latch) -> None:
         """Do nothing: brokers are asked when something is wanted of them."""

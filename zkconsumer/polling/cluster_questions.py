@@ -18,6 +18,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.opening import open_cluster
+from zkconsumer.cluster.zookeeper_reads import ClusterSilent
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import NotSupported
 from zkconsumer.offsets.offset_manager import OffsetManager
@@ -104,9 +105,13 @@ class ClusterQuestions:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
         """Return where logs start, or end, and of the others why it is not known."""
         asked = tuple(partitions)
-        answers = self.cluster.log_ends(
-            asked, [EARLIEST if first else LATEST], max(timeout_s, 0.1), read_committed=self._is_committed and not first
-        )
+        try:
+            answers = self.cluster.log_ends(
+                asked, [EARLIEST if first else LATEST], max(timeout_s, 0.1),
+                read_committed=self._is_committed and not first,
+            )  # fmt: skip
+        except ClusterSilent as error:
+            return {}, dict.fromkeys(asked, str(error))
         found: dict[TopicPartition, int] = {}
         reasons: dict[TopicPartition, str] = {}
         for name in asked:
@@ -134,8 +139,11 @@ class ClusterQuestions:
         reason = "its leader is not known"
         while missing:
             by_leader: dict[Broker, dict[TopicPartition, int]] = defaultdict(dict)
-            for name, leader in self.cluster.leaders(list(missing)).items():
-                by_leader[leader][name] = missing[name]
+            try:
+                for name, leader in self.cluster.leaders(list(missing)).items():
+                    by_leader[leader][name] = missing[name]
+            except ClusterSilent as error:
+                reason = str(error)
             for leader, wanted in by_leader.items():
                 answers, failure = self._times_of(leader, wanted, until)
                 found |= answers
@@ -189,11 +197,22 @@ class ClusterQuestions:
             self._offsets = OffsetManager(
                 self._config.group_id, self._brokers, channel_settings(self._config)
             )
-        answer = self._offsets.fetch(names, time.monotonic() + timeout_s)
+        until = time.monotonic() + timeout_s
+        while True:
+            try:
+                answer = self._offsets.fetch(names, until)
+                break
+            except ClusterSilent as error:
+                if time.monotonic() + _AGAIN_S >= until:
+                    raise PollTimeout("what the group has committed", timeout_s, str(error)) from error
+                time.sleep(_AGAIN_S)
         if answer.unknown:
             (topic, number), reason = next(iter(answer.unknown.items()))
             raise PollTimeout(f"the committed offset of {topic}-{number}", timeout_s, reason)
-        return {name: None if (at := answer.offsets[name]) is None else OffsetAndMetadata(at) for name in names}
+        return {
+            name: None if (at := answer.offsets[name]) is None else OffsetAndMetadata(at, answer.texts.get(name, ""))
+            for name in names
+        }
 
     def _brokers(self) -> list[Broker]:
         return self.cluster.brokers()

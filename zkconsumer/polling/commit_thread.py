@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.errors import ZkConsumerError
 from zkconsumer.polling.records import OffsetAndMetadata
+from zkconsumer.wakeup import Latch
 
 __all__ = ["CommitDone", "CommitThread"]
 
@@ -62,8 +62,16 @@ class CommitThread:
                 return found
             found.append((result.offsets, result.error, result.done))
 
+    def finish(self, timeout_s: float) -> bool:
+        """Wait until all commits that were asked for have their results; return whether they have."""
+        if self._thread is None:
+            return True
+        done = Latch()
+        self._asked.put((done.set, {}, _NOBODY))
+        return done.wait(timeout_s)
+
     def close(self, timeout_s: float) -> None:
-        """Wait until all commits have their results."""
+        """End the thread, behind all commits."""
         self._asked.put(None)
         if self._thread is not None:
             self._thread.join(max(timeout_s, 0.0))
@@ -74,7 +82,15 @@ class CommitThread:
             error: Exception | None = None
             try:
                 commit()
-            except ZkConsumerError as failure:
+            except Exception as failure:  # noqa: BLE001 - its callback gets it, and later commits go on
                 error = failure
-            self._results.put(_Result(offsets, error, done))
-            self._wake()
+            if done is not _NOBODY:
+                self._results.put(_Result(offsets, error, done))
+                self._wake()
+
+
+def _nobody(offsets: Offsets, error: Exception | None) -> None:
+    """Stand for who waits until the commits before are done."""
+
+
+_NOBODY: CommitDone = _nobody

@@ -1,4 +1,7 @@
-"""The errors of calls of KafkaConsumer: used by two threads, woken up, closed, or asked for what it cannot do. Pure."""
+"""The errors of calls of KafkaConsumer: used by two threads, woken up, closed, forked, or not answered.
+
+Pure.
+"""
 
 # The names say what happened, as those of `zkconsumer.errors` do.
 # ruff: noqa: N818
@@ -6,7 +9,7 @@ from __future__ import annotations
 
 from zkconsumer.polling.errors import PollingError
 
-__all__ = ["ConcurrentConsumerUse", "ConsumerClosed", "ConsumerWokenUp", "PollTimeout"]
+__all__ = ["ConcurrentConsumerUse", "ConsumerClosed", "ConsumerWokenUp", "ForkedConsumer", "PollTimeout"]
 
 
 class ConcurrentConsumerUse(PollingError):
@@ -29,6 +32,22 @@ class ConsumerClosed(PollingError):
 
     def __init__(self) -> None:
         super().__init__("this consumer is closed", "make another one")
+
+
+class ForkedConsumer(PollingError):
+    """A consumer was used in a process that was forked after it had been made.
+
+    Attributes:
+        owner_pid: The process that made it.
+        pid: The process that used it.
+    """
+
+    def __init__(self, owner_pid: int, pid: int) -> None:
+        super().__init__(f"this consumer belongs to process {owner_pid}, and process {pid} was forked from it",
+                         "create a consumer in the process that uses it")  # fmt: skip
+        self.args = (owner_pid, pid)
+        self.owner_pid = owner_pid
+        self.pid = pid
 
 
 class PollTimeout(PollingError):

@@ -55,12 +55,14 @@ class GroupEvents:
         self.callbacks: object | None = None
         self.error: Exception | None = None
         self.unreported: tuple[TopicPartition, ...] = ()
+        self._lost: tuple[TopicPartition, ...] = ()
 
     def on_partitions_assigned(self, positions: Mapping[TopicPartition, int]) -> None:
         """Add partitions to the assignment, with their positions."""
         assigned = self._state.assigned
         if not self._state.is_of_group:
             return  # it was unsubscribed meanwhile
+        self.report_lost()
         self._state.assigned_from_group([*assigned, *positions], cooperative=True)
         found = {name: OffsetAndMetadata(at) for name, at in positions.items()}
         assigned.take_committed(found, assigned.assignment_id)
@@ -70,26 +72,43 @@ class GroupEvents:
         """Call the application's listener about all partitions that came: once for one assignment."""
         found, self.unreported = self.unreported, ()
         if found:
+            self.report_lost()
             self._call("on_partitions_assigned", found)
 
     def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions out of the assignment; those whose time was over are lost."""
-        self.report_assigned()
-        held = tuple(name for name in partitions if self._is_held(name))
-        lost = tuple(name for name in partitions if name not in held)
-        if held:
-            self._call("on_partitions_revoked", held)
-        self._remove(held)
-        if lost:
-            self.on_partitions_lost(lost)
+        known = self._reported(partitions)
+        held = tuple(name for name in known if self._is_held(name))
+        lost = tuple(name for name in known if name not in held)
+        try:
+            if held:
+                self._call("on_partitions_revoked", held)
+        finally:  # an interrupt, too, leaves nothing assigned that is others' from now on
+            self._remove(held)
+            if lost:
+                self.on_partitions_lost(lost)
 
     def on_partitions_lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions out of the assignment that are others' by now, perhaps."""
-        self.report_assigned()
+        self._lost += self._reported(partitions)
+
+    def _reported(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Return those that the application knows of; the others came and went between two polls."""
         gone = tuple(partitions)
-        has_own = getattr(self.callbacks, "on_partitions_lost", None) is not None
-        self._call("on_partitions_lost" if has_own else "on_partitions_revoked", gone)
-        self._remove(gone)
+        unknown = tuple(name for name in gone if name in self.unreported)
+        self.unreported = tuple(name for name in self.unreported if name not in unknown)
+        self._remove(unknown)
+        return tuple(name for name in gone if name not in unknown)
+
+    def report_lost(self) -> None:
+        """Call the application's listener about all partitions that were lost: once for one membership."""
+        found, self._lost = self._lost, ()
+        if found:
+            has_own = getattr(self.callbacks, "on_partitions_lost", None) is not None
+            try:
+                self._call("on_partitions_lost" if has_own else "on_partitions_revoked", found)
+            finally:
+                self._remove(found)
 
     def _remove(self, partitions: Collection[TopicPartition]) -> None:
         if self._state.is_of_group:

@@ -14,22 +14,25 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import get_ident
 from typing import Any, Final
 
 from rebalance.lease import Lease
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.types import Message, TopicPartition
+from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import DecoderFailed
+from zkconsumer.fetching.fetch_state import LogTruncated as LogCut
+from zkconsumer.fetching.fetch_state import OutOfLog
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
-from zkconsumer.polling.records import NULL_SIZE, ConsumerRecord, TimestampType
+from zkconsumer.polling.errors import LogTruncated, OffsetOutOfRange
+from zkconsumer.polling.taken_items import TakenItem, TakenItems
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["PollReader", "Taken"]
 
-Deserializer = Callable[[bytes], Any]
 _LEASE_POLL_S: Final = 0.05
 
 
@@ -49,7 +52,8 @@ class Taken:
 
     Attributes:
         queue: Where from.
-        records: The records.
+        records: The records, or batches of them.
+        count: How many records these are.
         next_offset: Behind them.
         done_in_entry: How many messages of the entry at `next_offset` are done then (Kafka 0.7).
         spent: The chunks that are read to their end.
@@ -58,7 +62,9 @@ class Taken:
     """
 
     queue: PartitionQueue
-    records: list[ConsumerRecord[Any, Any]] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
+    count: int = 0
+    first_offset: int = 0
     next_offset: int = -1
     done_in_entry: int = 0
     first_index: int = 0
@@ -79,13 +85,13 @@ class PollReader:
         thread_id: Its name in the coordination.
         lease: Until when records may be returned.
         clock: Seconds, the clock of the lease.
-        deserializers: Of keys and values; None for bytes.
         max_decoded_bytes: Most bytes that a compressed set may inflate to.
 
     Attributes:
         handed: Stands for what the last poll returned, records or none; None while a poll is under way.
         error: What ended the delivery; None while it goes on.
         is_ended: Whether the consumer is closing.
+        resets: Where positions have jumped (`auto.offset.reset`); who has taken note removes them.
 
     Threads: That of the application which polls; `_wake`, `_end` and `_fail` any.
     """
@@ -95,23 +101,23 @@ class PollReader:
         thread_id: str,
         lease: Lease,
         clock: Callable[[], float],
-        deserializers: tuple[Deserializer | None, Deserializer | None],
         max_decoded_bytes: int,
     ) -> None:
         self.thread_id = thread_id
         self.handed: InHand | None = None
         self.error: Exception | None = None
         self.is_ended = False
+        self.resets: dict[TopicPartition, int] = {}
         self._ready: deque[PartitionQueue] = deque()
-        self._reader: object = None
+        self._reader: object = self  # whichever thread polls, and closes: it is one reader
+        self._thread = 0
         self._failures = 0
         self._lease = lease
         self._clock = clock
-        self._key, self._value = deserializers
         self._max_decoded_bytes = max_decoded_bytes
         self._wakeup = Wakeup()
         self._hands: dict[PartitionQueue, _Hand] = {}
-        self._open: dict[PartitionQueue, tuple[Chunk, Iterator[Message[bytes, bytes]]]] = {}
+        self._open: dict[PartitionQueue, tuple[Chunk, TakenItems, Iterator[TakenItem]]] = {}
 
     # -- called by others ----------------------------------------------------------------------------------------------
 
@@ -130,7 +136,7 @@ class PollReader:
         return self._reader == reader and any(each is hand for each in self._hands.values())
 
     def _is_being_read(self) -> bool:
-        return self._reader != get_ident() and self._reader in sys._current_frames()
+        return self._thread != get_ident() and self._thread in sys._current_frames()
 
     # -- the polling thread --------------------------------------------------------------------------------------------
 
@@ -140,40 +146,61 @@ class PollReader:
             timeout_s = min(timeout_s, _LEASE_POLL_S)  # there are records, and no lease; its renewal is not reported
         self._wakeup.wait(max(timeout_s, 0.0))
 
-    def begin(self) -> dict[TopicPartition, int]:
-        """Start a poll: what the last one returned is done.
-
-        Returns:
-            Partition -> where it has to be read from again: the last poll was interrupted before it returned its
-            records.
-        """
-        self._reader = get_ident()
-        lost: dict[TopicPartition, int] = {}
-        was_returned, self.handed = self.handed is not None, None
+    def begin(self) -> None:
+        """Start a poll: what the last one has returned is done."""
+        self._thread = get_ident()
+        self.handed = None
         self._open = {queue: each for queue, each in self._open.items() if queue.is_live}
         for queue, hand in list(self._hands.items()):
-            if was_returned:
-                queue.finish_hand(hand.next_offset, hand._done_in_entry)
-            else:
-                queue.in_hand = None
-                lost[queue.partition] = hand.offset
+            queue.finish_hand(hand.next_offset, hand._done_in_entry)
             self._hands.pop(queue, None)
+
+    def give_back(self, unread: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, int]:
+        """Have nothing in hand any more, of which some was not worked on: what is before that is done.
+
+        Args:
+            unread: The first offsets that were not worked on; None for nothing that was.
+
+        Returns:
+            Partition -> where it has to be read from again; `forget_hands` is called when it is.
+        """
+        lost: dict[TopicPartition, int] = {}
+        self._open.clear()
+        for queue, hand in list(self._hands.items()):
+            if unread is None:
+                at: int | None = hand.offset
+            else:
+                at = unread.get(queue.partition)
+            if at is None:
+                queue.finish_hand(hand.next_offset, hand._done_in_entry)
+                continue
+            lost[queue.partition] = at
+            if at == hand.offset:
+                queue.finish_hand(at, hand.index)
+            else:
+                queue.finish_hand(at)
         return lost
+
+    def forget_hands(self) -> None:
+        """Take note that what was given back is read again."""
+        self._hands.clear()
 
     def end_poll(self) -> None:
         """End a poll: from now on the application works on what it has returned, if anything."""
         self.handed = _Hand(0, 0, 0, 0)
 
-    def take(self, limit: int, may_read: Callable[[PartitionQueue], bool]) -> list[Taken]:
+    def take(self, limit: int, items: TakenItems, may_read: Callable[[PartitionQueue], bool]) -> list[Taken]:
         """Take up to `limit` records; errors about a record are raised if it is the first one.
 
         Args:
             limit: Most records.
+            items: As what they are taken.
             may_read: Returns whether a queue is one of the present assignment, at the present position.
 
         Raises:
             MessageError, BrokenFraming: The next record of a partition cannot be read; the position stays.
             DecoderFailed: A deserializer has failed; the position stays.
+            OffsetOutOfRange, LogTruncated: The log does not have the position, and no policy says where to go on.
         """
         found: list[Taken] = []
         try:
@@ -184,7 +211,7 @@ class PollReader:
                 if queue.failure is None and may_read(queue):
                     taken = Taken(queue)
                     found.append(taken)
-                    limit -= self._take_of(taken, limit, is_first=len(found) == 1 or not any(t.records for t in found))
+                    limit -= self._take_of(taken, limit, items, is_first=not any(each.records for each in found))
                 if limit <= 0:
                     break
             return self._put_in_hand([taken for taken in found if taken.has_moved])
@@ -192,7 +219,7 @@ class PollReader:
             self._open.clear()
             raise
 
-    def _take_of(self, taken: Taken, limit: int, *, is_first: bool) -> int:
+    def _take_of(self, taken: Taken, limit: int, items: TakenItems, *, is_first: bool) -> int:
         """Take records of one partition; return how many."""
         queue = taken.queue
         for chunk in tuple(queue.chunks):
@@ -201,7 +228,7 @@ class PollReader:
                     break
                 queue.reset(chunk.reset_to)
                 queue.take_out(chunk)
-                taken.reset_to = chunk.reset_to
+                taken.reset_to = self.resets[queue.partition] = chunk.reset_to
                 continue
             taken.log_end = chunk.high_watermark
             position = taken.next_offset if taken.next_offset >= 0 else queue.position
@@ -209,7 +236,7 @@ class PollReader:
                 taken.spent.append(chunk)
                 continue
             try:
-                is_spent = self._read(taken, chunk, position, limit)
+                is_spent = self._read(taken, chunk, position, limit, items)
             except (MessageError, BrokenFraming, DecoderFailed):
                 self._open.pop(queue, None)
                 if taken.records or not is_first:
@@ -222,58 +249,47 @@ class PollReader:
                 if taken.records or not is_first:
                     break
                 self._failures += 1
-                raise chunk.error
+                raise _named(chunk.error, queue.partition)
             if chunk.dialect is not None and chunk.dialect.has_offsets_without_messages:
                 taken.next_offset = max(taken.next_offset, chunk.next_offset)
             taken.spent.append(chunk)
             self._open.pop(queue, None)
-        return len(taken.records)
+        return taken.count
 
-    def _read(self, taken: Taken, chunk: Chunk, position: int, limit: int) -> bool:
+    def _read(self, taken: Taken, chunk: Chunk, position: int, limit: int, kind: TakenItems) -> bool:
         """Read records of a chunk; return whether it is at its end."""
         queue = taken.queue
-        open_chunk, items = self._open.get(queue, (None, None))
-        if open_chunk is not chunk or items is None:
-            items = self._items(queue, chunk, position)
-            self._open[queue] = chunk, items
+        open_chunk, open_kind, items = self._open.get(queue, (None, None, None))
+        if open_chunk is not chunk or open_kind is not kind or items is None:
+            items = self._items(queue, chunk, position, kind)
+            self._open[queue] = chunk, kind, items
         records = taken.records
-        while len(records) < limit:
-            message = next(items, None)
-            if message is None:
+        while taken.count < limit:
+            item = next(items, None)
+            if item is None:
                 return True
-            record = self._record(message)
+            count = kind.count(item)
+            if taken.count + count > limit:
+                self._open[queue] = chunk, kind, chain([item], items)
+                return False
+            record = kind.made(item)
             if not records:
-                taken.first_index = message.index
+                taken.first_offset, taken.first_index = item.offset, item.index
             records.append(record)
-            taken.next_offset, taken.done_in_entry = message.next_offset, message._done_in_entry
+            taken.count += count
+            taken.next_offset, taken.done_in_entry = item.next_offset, item._done_in_entry
         return False
 
-    def _items(self, queue: PartitionQueue, chunk: Chunk, position: int) -> Iterator[Message[bytes, bytes]]:
+    def _items(self, queue: PartitionQueue, chunk: Chunk, position: int, kind: TakenItems) -> Iterator[TakenItem]:
         if chunk.dialect is None:
             return iter(())
         topic, partition = queue.partition
         index = queue.index if position == queue.position else 0
-        found: Iterator[Message[bytes, bytes]] = chunk.dialect.decode_messages(
-            chunk.data, topic, partition, position, start_index=index, data_offset=chunk.data_offset,
+        return kind.decoded(
+            chunk.dialect, chunk.data, topic, partition, position, start_index=index, data_offset=chunk.data_offset,
             high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, aborted=chunk.aborted,
             resume=None,
         )  # fmt: skip
-        return found
-
-    def _record(self, message: Message[bytes, bytes]) -> ConsumerRecord[Any, Any]:
-        key, value = message.key, message.value
-        try:
-            found_key = key if key is None or self._key is None else self._key(key)
-            found_value = value if value is None or self._value is None else self._value(value)
-        except Exception as error:  # whatever the application's code raises is about this record
-            raise DecoderFailed(message.topic, message.partition, message.offset, key, value) from error
-        stamp = message.timestamp_ms
-        return tuple.__new__(ConsumerRecord, (
-            message.topic, message.partition, message.offset, stamp,
-            TimestampType.NO_TIMESTAMP_TYPE if stamp is None else TimestampType.CREATE_TIME,
-            found_key, found_value, message.headers, None,
-            NULL_SIZE if key is None else len(key), NULL_SIZE if value is None else len(value),
-        ))  # fmt: skip
 
     def _put_in_hand(self, found: list[Taken]) -> list[Taken]:
         """Return what may be returned to the application, which has it in hand from now on."""
@@ -286,7 +302,7 @@ class PollReader:
                 self._take_out(taken)
                 kept.append(taken)
                 continue
-            first = taken.records[0].offset
+            first = taken.first_offset
             hand = _Hand(first, taken.next_offset, taken.first_index, taken.done_in_entry)
             self._hands[queue] = hand
             queue.in_hand = hand  # store, then check (zkconsumer.fetching.partition_queue)
@@ -308,3 +324,13 @@ class PollReader:
         """Drop what is open and in hand: nothing of it counts."""
         self._open.clear()
         self._hands.clear()
+        self.resets.clear()
+
+
+def _named(error: Exception, partition: TopicPartition) -> Exception:
+    """Return an error about a position as KafkaConsumer names it."""
+    if isinstance(error, LogCut):
+        return LogTruncated(partition, error.position, None, error.latest)
+    if isinstance(error, OutOfLog):
+        return OffsetOutOfRange(partition, error.position, error.earliest, error.latest)
+    return error

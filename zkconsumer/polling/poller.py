@@ -1,67 +1,48 @@
 """Polls: joins the group or delivers assigned partitions, follows their positions, and takes records.
 
 The subscription state says what is subscribed to, where positions are and what may be returned; the membership behind
-it (`zkconsumer.member.membership`) claims, fetches and commits. Both meet here, on the thread that polls:
-- A queue that has started is compared with the state: its position is taken, or it is set to that of the state.
-- Positions that are to be reset are asked for here, within the time of the poll.
-- Records of a poll are in hand until the next one; the membership gives up no partition before that, within its time.
+it (`zkconsumer.member.membership`) claims, fetches and commits. Both meet here, on the thread that polls. Records of a
+poll are in hand until the next one; the membership gives up no partition before that, within its time.
 
 Source: docs/SEMANTICS.md, "KafkaConsumer"; ClassicKafkaConsumer.poll (Kafka 3.9).
 """
 
 from __future__ import annotations
 
-import logging
 import re
-import socket
-import threading
-import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rebalance.assigned_coordinator import AssignedCoordinator
 from rebalance.brokers.coordinator import Coordinator
-from rebalance.counters import Counters
-from rebalance.lease import Lease, lease_clock
-from rebalance.loop import Loop
-from rebalance.subscription import Subscription, thread_ids
+from rebalance.lease import lease_clock
+from rebalance.subscription import Subscription
 from rebalance.zookeeper.znodes import WHITE_LIST
 from simpleconsumer.types import TopicPartition
-from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.opening import open_cluster
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.errors import NotSupported
-from zkconsumer.fetching.partition_queue import PartitionQueue
-from zkconsumer.member.broker_coordination import BrokerCoordination
-from zkconsumer.member.coordination import Coordination
-from zkconsumer.member.listening import ListenerThread
-from zkconsumer.member.membership import MemberFaults, Membership
-from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
-from zkconsumer.polling.assigned_coordination import AssignedCoordination
+from zkconsumer.member.membership import Membership
 from zkconsumer.polling.cluster_questions import ClusterQuestions
 from zkconsumer.polling.commit_thread import CommitDone, CommitThread
-from zkconsumer.polling.consumer_errors import ConsumerWokenUp
-from zkconsumer.polling.errors import NoOffsetForPartition, NotSubscribed
-from zkconsumer.polling.group_events import GroupEvents
+from zkconsumer.polling.consumer_errors import ConsumerClosed, ConsumerWokenUp
+from zkconsumer.polling.errors import NotSubscribed
+from zkconsumer.polling.followed_positions import FollowedPositions
 from zkconsumer.polling.interceptors import ConsumerInterceptors
-from zkconsumer.polling.partition_position import OffsetReset, PositionState
-from zkconsumer.polling.poll_reader import PollReader, Taken
+from zkconsumer.polling.joined_member import JoinedMember
+from zkconsumer.polling.partition_position import OffsetReset
+from zkconsumer.polling.poll_reader import Taken
 from zkconsumer.polling.records import ConsumerRecords, OffsetAndMetadata
-from zkconsumer.polling.streams_settings import RESETS, streams_settings
+from zkconsumer.polling.reset_thread import ResetThread
+from zkconsumer.polling.streams_settings import streams_settings
 from zkconsumer.polling.subscription_state import SubscriptionKind, SubscriptionState
+from zkconsumer.polling.taken_items import TakenBatches, TakenItems, TakenRecords
+from zkconsumer.streams.batches import MessageBatch
 
 __all__ = ["Poller"]
 
-log = logging.getLogger(__name__)
-
-_RESET_AGAIN_S: Final = 0.2
 _LOOK_AGAIN_S: Final = 0.2
 """Longest sleep: what the coordinator's thread has done is then seen."""
 _POSITIONS_S: Final = 1.0
 """How long the listener is not called about some partitions of an assignment while others have no position yet."""
-_ANSWER_S: Final = 5.0
 _POLICIES: Final = {"earliest": OffsetReset.EARLIEST, "latest": OffsetReset.LATEST, "none": None}
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -76,9 +57,12 @@ class Poller:
     Attributes:
         config, settings: The settings, and what they are for the parts below.
         state: What is subscribed to, and the positions.
+        positions: Changes the positions.
         questions: Asks the cluster.
+        is_taken: Whether a poll has taken records that have not reached the application; who hands them over clears it.
+        is_closed: Whether `close` was called.
 
-    Threads: One at a time; `wake` any.
+    Threads: One at a time; `wakeup` any.
     """
 
     def __init__(self, config: KafkaConsumerConfig) -> None:
@@ -88,17 +72,15 @@ class Poller:
         self.state = SubscriptionState(_POLICIES[config.auto_offset_reset], read_committed=is_committed)
         self.questions = ClusterQuestions(self.settings, is_committed=is_committed)
         self.interceptors = ConsumerInterceptors(config.interceptor_classes)  # type: ignore[arg-type]
-        name = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
-        self.consumer_id = f"{self.settings.group_id}_{name}"
-        self._events = GroupEvents(self.state, self._is_held)
-        self._member: Membership | None = None
-        self._coordination: Coordination | None = None
-        self._reader = self._new_reader(Lease())
-        self._listening = ListenerThread(None)
-        self._commits = CommitThread(self.wake)
-        self._join_error: BaseException | None = None
-        self._has_joined = False
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self.is_taken = self.is_closed = False
+        self._joined = JoinedMember(config, self.settings, self.state)
+        self._events = self._joined.events
+        questions = ClusterQuestions(self.settings, is_committed=is_committed)
+        self._resets = ResetThread(questions, self._joined.wake, self.settings.socket_timeout_ms / 1000)
+        self.positions = FollowedPositions(self.state, self._joined, self._resets)
+        self._commits = CommitThread(self._joined.wake)
+        self._records = TakenRecords(config.key_deserializer, config.value_deserializer)
+        self._batches: tuple[object, TakenBatches] | None = None
         self._is_woken = False
         self._unreported_since: float | None = None
 
@@ -107,14 +89,14 @@ class Poller:
     def subscribe(self, topics: Iterable[str], callbacks: object | None) -> None:
         """Subscribe to topics, in place of those before."""
         self._need_group("subscribe")
-        if self.state.subscribe(topics):
-            self._events.callbacks = callbacks
-            if self.state.kind is SubscriptionKind.NONE:
-                self._leave(self._close_s, in_hand_is_done=True)
-            else:
-                self._follow(Subscription.static(dict.fromkeys(sorted(self.state.topics), 1)))
-        else:
-            self._events.callbacks = callbacks
+        wanted = topics if isinstance(topics, str) else tuple(topics)
+        if not wanted:
+            self.unsubscribe()
+            return
+        is_change = self.state.subscribe(wanted)
+        self._events.callbacks = callbacks
+        if is_change:
+            self._joined.follow(Subscription.static(dict.fromkeys(sorted(self.state.topics), 1)))
 
     def subscribe_to_pattern(self, pattern: re.Pattern[str], callbacks: object | None) -> None:
         """Subscribe to the topics whose whole name matches."""
@@ -129,142 +111,95 @@ class Poller:
         is_change = self.state.subscribe_to_pattern(pattern)
         self._events.callbacks = callbacks
         if is_change:
-            self._follow(subscription)
+            self._joined.follow(subscription)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver these partitions, without a group."""
         self.state.assign(TopicPartition(*each) for each in partitions)
         if self.state.kind is SubscriptionKind.NONE:
-            self._leave(self._close_s, in_hand_is_done=True)
+            self._joined.leave(self._joined.close_s, in_hand_is_done=True)
             return
-        if self._member is None:
-            policy = RESETS[self.config.auto_offset_reset]
-            lease = Lease()
-
-            def coordinated(loop: Loop, counters: Counters, faults: MemberFaults) -> Coordination:
-                return AssignedCoordination(
-                    self.settings, self.consumer_id, lease, self._open, self.config.group_id, policy, loop, counters
-                )
-
-            self._make_member(lease, coordinated)
-            self._start()
         # What the last poll has returned of partitions that go is done: nobody waits for them.
-        self._rewind(self._reader.begin())
-        coordinator = self._assigned_coordinator()
-        wanted = [(topic, number) for topic, number in self.state.assigned]
-        self._call(lambda: coordinator.assign(wanted, self._reader.thread_id))
-        self._reader.end_poll()
+        self._joined.reader.begin()
+        self._joined.assign(tuple(self.state.assigned))
+        self._joined.reader.end_poll()
 
     def unsubscribe(self) -> None:
         """Leave the group, and deliver nothing any more."""
-        self._leave(self._close_s, in_hand_is_done=True)
-        self.state.unsubscribe()
+        try:
+            self._joined.leave(self._joined.close_s, in_hand_is_done=True)
+        finally:
+            self.state.unsubscribe()
+
+    def rejoin(self, reason: str) -> None:
+        """Have the group assigned anew."""
+        coordinator = None if self.member is None else self.member.coordinator
+        if not isinstance(coordinator, Coordinator):
+            raise NotSupported("enforce_rebalance", "members of groups in ZooKeeper rebalance by themselves, and "
+                               "assigned partitions have no group")  # fmt: skip
+        self._joined.call(lambda: coordinator.rejoin(reason))
 
     def _need_group(self, call: str) -> None:
         if self.config.group_id is None:
             raise NotSubscribed(f"{call} without group.id", "groups assign partitions to their members")
 
-    def _follow(self, subscription: Subscription) -> None:
-        """Have the group assign partitions of these topics."""
-        coordinator = None if self._member is None else self._member.coordinator
-        if isinstance(coordinator, Coordinator) and coordinator.error is None:
-            self._call(lambda: coordinator.subscribe(subscription))
-            return
-        self._leave(self._close_s, in_hand_is_done=True)
-        lease, policy = Lease(), RESETS[self.config.auto_offset_reset]
-        make: Callable[[Loop, Counters, MemberFaults], Coordination]
-        if self.config.coordination == "brokers":
-            make = partial(BrokerCoordination, self.settings, self.consumer_id, subscription, lease, resets=policy)
-        else:
-            make = partial(
-                ZooKeeperCoordination, self.settings, self.consumer_id, subscription, lease, _take_any, resets=policy
-            )
-        self._make_member(lease, make)
-
-    def _make_member(self, lease: Lease, coordinated: Callable[[Loop, Counters, MemberFaults], Coordination]) -> None:
-        self._reader = self._new_reader(lease)
-        self._listening = ListenerThread(self._events, self._reader._wake)
-        self._has_joined, self._join_error = False, None
-        self._queues = {}
-        self._member = Membership(
-            self.settings, self.consumer_id, lease, {("", self._reader.thread_id): self._reader}, self._listening,
-            coordinated, policy=RESETS[self.config.auto_offset_reset],
-        )  # fmt: skip
-        self._coordination = self._member.coordination
-
-    def _new_reader(self, lease: Lease) -> PollReader:
-        config = self.config
-        [thread_id] = thread_ids(self.consumer_id, 1)
-        return PollReader(thread_id, lease, lease_clock, (config.key_deserializer, config.value_deserializer),
-                          config.decoded_max_bytes)  # fmt: skip
-
-    def _open(self, stack: ExitStack) -> Cluster:
-        return stack.enter_context(open_cluster(self.settings, self.settings.socket_timeout_ms / 1000)).cluster
-
-    def _assigned_coordinator(self) -> AssignedCoordinator:
-        coordinator = None if self._member is None else self._member.coordinator
-        assert isinstance(coordinator, AssignedCoordinator)
-        return coordinator
-
-    def _start(self) -> None:
-        """Join, on a thread of its own: a poll may end before that is over."""
-        member = self._member
-        if member is None or self._has_joined:
-            return
-        self._has_joined = True
-
-        def join() -> None:
-            try:
-                member.join()
-            except BaseException as error:  # noqa: BLE001 - the next poll raises it
-                if self._member is member:
-                    self._join_error = error
-            self.wake()
-
-        threading.Thread(target=join, name=f"zkconsumer-{self.consumer_id}-start", daemon=True).start()
-
     # -- polling -------------------------------------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Let a waiting poll look again. Threads: any."""
-        self._reader._wake()
 
     def wakeup(self) -> None:
         """End the present poll, or the next one, with an error. Threads: any."""
         self._is_woken = True
-        self.wake()
+        self._joined.wake()
 
     def poll(self, timeout_s: float) -> ConsumerRecords[Any, Any]:
         """Return records, as soon as there are some, or none after the time."""
+        taken = self._poll(timeout_s, self.config.max_poll_records, self._records)
+        records = {each.queue.partition: each.records for each in taken}
+        moved = {each.queue.partition: OffsetAndMetadata(each.next_offset) for each in taken if each.next_offset >= 0}
+        found: ConsumerRecords[Any, Any] = ConsumerRecords(records, moved)
+        return self.interceptors.on_consume(found) if self.interceptors and records else found
+
+    def poll_batches(
+        self, timeout_s: float, max_records: int | None, columns: Sequence[str] | None
+    ) -> list[MessageBatch]:
+        """Return batches, as soon as there are some, or none after the time."""
+        most = self.config.max_poll_records if max_records is None else max_records
+        wanted = most, None if columns is None else tuple(columns)
+        if self._batches is None or self._batches[0] != wanted:
+            self._batches = wanted, TakenBatches(*wanted)
+        return [batch for each in self._poll(timeout_s, most, self._batches[1]) for batch in each.records]
+
+    def _poll(self, timeout_s: float, limit: int, items: TakenItems) -> list[Taken]:
         if self.state.kind is SubscriptionKind.NONE:
             raise NotSubscribed("poll", self.state.kind.value)
         deadline = lease_clock() + timeout_s
-        self._start()
-        self._rewind(self._reader.begin())
+        self._joined.start()
+        self._joined.reader.begin()
         try:
             while True:
-                self.step(deadline)
-                taken = self._reader.take(self.config.max_poll_records, self._may_read)
-                self._advance(taken)
-                if any(each.records for each in taken):
-                    return self._records(taken)
+                self.step()
+                reader = self._joined.reader  # another one, if a callback has subscribed anew
+                self.is_taken = True
+                taken = reader.take(limit, items, self.positions.may_read)
+                self.positions.advance(taken)
                 left_s = deadline - lease_clock()
-                if left_s <= 0:
-                    return ConsumerRecords({}, self._moved(taken))
+                if left_s <= 0 or any(each.records for each in taken):
+                    return taken
                 if not taken:
-                    self._reader.wait(min(left_s, _LOOK_AGAIN_S))
+                    reader.wait(min(left_s, _LOOK_AGAIN_S))
         finally:
-            self._reader.end_poll()
+            self._joined.reader.end_poll()
 
-    def step(self, deadline: float) -> None:
+    def step(self) -> None:
         """Do what is due beside taking records: callbacks, positions, errors."""
-        self._listening.run_waiting()
+        self._joined.run_callbacks()
         if self._events.unreported and self._is_all_there():
             self._events.report_assigned()
-        self._raise_what_failed()
         self._report_commits()
-        self._compare_queues()
-        self._reset_positions(deadline)
+        if self.is_closed:
+            raise ConsumerClosed  # by one of them
+        self._raise_what_failed()
+        self.positions.compare()
+        self.positions.reset_due()
         if self._is_woken:
             self._is_woken = False
             raise ConsumerWokenUp
@@ -274,8 +209,7 @@ class Poller:
         now = lease_clock()
         if self._unreported_since is None:
             self._unreported_since = now
-        member = self._member
-        wanted = [] if member is None else list(member.held())
+        wanted = [] if self.member is None else list(self.member.held())
         if all(name in self.state.assigned for name in wanted) or now >= self._unreported_since + _POSITIONS_S:
             self._unreported_since = None
             return True
@@ -285,9 +219,9 @@ class Poller:
         error, self._events.error = self._events.error, None
         if error is not None:
             raise error
-        failed = self._join_error or self._reader.error
-        if failed is None and self._member is not None:
-            failed = self._member.error
+        failed = self._joined.join_error or self._joined.reader.error
+        if failed is None and self.member is not None:
+            failed = self.member.error
         if failed is not None:
             raise failed.with_traceback(None)
 
@@ -298,144 +232,27 @@ class Poller:
             if done is not None:
                 done(offsets, error)
 
-    def _may_read(self, queue: PartitionQueue) -> bool:
-        name = queue.partition
-        if name in self._events.unreported:
-            return False  # the listener may still seek
-        return self._queues.get(name) is queue and self.state.assigned.is_fetchable(name)
-
-    def _advance(self, taken: Collection[Taken]) -> None:
-        assigned = self.state.assigned
-        for each in taken:
-            name = each.queue.partition
-            if each.reset_to is not None:
-                assigned.seek(name, each.reset_to)
-            if each.next_offset >= 0:
-                assigned.advance(name, each.next_offset)
-            if each.log_end is not None:
-                assigned.log_known(name, high_watermark=each.log_end)
-
-    def _records(self, taken: Collection[Taken]) -> ConsumerRecords[Any, Any]:
-        records = {each.queue.partition: each.records for each in taken}
-        found: ConsumerRecords[Any, Any] = ConsumerRecords(records, self._moved(taken))
-        return self.interceptors.on_consume(found) if self.interceptors else found
-
-    @staticmethod
-    def _moved(taken: Collection[Taken]) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {each.queue.partition: OffsetAndMetadata(each.next_offset) for each in taken if each.next_offset >= 0}
-
-    def _rewind(self, lost: Mapping[TopicPartition, int]) -> None:
-        """Read again what an interrupted poll had taken and not returned."""
-        for name, offset in lost.items():
-            if name in self.state.assigned:
-                self.seek(name, offset)
-
-    # -- positions -----------------------------------------------------------------------------------------------------
-
-    def _compare_queues(self) -> None:
-        """Take the positions of queues that have started; set those that are elsewhere to the state's."""
-        member, assigned = self._member, self.state.assigned
-        if member is None:
-            return
-        refused: list[TopicPartition] = []
-        for name in assigned:
-            queue = member.delivery.queue_of(name)
-            if queue is None or queue.is_settled or self._queues.get(name) is queue:
-                continue
-            if assigned.state(name) is PositionState.INITIALIZING:
-                if _refusal(queue):
-                    refused.append(name)
-                    continue
-                assigned.take_committed({name: OffsetAndMetadata(queue.position)}, assigned.assignment_id)
-            position = assigned.position(name)
-            if position is None:
-                continue
-            if position.offset == queue.position and not _refusal(queue):
-                self._queues[name] = queue
-            else:
-                self._set_position(name, position.offset)
-        self._queues = {name: queue for name, queue in self._queues.items() if name in assigned}
-        refused += self._unknown_refusals()
-        if refused:
-            raise NoOffsetForPartition(refused)
-
-    def _unknown_refusals(self) -> list[TopicPartition]:
-        """Return partitions of the group without an offset that were never reported, as they do not start."""
-        found = [queue.partition for queue in dict.fromkeys(tuple(self._reader._ready))
-                 if queue.is_live and queue.partition not in self.state.assigned and _refusal(queue)]  # fmt: skip
-        if found and self.state.is_of_group:
-            self.state.assigned_from_group([*self.state.assigned, *found], cooperative=True)
-        return found
-
-    def _reset_positions(self, deadline: float) -> None:
-        """Ask for the ends of logs to which positions are to be reset."""
-        assigned = self.state.assigned
-        now = lease_clock()
-        waiting = assigned.awaiting_reset(now)
-        for first in (True, False):
-            policy = OffsetReset.EARLIEST if first else OffsetReset.LATEST
-            wanted = {name: request for name, request in waiting.items() if request.policy is policy}
-            if not wanted:
-                continue
-            longest_s = min(self.settings.socket_timeout_ms / 1000, max(deadline - now, _RESET_AGAIN_S))
-            found, _ = self.questions.known_ends(list(wanted), longest_s, first=first)
-            for name, offset in found.items():
-                if assigned.reset_answered(name, wanted[name], offset):
-                    self._set_position(name, offset)
-            assigned.postpone([name for name in wanted if name not in found], lease_clock() + _RESET_AGAIN_S)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set a position."""
-        self.state.assigned.seek(partition, offset)
-        self._set_position(partition, offset)
-
-    def _set_position(self, name: TopicPartition, offset: int) -> None:
-        """Have the membership fetch from another offset; a partition that has not started is set when it has."""
-        self._queues.pop(name, None)
-        member = self._member
-        if member is None:
-            return
-
-        def seek() -> None:
-            member.offsets.start_at((name.topic, name.partition), offset)
-            member.delivery.seek((name.topic, name.partition), offset)
-
-        self._call(seek)
+    def give_back(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
+        """Read again what was taken and did not reach the application, from these offsets on; None for all of it."""
+        reader = self._joined.reader
+        self.positions.rewind(reader.give_back(unread))
+        reader.forget_hands()
+        self.is_taken = False
 
     def await_position(self, partition: TopicPartition, timeout_s: float) -> int | None:
         """Return a position, None if it is not known in time."""
         deadline = lease_clock() + timeout_s
-        self._start()
+        self._joined.start()
         while True:
-            self.step(deadline)
             position = self.state.assigned.position(partition)
             if position is not None:
                 return position.offset
+            self.step()
             left_s = deadline - lease_clock()
             if left_s <= 0:
                 return None
-            self._reader.wait(min(left_s, 0.02))
-
-    # -- pauses --------------------------------------------------------------------------------------------------------
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch and return nothing of partitions."""
-        names = [TopicPartition(*each) for each in partitions]
-        self.state.assigned.pause(names)
-        for name in names:
-            self._queues.pop(name, None)
-        if self._member is not None and names:
-            self._member.pause(names)
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """End a pause; what was returned of the partitions and is in hand is not returned again."""
-        names = [TopicPartition(*each) for each in partitions]
-        self.state.assigned.resume(names)
-        member = self._member
-        if member is None or not names:
-            return
-        # Fetching goes on behind what is in hand, when that is done.
-        member.resume(names)
+            if self.state.assigned.position(partition) is None:
+                self._joined.reader.wait(min(left_s, 0.02))
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
@@ -448,81 +265,56 @@ class Poller:
             for name, each in offsets.items()
         }
 
-    def prepare_commit(self, offsets: Offsets) -> Callable[[], None]:
+    def prepare_commit(self, offsets: Offsets, wait_s: float | None = None) -> Callable[[], None]:
         """Decide what a commit stores; the result stores it, and waits."""
         self._need_group("commit")
-        member = self._member
+        member = self.member
         if member is None:
             raise NotSubscribed("commit", self.state.kind.value)
-        notes = getattr(self._coordination, "notes", None)
-        if notes is not None:
-            notes.update({(name, each.offset): each.metadata for name, each in offsets.items() if each.metadata})
-        return member.prepare_commit({name: each.offset for name, each in offsets.items()}, threading.get_ident())
+        notes: dict[tuple[TopicPartition, int], str] = getattr(self._joined.coordination, "notes", {})
+        mine = {(name, each.offset): each.metadata for name, each in offsets.items() if each.metadata}
+        stored = member.prepare_commit(
+            {name: each.offset for name, each in offsets.items()}, self._joined.reader, wait_s
+        )
+
+        def commit() -> None:
+            notes.update(mine)
+            try:
+                stored()
+            finally:
+                for key in mine:
+                    notes.pop(key, None)
+
+        return commit
 
     def commit_async(self, offsets: Offsets, done: CommitDone | None) -> None:
         """Commit behind all earlier ones; `done` is called by a later poll."""
         self._commits.ask(self.prepare_commit(offsets), offsets, done)
-
-    def _is_held(self, name: TopicPartition) -> bool:
-        return self._member is not None and self._member.commits.holds((name.topic, name.partition))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     @property
     def member(self) -> Membership | None:
         """The membership; None while there is none."""
-        return self._member
-
-    @property
-    def _close_s(self) -> float:
-        return min(self.config.default_api_timeout_ms, 30_000) / 1000
+        return self._joined.member
 
     def close(self, timeout_s: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         """Leave, and end all threads; return the partitions whose positions are not stored, with reasons."""
+        self.is_closed = True
         until = lease_clock() + timeout_s
-        unstored = self._leave(timeout_s, in_hand_is_done=in_hand_is_done)
-        self._commits.close(until - lease_clock())
-        self._report_commits()
-        self.interceptors.close()
-        self.questions.close()
-        return unstored
+        try:
+            self._commits.finish(timeout_s / 2)
+            return self._joined.leave(until - lease_clock(), in_hand_is_done=in_hand_is_done)
+        finally:
+            self._commits.close(until - lease_clock())
+            self._resets.close(until - lease_clock())
+            self.questions.close()
+            try:
+                self._report_commits()
+            finally:
+                self.interceptors.close()
 
-    def _leave(self, timeout_s: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
-        member = self._member
-        if member is None:
-            return {}
-        until = lease_clock() + timeout_s
-        me = threading.current_thread()
-        member.leave(timeout_s, reader=threading.get_ident(), in_hand_is_done=in_hand_is_done, caller=me)
-        # The callbacks of the application run here, as everywhere.
-        while not member.has_left and lease_clock() < until + 0.5:
-            self._listening.run_waiting()
-            self._reader.wait(0.02)
-        self._listening.run_waiting()
-        unstored = member.unstored()
-        self._member = self._coordination = None
-        self._reader.forget()
-        self._queues = {}
-        if self.state.is_of_group:
-            self.state.assigned_from_group((), cooperative=False)
-        error, self._events.error = self._events.error, None
-        if error is not None:
-            log.error("a callback about partitions has failed: %r", error)
-        return unstored
-
-    def _call(self, call: Callable[[], Any]) -> None:
-        """Run a call on the coordinator's thread, and wait for it."""
-        assert self._member is not None
-        self._member.call(call, _ANSWER_S)
-
-
-def _refusal(queue: PartitionQueue) -> bool:
-    """Return whether a queue only says why its partition does not start."""
-    try:
-        return isinstance(queue.chunks[0].error, ValueError)
-    except IndexError:
-        return False
-
-
-def _take_any(generation: str) -> None:
-    """Read a cluster of any generation: each chunk names what decodes it."""
+    def on_fork(self) -> None:
+        """Deliver nothing: this process is a fork of the one that polls. Takes no lock."""
+        if self.member is not None:
+            self.member.on_fork()

@@ -1,0 +1,179 @@
+"""Keeps the positions of the subscription state and those of the membership behind it the same.
+
+- A queue that has started is compared with the state: its position is taken, or it is set to that of the state.
+- Positions that are to be reset are asked for on another thread, and set when a poll sees the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from rebalance.lease import lease_clock
+from simpleconsumer.types import TopicPartition
+from zkconsumer.fetching.partition_queue import PartitionQueue
+from zkconsumer.polling.errors import NoOffsetForPartition
+from zkconsumer.polling.joined_member import JoinedMember
+from zkconsumer.polling.partition_position import OffsetReset, PositionState
+from zkconsumer.polling.poll_reader import Taken
+from zkconsumer.polling.records import OffsetAndMetadata
+from zkconsumer.polling.reset_thread import ResetThread
+from zkconsumer.polling.subscription_state import SubscriptionState
+
+__all__ = ["FollowedPositions"]
+
+_RESET_AGAIN_S: Final = 0.2
+
+
+class FollowedPositions:
+    """The positions of one consumer.
+
+    Args:
+        state: What is subscribed to, and where positions are.
+        joined: The membership.
+        resets: Asks for the ends of logs.
+
+    Threads: That of the application which polls.
+    """
+
+    def __init__(self, state: SubscriptionState, joined: JoinedMember, resets: ResetThread) -> None:
+        self._state = state
+        self._joined = joined
+        self._resets = resets
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+
+    # -- the membership ------------------------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        """Take the positions of queues that have started; set those that are elsewhere to the state's.
+
+        Raises:
+            NoOffsetForPartition: Partitions have none, and no policy says where to start.
+        """
+        member, assigned = self._joined.member, self._state.assigned
+        if member is None:
+            self._queues.clear()
+            return
+        self._take_resets()
+        refused: list[TopicPartition] = []
+        for name in assigned:
+            queue = member.delivery.queue_of(name)
+            if queue is None or queue.is_settled or self._queues.get(name) is queue:
+                continue
+            if assigned.state(name) is PositionState.INITIALIZING:
+                if _refusal(queue):
+                    refused.append(name)
+                    continue
+                assigned.take_committed({name: OffsetAndMetadata(queue.position)}, assigned.assignment_id)
+            position = assigned.position(name)
+            if position is None:
+                continue
+            if position.offset == queue.position and not _refusal(queue):
+                self._queues[name] = queue
+            else:
+                self._set(name, position.offset)
+        self._queues = {name: queue for name, queue in self._queues.items() if name in assigned}
+        refused += self._unknown_refusals()
+        if refused:
+            raise NoOffsetForPartition(refused)
+
+    def _take_resets(self) -> None:
+        """Take note of positions that the log did not have, and that were reset."""
+        resets = self._joined.reader.resets
+        for name, offset in list(resets.items()):
+            if name in self._queues and name in self._state.assigned:
+                self._state.assigned.seek(name, offset)
+            del resets[name]
+
+    def _unknown_refusals(self) -> list[TopicPartition]:
+        """Return partitions of the group without an offset that were never reported, as they do not start."""
+        found = [queue.partition for queue in dict.fromkeys(tuple(self._joined.reader._ready))
+                 if queue.is_live and queue.partition not in self._state.assigned and _refusal(queue)]  # fmt: skip
+        if found and self._state.is_of_group:
+            self._state.assigned_from_group([*self._state.assigned, *found], cooperative=True)
+        return found
+
+    def may_read(self, queue: PartitionQueue) -> bool:
+        """Return whether records of a queue may be returned: it is the present one, at the present position."""
+        name = queue.partition
+        if name in self._joined.events.unreported:
+            return False  # the listener may still seek
+        return self._queues.get(name) is queue and self._state.assigned.is_fetchable(name)
+
+    def advance(self, taken: Collection[Taken]) -> None:
+        """Move positions behind what was taken."""
+        self._take_resets()
+        assigned = self._state.assigned
+        for each in taken:
+            name = each.queue.partition
+            if each.next_offset >= 0:
+                assigned.advance(name, each.next_offset)
+            if each.log_end is not None:
+                assigned.log_known(name, high_watermark=each.log_end)
+
+    # -- resets --------------------------------------------------------------------------------------------------------
+
+    def reset_due(self) -> None:
+        """Reset positions to the ends of logs that are known by now, and ask for those that are not."""
+        assigned = self._state.assigned
+        now = lease_clock()
+        for answer in self._resets.answers():
+            for name, offset in answer.found.items():
+                if assigned.reset_answered(name, answer.wanted[name], offset):
+                    self._set(name, offset)
+            waiting = assigned.awaiting_reset(math.inf)
+            unknown = [name for name, request in answer.wanted.items() if waiting.get(name) == request]
+            assigned.postpone(unknown, now + _RESET_AGAIN_S)
+        due = assigned.awaiting_reset(now)
+        for first in (True, False):
+            policy = OffsetReset.EARLIEST if first else OffsetReset.LATEST
+            wanted = {name: request for name, request in due.items() if request.policy is policy}
+            if wanted:
+                assigned.postpone(wanted, math.inf)  # until the answer comes
+                self._resets.ask(wanted, first=first)
+
+    # -- the application -----------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Set a position."""
+        self._state.assigned.seek(partition, offset)
+        self._set(partition, offset)
+
+    def rewind(self, lost: Mapping[TopicPartition, int]) -> None:
+        """Read again what was taken, and did not reach the application."""
+        for name, offset in lost.items():
+            if name in self._state.assigned:
+                self.seek(name, offset)
+
+    def _set(self, name: TopicPartition, offset: int) -> None:
+        """Have the membership fetch from another offset; a partition that has not started is set when it has."""
+        self._queues.pop(name, None)
+        member = self._joined.member
+        if member is None:
+            return
+
+        self._joined.call(lambda: member.seek((name.topic, name.partition), offset))
+
+    def pause(self, names: Collection[TopicPartition]) -> None:
+        """Fetch and return nothing of partitions."""
+        self._state.assigned.pause(names)
+        for name in names:
+            self._queues.pop(name, None)
+        if self._joined.member is not None and names:
+            self._joined.member.pause(names)
+
+    def resume(self, names: Iterable[TopicPartition]) -> None:
+        """End a pause; fetching goes on behind what is in hand, when that is done."""
+        wanted = list(names)
+        self._state.assigned.resume(wanted)
+        if self._joined.member is not None and wanted:
+            self._joined.member.resume(wanted)
+
+
+def _refusal(queue: PartitionQueue) -> bool:
+    """Return whether a queue only says why its partition does not start."""
+    try:
+        return isinstance(queue.chunks[0].error, ValueError)
+    except IndexError:
+        return False

@@ -1,0 +1,230 @@
+"""Makes, starts and ends the membership behind a consumer: in a group of brokers, one in ZooKeeper, or in none."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final
+
+from rebalance.assigned_coordinator import AssignedCoordinator
+from rebalance.brokers.coordinator import Coordinator
+from rebalance.counters import Counters
+from rebalance.lease import Lease, lease_clock
+from rebalance.loop import Loop
+from rebalance.subscription import Subscription, thread_ids
+from simpleconsumer.types import TopicPartition
+from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.opening import open_cluster
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
+from zkconsumer.member.broker_coordination import BrokerCoordination
+from zkconsumer.member.coordination import Coordination
+from zkconsumer.member.listening import ListenerThread
+from zkconsumer.member.membership import MemberFaults, Membership
+from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
+from zkconsumer.polling.assigned_coordination import AssignedCoordination
+from zkconsumer.polling.group_events import GroupEvents
+from zkconsumer.polling.poll_reader import PollReader
+from zkconsumer.polling.streams_settings import RESETS
+from zkconsumer.polling.subscription_state import SubscriptionState
+
+__all__ = ["JoinedMember"]
+
+log = logging.getLogger(__name__)
+
+_ANSWER_S: Final = 5.0
+_LEAVE_LOOK_S: Final = 0.02
+_BEYOND_LEAVE_S: Final = 0.5
+
+Coordinated = Callable[[Loop, Counters, MemberFaults], Coordination]
+
+
+class JoinedMember:
+    """The membership of one consumer, as long as it has one.
+
+    Args:
+        config: Settings of the consumer.
+        settings: The same for the parts below.
+        state: What is subscribed to.
+
+    Attributes:
+        member: The membership; None while there is none.
+        coordination: What coordinates it.
+        reader: Takes its records.
+        events: Changes the state, and calls the application, when partitions come and go.
+        listening: Runs these calls on the thread that polls.
+        join_error: Why it could not be joined; None if nothing is wrong.
+
+    Threads: That of the application which polls; `wake` any.
+    """
+
+    def __init__(self, config: KafkaConsumerConfig, settings: ConsumerConfig, state: SubscriptionState) -> None:
+        self._config = config
+        self._settings = settings
+        self._state = state
+        self._policy = RESETS[config.auto_offset_reset]
+        self.consumer_id = f"{settings.group_id}_{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+        self.events = GroupEvents(state, self._is_held)
+        self.member: Membership | None = None
+        self.coordination: Coordination | None = None
+        self.reader = self._new_reader(Lease())
+        self.listening = ListenerThread(None)
+        self.join_error: BaseException | None = None
+        self._has_joined = False
+        self._joining: threading.Thread | None = None
+
+    # -- making one ----------------------------------------------------------------------------------------------------
+
+    def follow(self, subscription: Subscription) -> None:
+        """Have the group assign partitions of these topics."""
+        coordinator = None if self.member is None else self.member.coordinator
+        if isinstance(coordinator, Coordinator) and coordinator.error is None:
+            self.call(lambda: coordinator.subscribe(subscription))
+            return
+        self.leave(self.close_s, in_hand_is_done=True)
+        lease = Lease()
+        made: Coordinated
+        if self._config.coordination == "brokers":
+            made = partial(
+                BrokerCoordination, self._settings, self.consumer_id, subscription, lease, resets=self._policy
+            )
+        else:
+            made = partial(
+                ZooKeeperCoordination, self._settings, self.consumer_id, subscription, lease, _take_any,
+                resets=self._policy,
+            )  # fmt: skip
+        self._make(lease, made)
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Deliver these partitions, and no others, without a group."""
+        if self.member is None:
+            lease = Lease()
+
+            def made(loop: Loop, counters: Counters, faults: MemberFaults) -> Coordination:
+                return AssignedCoordination(
+                    self._settings, self.consumer_id, lease, self._open, self._config.group_id, self._policy, loop,
+                    counters,
+                )  # fmt: skip
+
+            self._make(lease, made)
+            self.start()
+        assert self.member is not None
+        coordinator = self.member.coordinator
+        assert isinstance(coordinator, AssignedCoordinator)
+        wanted = [(topic, number) for topic, number in partitions]
+        self.call(lambda: coordinator.assign(wanted, self.reader.thread_id))
+
+    def _make(self, lease: Lease, coordinated: Coordinated) -> None:
+        self.reader = self._new_reader(lease)
+        self.listening = ListenerThread(self.events, self.reader._wake)
+        self._has_joined, self.join_error = False, None
+        self.member = Membership(
+            self._settings, self.consumer_id, lease, {("", self.reader.thread_id): self.reader}, self.listening,
+            coordinated, policy=self._policy,
+        )  # fmt: skip
+        self.coordination = self.member.coordination
+
+    def _new_reader(self, lease: Lease) -> PollReader:
+        [thread_id] = thread_ids(self.consumer_id, 1)
+        return PollReader(thread_id, lease, lease_clock, self._config.decoded_max_bytes)
+
+    def _open(self, stack: ExitStack) -> Cluster:
+        return stack.enter_context(open_cluster(self._settings, self._settings.socket_timeout_ms / 1000)).cluster
+
+    def start(self) -> None:
+        """Join, on a thread of its own: a poll may end before that is over."""
+        member = self.member
+        if member is None or self._has_joined:
+            return
+        self._has_joined = True
+        reader = self.reader
+
+        def join() -> None:
+            try:
+                member.join()
+            except BaseException as error:  # noqa: BLE001 - the next poll raises it
+                if self.member is member:
+                    self.join_error = error
+            reader._wake()
+
+        self._joining = threading.Thread(target=join, name=f"zkconsumer-{self.consumer_id}-start", daemon=True)
+        self._joining.start()
+
+    # -- asking it -----------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let a waiting poll look again. Threads: any."""
+        self.reader._wake()
+
+    def run_callbacks(self) -> None:
+        """Take note of what came and went, and call the application about it."""
+        try:
+            self.listening.run_waiting()
+        finally:
+            self.events.report_lost()
+
+    def call(self, call: Callable[[], Any]) -> None:
+        """Run a call on the coordinator's thread, and wait for it."""
+        assert self.member is not None
+        self.member.call(call, _ANSWER_S)
+
+    def _is_held(self, name: TopicPartition) -> bool:
+        return self.member is not None and self.member.commits.holds((name.topic, name.partition))
+
+    # -- ending it -----------------------------------------------------------------------------------------------------
+
+    @property
+    def close_s(self) -> float:
+        """How long a leave may take that no caller has limited, in seconds."""
+        return min(self._config.default_api_timeout_ms, 30_000) / 1000
+
+    def leave(self, timeout_s: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
+        """Leave the group; return partition -> why its position is not stored.
+
+        The callbacks of the application run here, as everywhere. An interrupt does not stop the leave; it is raised at
+        the end, a second one at once.
+        """
+        member = self.member
+        if member is None:
+            return {}
+        until = lease_clock() + timeout_s
+        me = threading.current_thread()
+        member.leave(timeout_s, reader=self.reader, in_hand_is_done=in_hand_is_done, caller=me)
+        interrupt: BaseException | None = None
+        try:
+            while not member.has_left and lease_clock() < until + _BEYOND_LEAVE_S:
+                try:
+                    self.run_callbacks()
+                    self.reader.wait(_LEAVE_LOOK_S)
+                except BaseException as error:
+                    if interrupt is not None:
+                        raise
+                    interrupt = error
+            self.run_callbacks()
+            if self._joining is not None and self._joining is not me:
+                self._joining.join(max(until - lease_clock(), 0.0))
+            unstored = member.unstored()
+        finally:
+            self._forget()
+        if interrupt is not None:
+            raise interrupt
+        return unstored
+
+    def _forget(self) -> None:
+        self.member = self.coordination = self._joining = None
+        self.reader.forget()
+        self.events.unreported = ()
+        if self._state.is_of_group:
+            self._state.assigned_from_group((), cooperative=False)
+        error, self.events.error = self.events.error, None
+        if error is not None:
+            log.error("a callback about partitions has failed: %r", error)
+
+
+def _take_any(generation: str) -> None:
+    """Read a cluster of any generation: each chunk names what decodes it."""
