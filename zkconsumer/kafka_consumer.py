@@ -82,10 +82,22 @@ class KafkaConsumer:
 
     @contextmanager
     def _alone(self, *, moves: bool = False) -> Iterator[Poller]:
+        """Refuse a second thread, see `_enter`; leave at the end."""
+        is_outer = self._enter(moves=moves)
+        try:
+            yield self._poller
+        finally:
+            if is_outer:
+                self._inside.clear()
+
+    def _enter(self, *, moves: bool = False) -> bool:
         """Refuse a second thread; a thread may call again from its callbacks.
 
         Args:
             moves: Whether records that an iteration has not returned yet are to be read again.
+
+        Returns:
+            Whether this call is no callback's, so that its end has to clear `_inside`.
         """
         if self._forked is not None:
             raise self._forked.with_traceback(None)
@@ -105,10 +117,11 @@ class KafkaConsumer:
             if moves and (unread := self._unread.positions()):
                 poller.give_back(unread)
                 self._unread.drop()
-            yield poller
-        finally:
+        except BaseException:
             if is_outer:
                 self._inside.clear()
+            raise
+        return is_outer
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
@@ -171,8 +184,12 @@ class KafkaConsumer:
             ConsumerWokenUp: `wakeup` was called.
             RebalanceError, ZkConsumerError: The group cannot be joined.
         """
-        with self._alone(moves=True) as poller:
-            found = poller.poll(max(timeout_ms, 0) / 1000)
+        is_outer = self._enter(moves=True)
+        try:  # no `with`: a second interrupt could keep its end from running
+            found = self._poller.poll(max(timeout_ms, 0) / 1000)
+        finally:
+            if is_outer:
+                self._inside.clear()
         # Between here and the caller Python handles no signal: an interrupt leaves it set, or the caller has them.
         self._poller.is_taken = False
         return found
@@ -194,8 +211,12 @@ class KafkaConsumer:
         """
         if max_records is not None and max_records < 1:
             raise ValueError(f"max_records is {max_records}; it must be 1 or more")
-        with self._alone(moves=True) as poller:
-            found = poller.poll_batches(max(timeout_ms, 0) / 1000, max_records, columns)
+        is_outer = self._enter(moves=True)
+        try:
+            found = self._poller.poll_batches(max(timeout_ms, 0) / 1000, max_records, columns)
+        finally:
+            if is_outer:
+                self._inside.clear()
         self._poller.is_taken = False
         return found
 
@@ -210,8 +231,12 @@ class KafkaConsumer:
                 return record
             if self._poller.is_closed:
                 raise StopIteration
-            with self._alone() as poller:
-                rows = iter(poller.poll(_ITERATION_S))
+            is_outer = self._enter()
+            try:
+                rows = iter(self._poller.poll(_ITERATION_S))
+            finally:
+                if is_outer:
+                    self._inside.clear()
             self._unread.rows = rows
             self._poller.is_taken = False
 

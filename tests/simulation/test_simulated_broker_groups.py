@@ -1,7 +1,8 @@
 """Groups of brokers in virtual time: with faults drawn by seed, and without any.
 
 Members are the machine alone, with little around it, or the production code: coordinator, partitions, takeovers and
-offsets. 10,000 runs of those take about half an hour: `pytest -m slow tests/simulation/test_simulated_broker_groups.py -n 2`.
+offsets. 10,000 runs of those take about half an hour:
+`pytest -m slow tests/simulation/test_simulated_broker_groups.py -n 2`.
 """
 
 from __future__ import annotations

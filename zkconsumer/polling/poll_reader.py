@@ -16,7 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from threading import get_ident
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from zkconsumer.fetching.fetch_state import LogTruncated as LogCut
 from zkconsumer.fetching.fetch_state import OutOfLog
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.polling.errors import LogTruncated, OffsetOutOfRange
-from zkconsumer.polling.taken_items import TakenItem, TakenItems
+from zkconsumer.polling.taken_items import TakenItem, TakenItems, TakenRecords
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["PollReader", "Taken"]
@@ -263,6 +263,8 @@ class PollReader:
         if open_chunk is not chunk or open_kind is not kind or items is None:
             items = self._items(queue, chunk, position, kind)
             self._open[queue] = chunk, kind, items
+        if isinstance(kind, TakenRecords):
+            return self._read_records(taken, items, limit, kind)
         records = taken.records
         while taken.count < limit:
             item = next(items, None)
@@ -279,6 +281,26 @@ class PollReader:
             taken.count += count
             taken.next_offset, taken.done_in_entry = item.next_offset, item._done_in_entry
         return False
+
+    @staticmethod
+    def _read_records(taken: Taken, items: Iterator[Any], limit: int, kind: TakenRecords) -> bool:
+        """Read records, many at a time; return whether the chunk is at its end."""
+        wanted, messages = limit - taken.count, list[Any]()
+        before = len(taken.records)
+        try:
+            messages.extend(islice(items, wanted))  # what comes before an error is kept
+        finally:
+            try:
+                kind.made_of(messages, taken.records)
+            finally:
+                made = len(taken.records) - before
+                if made:
+                    if not before:
+                        taken.first_offset, taken.first_index = messages[0].offset, messages[0].index
+                    last = messages[made - 1]
+                    taken.count += made
+                    taken.next_offset, taken.done_in_entry = last.next_offset, last._done_in_entry
+        return len(messages) < wanted
 
     def _items(self, queue: PartitionQueue, chunk: Chunk, position: int, kind: TakenItems) -> Iterator[TakenItem]:
         if chunk.dialect is None:

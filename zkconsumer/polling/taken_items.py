@@ -68,6 +68,26 @@ class TakenRecords:
         """Return 1."""
         return 1
 
+    def made_of(self, messages: Sequence[Message[bytes, bytes]], records: list[object]) -> None:
+        """Add the records of messages to a list.
+
+        Raises:
+            DecoderFailed: A deserializer has failed; the records before are added.
+        """
+        if self._key is not None or self._value is not None:
+            for message in messages:
+                records.append(self.made(message))
+            return
+        new, created, none = tuple.__new__, TimestampType.CREATE_TIME, TimestampType.NO_TIMESTAMP_TYPE
+        # A call for each record would take as long as the rest.
+        records += [
+            new(ConsumerRecord, (
+                each.topic, each.partition, each.offset, each.timestamp_ms,
+                none if each.timestamp_ms is None else created, each.key, each.value, each.headers, None,
+                NULL_SIZE if each.key is None else len(each.key), NULL_SIZE if each.value is None else len(each.value),
+            )) for each in messages
+        ]  # fmt: skip
+
     def made(self, item: Message[bytes, bytes]) -> ConsumerRecord[Any, Any]:
         """Return the record of a message."""
         key, value = item.key, item.value
