@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from zkconsumer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from rebalance.brokers.assignors.simple import SimpleAssignor
     from rebalance.errors import (
         AccessRefused,
         ConsumerIdInUse,
@@ -134,6 +135,7 @@ __all__ = [
     "SettingsNotUsable",
     "RebalanceError",
     "RebalanceListener",
+    "SimpleAssignor",
     "SimpleConsumerError",
     "StreamFailed",
     "TopicPartition",
@@ -173,6 +175,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
         __name__,
         {
             "zkconsumer.errors": __all__,
+            "rebalance.brokers.assignors.simple": ["SimpleAssignor"],
             "rebalance.errors": [
                 "AccessRefused", "ConsumerIdInUse", "GroupRefused", "NamespaceMissing", "RebalanceError",
                 "UnsupportedFilter",

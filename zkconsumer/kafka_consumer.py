@@ -20,10 +20,20 @@ from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
 from zkconsumer.forking import notify_after_fork
+from zkconsumer.member.listening import check_listener
+from zkconsumer.polling.arguments import (
+    checked_offset,
+    checked_offsets,
+    one_partition,
+    pattern_of,
+    seconds_of,
+    several_partitions,
+    topics_of,
+)
 from zkconsumer.polling.commit_thread import CommitDone
 from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ForkedConsumer, PollTimeout
 from zkconsumer.polling.errors import NotSubscribed
-from zkconsumer.polling.poller import Poller
+from zkconsumer.polling.poller import NEEDS_GROUP, Poller
 from zkconsumer.polling.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -63,6 +73,9 @@ class KafkaConsumer:
     def __init__(
         self, *topics: str, config: KafkaConsumerConfig | None = None, **settings: Unpack[KafkaConsumerSettings]
     ) -> None:
+        topics_of("KafkaConsumer", topics)
+        if config is not None and not isinstance(config, KafkaConsumerConfig):
+            raise TypeError(f"config is {config!r}; it must be a KafkaConsumerConfig(bootstrap_servers=..., ...)")
         if config is not None and settings:
             raise TypeError(f"both config and settings are given: {', '.join(settings)}")
         self.config = config if config is not None else KafkaConsumerConfig(**settings)
@@ -141,19 +154,22 @@ class KafkaConsumer:
         Raises:
             SubscriptionConflict: The other kind is subscribed to, or partitions are assigned.
             NotSubscribed: There is no `group.id`.
+            ListenerRefused: The listener has no method that would be called, or one that never would.
         """
         with self._alone(moves=True) as poller:
+            if listener is not None:
+                check_listener(listener)
             if pattern is None:
-                poller.subscribe(topics, listener)
+                poller.subscribe(topics_of("subscribe", topics), listener)
             elif topics:
                 raise TypeError("both topics and a pattern are given; subscribe to either of them")
             else:
-                poller.subscribe_to_pattern(re.compile(pattern), listener)
+                poller.subscribe_to_pattern(pattern_of("subscribe", pattern), listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read partitions without a group, in place of those before; with `group.id` its offsets are used."""
         with self._alone(moves=True) as poller:
-            poller.assign(partitions)
+            poller.assign(several_partitions("assign", partitions))
 
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
@@ -186,7 +202,7 @@ class KafkaConsumer:
         """
         is_outer = self._enter(moves=True)
         try:  # no `with`: a second interrupt could keep its end from running
-            found = self._poller.poll(max(timeout_ms, 0) / 1000)
+            found = self._poller.poll(seconds_of("poll", timeout_ms))
         finally:
             if is_outer:
                 self._inside.clear()
@@ -213,7 +229,7 @@ class KafkaConsumer:
             raise ValueError(f"max_records is {max_records}; it must be 1 or more")
         is_outer = self._enter(moves=True)
         try:
-            found = self._poller.poll_batches(max(timeout_ms, 0) / 1000, max_records, columns)
+            found = self._poller.poll_batches(seconds_of("poll_batches", timeout_ms), max_records, columns)
         finally:
             if is_outer:
                 self._inside.clear()
@@ -253,19 +269,20 @@ class KafkaConsumer:
             NotAssigned: The partition is not assigned.
             ValueError: The offset is negative.
         """
-        at = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
+        name = one_partition("seek", partition)
+        at = offset.offset if isinstance(offset, OffsetAndMetadata) else checked_offset("seek", name, offset)
         with self._alone(moves=True) as poller:
-            poller.positions.seek(TopicPartition(*partition), at)
+            poller.positions.seek(name, at)
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
         """Go to the first offset of partitions, of all without any; the next `poll` or `position` finds it."""
         with self._alone(moves=True) as poller:
-            poller.state.assigned.seek_to_beginning([TopicPartition(*each) for each in partitions])
+            poller.state.assigned.seek_to_beginning(several_partitions("seek_to_beginning", *partitions))
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
         """Go to the end of partitions, of all without any; the next `poll` or `position` finds it."""
         with self._alone(moves=True) as poller:
-            poller.state.assigned.seek_to_end([TopicPartition(*each) for each in partitions])
+            poller.state.assigned.seek_to_end(several_partitions("seek_to_end", *partitions))
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record that `poll` returns of a partition.
@@ -274,7 +291,7 @@ class KafkaConsumer:
             NotAssigned: The partition is not assigned.
             PollTimeout: It is not known in time.
         """
-        name = TopicPartition(*partition)
+        name = one_partition("position", partition)
         with self._alone() as poller:
             timeout_s = self._api_s(timeout_ms)
             found = poller.await_position(name, timeout_s)
@@ -282,15 +299,15 @@ class KafkaConsumer:
                 raise PollTimeout(f"the position of {name.topic}-{name.partition}", timeout_s)
             return self._unread.positions().get(name, found)
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
         """Return nothing of partitions until `resume`; they stay assigned."""
         with self._alone(moves=True) as poller:
-            poller.positions.pause([TopicPartition(*each) for each in partitions])
+            poller.positions.pause(several_partitions("pause", *partitions))
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
         """End a pause."""
         with self._alone() as poller:
-            poller.positions.resume([TopicPartition(*each) for each in partitions])
+            poller.positions.resume(several_partitions("resume", *partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
@@ -314,7 +331,7 @@ class KafkaConsumer:
         """
         with self._alone() as poller:
             wanted = self._to_commit(poller, offsets)
-            poller.prepare_commit(wanted, None if timeout_ms is None else max(timeout_ms, 0) / 1000)()
+            poller.prepare_commit(wanted, None if timeout_ms is None else seconds_of("commit_sync", timeout_ms))()
             poller.interceptors.on_commit(wanted)
 
     def commit_async(
@@ -323,13 +340,15 @@ class KafkaConsumer:
         callback: CommitDone | None = None,
     ) -> None:
         """Store offsets without waiting; a later `poll` calls `callback(offsets, error)`, with None for no error."""
+        if callback is not None and not callable(callback):
+            raise TypeError(f"commit_async: callback is {callback!r}; it must be callable with offsets and an error")
         with self._alone() as poller:
             poller.commit_async(self._to_commit(poller, offsets), callback)
 
     def _to_commit(
         self, poller: Poller, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        wanted = poller.offsets_to_commit(offsets)
+        wanted = poller.offsets_to_commit(None if offsets is None else checked_offsets("commit", offsets))
         if offsets is None:
             wanted |= {name: OffsetAndMetadata(at) for name, at in self._unread.positions().items() if name in wanted}
         return wanted
@@ -343,10 +362,10 @@ class KafkaConsumer:
             NotSupported: The offsets of the group are in ZooKeeper, where only those of assigned partitions are known.
             PollTimeout: Some are not known in time.
         """
-        names = [TopicPartition(*each) for each in partitions]
+        names = several_partitions("committed", partitions)
         with self._alone() as poller:
             if self.config.group_id is None:
-                raise NotSubscribed("ask for committed offsets without group.id", "no group has any")
+                raise NotSubscribed("ask for committed offsets without group.id", "no group has any", NEEDS_GROUP)
             if self.config.coordination == "zookeeper" and self.config.offsets_storage == "zookeeper":
                 return self._committed_in_zookeeper(poller, names)
             return poller.questions.committed(names, self._api_s(timeout_ms))
@@ -369,7 +388,7 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each log."""
         with self._alone() as poller:
-            names = [TopicPartition(*each) for each in partitions]
+            names = several_partitions("beginning_offsets", partitions)
             return poller.questions.ends(names, self._api_s(timeout_ms), first=True)
 
     def end_offsets(
@@ -377,7 +396,7 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, int]:
         """Return the offset behind the last record of each log that this consumer may see."""
         with self._alone() as poller:
-            names = [TopicPartition(*each) for each in partitions]
+            names = several_partitions("end_offsets", partitions)
             return poller.questions.ends(names, self._api_s(timeout_ms), first=False)
 
     def offsets_for_times(
@@ -389,10 +408,7 @@ class KafkaConsumer:
             ValueError: A time is negative.
             NotSupported: Brokers before Kafka 0.10.1.
         """
-        wanted = {TopicPartition(*name): at for name, at in timestamps.items()}
-        for name, at in wanted.items():
-            if at < 0:
-                raise ValueError(f"the time of {name.topic}-{name.partition} is {at}; it must be 0 or more")
+        wanted = {name: each.offset for name, each in checked_offsets("offsets_for_times", timestamps).items()}
         with self._alone() as poller:
             return poller.questions.offsets_for_times(wanted, self._api_s(timeout_ms))
 
@@ -412,7 +428,7 @@ class KafkaConsumer:
         """Return what identifies this member, for a producer that commits offsets in a transaction."""
         with self._alone() as poller:
             if self.config.group_id is None:
-                raise NotSubscribed("ask for the metadata of a group without group.id", "there is no group")
+                raise NotSubscribed("ask for the group without group.id", "there is no group", NEEDS_GROUP)
             coordinator = None if poller.member is None else poller.member.coordinator
             generation = getattr(coordinator, "last_generation", -1)
             member_id = getattr(coordinator, "member_id", "")
@@ -469,7 +485,7 @@ class KafkaConsumer:
         if self._poller.is_closed or self._forked is not None:
             return {}
         with self._alone(moves=in_hand_is_done) as poller:
-            return poller.close(max(timeout_ms, 0) / 1000, in_hand_is_done=in_hand_is_done)
+            return poller.close(seconds_of("close", timeout_ms), in_hand_is_done=in_hand_is_done)
 
     def __enter__(self) -> Self:
         return self
@@ -480,7 +496,7 @@ class KafkaConsumer:
         self._close(_CLOSE_MS, in_hand_is_done=kind is None)
 
     def _api_s(self, timeout_ms: float | None) -> float:
-        return (self.config.default_api_timeout_ms if timeout_ms is None else max(timeout_ms, 0)) / 1000
+        return seconds_of("the call", self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
     # The spellings of the JVM.
     seekToBeginning = seek_to_beginning  # noqa: N815

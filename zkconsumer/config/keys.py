@@ -126,12 +126,12 @@ _BROKER_GROUPS = (
     Key("session.timeout.ms", Integer(1), 10_000,
         "A member whose heartbeats do not arrive for so long is out of the group. Brokers allow 6000 to 30000 before "
         "Kafka 0.10.1, and up to 300000 or 1800000 later.", section="brokers"),
-    Key("heartbeat.interval.ms", Integer(1), 3000, "Time between two heartbeats; less than half of "
+    Key("heartbeat.interval.ms", Integer(1), 3000, "Time between two heartbeats; at most half of "
         "`session.timeout.ms`.", section="brokers"),
     Key("rebalance.timeout.ms", Integer(1), 60_000,
         "How long the others wait for this member when the group is assigned anew: in this time messages in hand are "
         "finished and committed. Before Kafka 0.10.1 it is `session.timeout.ms`.", section="brokers"),
-    Key("group.instance.id", Text("1 to 249 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
+    Key("group.instance.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
         "Makes this a static member (Kafka 2.3 and later): it keeps its partitions if it is back within "
         "`session.timeout.ms`, and does not leave the group at the end.", default_text="none", section="brokers"),
     Key("metadata.max.age.ms", Integer(1), 30_000,

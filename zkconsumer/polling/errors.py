@@ -62,9 +62,9 @@ class NotSubscribed(PollingError):
         present: What is there, such as `nothing is subscribed to`.
     """
 
-    def __init__(self, wanted: str, present: str) -> None:
-        super().__init__(f"cannot {wanted}: {present}", "subscribe to topics or to a pattern")
-        self.args = (wanted, present)
+    def __init__(self, wanted: str, present: str, remedy: str = "subscribe to topics or to a pattern") -> None:
+        super().__init__(f"cannot {wanted}: {present}", remedy)
+        self.args = (wanted, present, remedy)
         self.wanted = wanted
         self.present = present
 

@@ -37,7 +37,10 @@ from zkconsumer.polling.subscription_state import SubscriptionKind, Subscription
 from zkconsumer.polling.taken_items import TakenBatches, TakenItems, TakenRecords
 from zkconsumer.streams.batches import MessageBatch
 
-__all__ = ["Poller"]
+__all__ = ["NEEDS_GROUP", "Poller"]
+
+NEEDS_GROUP = "give it a group_id, or assign partitions"
+"""What to do where there is no group."""
 
 _LOOK_AGAIN_S: Final = 0.2
 """Longest sleep: what the coordinator's thread has done is then seen."""
@@ -141,7 +144,7 @@ class Poller:
 
     def _need_group(self, call: str) -> None:
         if self.config.group_id is None:
-            raise NotSubscribed(f"{call} without group.id", "groups assign partitions to their members")
+            raise NotSubscribed(f"{call} without group.id", "groups assign partitions to their members", NEEDS_GROUP)
 
     # -- polling -------------------------------------------------------------------------------------------------------
 

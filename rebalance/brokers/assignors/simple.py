@@ -30,6 +30,7 @@ class SimpleAssignor(ABC):
 
     Attributes:
         name: By which members of a group agree on it.
+        supported_protocols: What its members do with their partitions first; here they give all of them back.
     """
 
     name: str

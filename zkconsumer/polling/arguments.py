@@ -1,0 +1,130 @@
+"""Checks of what applications pass to KafkaConsumer: errors name the call, the value, and what it must be. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer.polling.records import OffsetAndMetadata
+
+__all__ = ["checked_offset", "checked_offsets", "one_partition", "pattern_of", "seconds_of", "several_partitions",
+           "topics_of"]  # fmt: skip
+
+_OF_07: Final = re.compile(r"[0-9]+-[0-9]+")
+_SHAPE: Final = "a partition is TopicPartition('clicks', 0)"
+
+
+def one_partition(call: str, value: object) -> TopicPartition:
+    """Return a partition, which may be given as a plain pair.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: Its number is negative.
+    """
+    match value:
+        case (str(topic), int(number)) if isinstance(value, tuple) and not isinstance(number, bool):
+            if number < 0:
+                raise ValueError(f"{call}: the number of partition {topic}-{number} is negative; it must be 0 or more")
+            return TopicPartition(topic, number)
+        case (str(topic), str(name)) if isinstance(value, tuple) and _OF_07.fullmatch(name):
+            return TopicPartition(topic, name)
+        case _:
+            raise TypeError(f"{call}: {value!r} is no partition; {_SHAPE}")
+
+
+def several_partitions(call: str, *values: object) -> list[TopicPartition]:
+    """Return partitions, each of which may be given by itself, or several in a collection.
+
+    Raises:
+        TypeError: One is none.
+        ValueError: A number is negative.
+    """
+    found: dict[TopicPartition, None] = {}
+    for value in values:
+        if isinstance(value, tuple) and value and isinstance(value[0], str):
+            found[one_partition(call, value)] = None
+        elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+            found |= dict.fromkeys(one_partition(call, each) for each in value)
+        else:
+            raise TypeError(f"{call}: {value!r} is no partition and no collection of them; {_SHAPE}")
+    return list(found)
+
+
+def seconds_of(call: str, timeout_ms: object) -> float:
+    """Return a time-out in seconds.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative.
+    """
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
+        raise TypeError(f"{call}: timeout_ms is {timeout_ms!r}; it must be a number of milliseconds")
+    if not timeout_ms >= 0:
+        raise ValueError(f"{call}: timeout_ms is {timeout_ms!r}; it must be 0 or more milliseconds")
+    return timeout_ms / 1000
+
+
+def checked_offset(call: str, partition: TopicPartition, value: object) -> int:
+    """Return an offset, or a time.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is negative.
+    """
+    shown = f"{partition.topic}-{partition.partition}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{call}: {value!r} of {shown} is no whole number")
+    if value < 0:
+        raise ValueError(f"{call}: {value} of {shown} is negative; it must be 0 or more")
+    return value
+
+
+def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets to commit.
+
+    Raises:
+        TypeError: They are no mapping, or a key or value cannot be one.
+        ValueError: An offset is negative.
+    """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"{call}: offsets is {offsets!r}; it must map partitions to offsets, as "
+                        "{TopicPartition('clicks', 0): 42}")
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for key, value in offsets.items():
+        name = one_partition(call, key)
+        found[name] = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(
+            checked_offset(call, name, value)
+        )
+    return found
+
+
+def topics_of(call: str, topics: object) -> tuple[str, ...]:
+    """Return names of topics.
+
+    Raises:
+        TypeError: It is no collection of texts.
+    """
+    if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
+        raise TypeError(f"{call}: topics is {topics!r}; it must be a list of names, as ['clicks']")
+    found = tuple(topics)
+    for topic in found:
+        if not isinstance(topic, str):
+            raise TypeError(f"{call}: {topic!r} is no name of a topic, which is text")
+    return found
+
+
+def pattern_of(call: str, pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return a compiled pattern.
+
+    Raises:
+        TypeError: It is neither text nor a pattern.
+        ValueError: It is no regular expression.
+    """
+    if not isinstance(pattern, str | re.Pattern):
+        raise TypeError(f"{call}: pattern is {pattern!r}; it must be text, or what re.compile returns")
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{call}: pattern {pattern!r} is no regular expression of Python: {error}") from None
