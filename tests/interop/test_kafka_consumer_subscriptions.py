@@ -159,7 +159,7 @@ def test_topics_a_pattern_and_partitions_exclude_each_other(
             consumer.unsubscribe()
         with pytest.raises(TypeError, match="both topics and a pattern"):
             consumer.subscribe([a], pattern=b)
-        with pytest.raises(TypeError, match="text"):
+        with pytest.raises(TypeError, match="it must be a list of names"):
             consumer.subscribe(a)
 
 
