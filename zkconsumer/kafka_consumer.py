@@ -122,7 +122,7 @@ class KafkaConsumer:
         self._inside["depth"] = me
         try:
             poller = self._poller
-            if poller.is_closed:
+            if poller.is_closed and (is_outer or moves or poller.has_left):  # callbacks of `close` may commit
                 raise ConsumerClosed
             if is_outer and poller.is_taken:
                 poller.give_back()  # an interrupt has ended the poll that had taken it

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from itertools import groupby
 from typing import Any
 
 import pytest
-from polling import PATIENCE_S, VERSIONS, Polling, Seen, consumer_of, offsets, poll_until, threads_of
+from polling import PATIENCE_S, VERSIONS, Polling, Seen, consumer_of, offsets, poll_until, stored, threads_of
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, ConsumerRecord
+from zkconsumer import (
+    CommitFailed,
+    ConsumerClosed,
+    ConsumerConfig,
+    ConsumerConnector,
+    ConsumerRecord,
+    RebalanceCallbacks,
+)
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import SteadyLoad, load
 from zkconsumer.testing.waiting import wait_until
@@ -140,6 +147,34 @@ def test_a_consumer_that_closes_commits_and_is_followed_at_the_exact_next_record
     finally:
         first.close()
         second.close()
+
+
+@pytest.mark.parametrize("end", ["close", "unsubscribe"])
+def test_a_callback_commits_what_is_given_up_at_the_end(
+    cluster: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str, end: str
+) -> None:
+    topic = fresh_topic()
+    cluster.create_topic(topic, 1)
+    load(cluster, topic, 20)
+    done: list[tuple[frozenset[TopicPartition], frozenset[TopicPartition]]] = []
+
+    class Commits(RebalanceCallbacks):
+        def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            consumer.commit_sync()
+            if end == "close":
+                with pytest.raises(ConsumerClosed):
+                    consumer.poll(100)
+                with pytest.raises(ConsumerClosed):
+                    consumer.subscribe(["another"])
+            done.append((consumer.assignment(), frozenset(partitions)))
+
+    with consumer_of(cluster, fresh_group, enable_auto_commit=False, max_poll_records=6) as consumer:
+        consumer.subscribe([topic], listener=Commits())
+        assert offsets(poll_until(consumer, 6)) == [0, 1, 2, 3, 4, 5]
+        getattr(consumer, end)()
+    name = TopicPartition(topic, 0)
+    assert done == [(frozenset({name}), frozenset({name}))]
+    assert stored(cluster, fresh_group, name) == {name: 6}
 
 
 def test_records_in_hand_hold_up_a_partition_until_the_next_poll(

@@ -1,4 +1,4 @@
-"""The consumer for asyncio: `AsyncConsumerConnector`, whose streams are read with `async for`.
+"""The consumers for asyncio: `AsyncConsumerConnector`, whose streams are read with `async for`, `AsyncKafkaConsumer`.
 
     async with AsyncConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
         [stream] = (await connector.create_message_streams({"clicks": 1}))["clicks"]
@@ -10,7 +10,15 @@ It is a shell over the streams of `zkconsumer`: the same member, the same thread
 """
 
 from zkconsumer.aio.connector import AsyncConsumerConnector
+from zkconsumer.aio.kafka_consumer import AsyncKafkaConsumer, AsyncRebalanceCallbacks
 from zkconsumer.aio.listening import AsyncRebalanceListener
 from zkconsumer.aio.stream import AsyncKafkaStream, AsyncStreamBatches
 
-__all__ = ["AsyncConsumerConnector", "AsyncKafkaStream", "AsyncRebalanceListener", "AsyncStreamBatches"]
+__all__ = [
+    "AsyncConsumerConnector",
+    "AsyncKafkaConsumer",
+    "AsyncKafkaStream",
+    "AsyncRebalanceCallbacks",
+    "AsyncRebalanceListener",
+    "AsyncStreamBatches",
+]

@@ -13,11 +13,12 @@ __all__ = ["ConcurrentConsumerUse", "ConsumerClosed", "ConsumerWokenUp", "Forked
 
 
 class ConcurrentConsumerUse(PollingError):
-    """Another thread is inside a call of this consumer, which is for one thread at a time."""
+    """Another thread, or asyncio task, is inside a call of this consumer, which is for one at a time."""
 
-    def __init__(self, thread: str) -> None:
-        super().__init__(f"thread {thread!r} is inside a call of this consumer, which is for one thread at a time",
-                         "give each thread a consumer of its own; only wakeup() may be called from others")  # fmt: skip
+    def __init__(self, user: str, kind: str = "thread") -> None:
+        which = "wakeup() may" if kind == "thread" else "calls that do not poll may"
+        super().__init__(f"{kind} {user!r} is inside a call of this consumer, which is for one {kind} at a time",
+                         f"give each {kind} a consumer of its own; only {which} be called from others")  # fmt: skip
 
 
 class ConsumerWokenUp(PollingError):

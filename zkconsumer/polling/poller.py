@@ -64,8 +64,10 @@ class Poller:
         questions: Asks the cluster.
         is_taken: Whether a poll has taken records that have not reached the application; who hands them over clears it.
         is_closed: Whether `close` was called.
+        has_left: Whether it has left its group: until then callbacks may commit.
+        is_cut_short: Whether polls return at once; who has called `cut_short` clears it.
 
-    Threads: One at a time; `wakeup` any.
+    Threads: One at a time; `wakeup` and `cut_short` any.
     """
 
     def __init__(self, config: KafkaConsumerConfig) -> None:
@@ -75,7 +77,7 @@ class Poller:
         self.state = SubscriptionState(_POLICIES[config.auto_offset_reset], read_committed=is_committed)
         self.questions = ClusterQuestions(self.settings, is_committed=is_committed)
         self.interceptors = ConsumerInterceptors(config.interceptor_classes)  # type: ignore[arg-type]
-        self.is_taken = self.is_closed = False
+        self.is_taken = self.is_closed = self.has_left = self.is_cut_short = False
         self._joined = JoinedMember(config, self.settings, self.state)
         self._events = self._joined.events
         questions = ClusterQuestions(self.settings, is_committed=is_committed)
@@ -153,6 +155,11 @@ class Poller:
         self._is_woken = True
         self._joined.wake()
 
+    def cut_short(self) -> None:
+        """Have the present poll return what there is, without waiting any more. Threads: any."""
+        self.is_cut_short = True
+        self._joined.wake()
+
     def poll(self, timeout_s: float) -> ConsumerRecords[Any, Any]:
         """Return records, as soon as there are some, or none after the time."""
         taken = self._poll(timeout_s, self.config.max_poll_records, self._records)
@@ -185,7 +192,7 @@ class Poller:
                 taken = reader.take(limit, items, self.positions.may_read)
                 self.positions.advance(taken)
                 left_s = deadline - lease_clock()
-                if left_s <= 0 or any(each.records for each in taken):
+                if left_s <= 0 or self.is_cut_short or any(each.records for each in taken):
                     return taken
                 if not taken:
                     reader.wait(min(left_s, _LOOK_AGAIN_S))
@@ -309,6 +316,7 @@ class Poller:
             self._commits.finish(timeout_s / 2)
             return self._joined.leave(until - lease_clock(), in_hand_is_done=in_hand_is_done)
         finally:
+            self.has_left = True
             self._commits.close(until - lease_clock())
             self._resets.close(until - lease_clock())
             self.questions.close()
