@@ -61,7 +61,7 @@ def test_options_travel_to_the_executors() -> None:
         ("startingoffset", "did you mean startingOffsets?"),
         ("zookeper.connect", "did you mean zookeeper.connect?"),
         ("enable.auto.commit", "set commitOffsets"),
-        ("kafka.session.timeout.ms", "here it is called 'zookeeper.session.timeout.ms'"),
+        ("kafka.session.timeout.ms", "did you mean zookeeper.session.timeout.ms?"),
         ("kafka.sasl.kerberos.service.name", "SASL is PLAIN, SCRAM or OAUTHBEARER"),
         ("kafka.group.id", "it is called group.id here"),
         ("minOffsetPerTrigger", "did you mean minOffsetsPerTrigger?"),

@@ -15,7 +15,6 @@ from simpleconsumer.dialect import KAFKA011
 from zkconsumer import read_topic
 from zkconsumer.cluster.metadata_reader import BrokersSilent
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConfigError, PartitionStopped, ReadFailed
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
@@ -154,9 +153,3 @@ def test_a_cluster_is_found_in_one_way(caplog: pytest.LogCaptureFixture) -> None
         read_topic(None, "t")
     with pytest.raises(ConfigError, match=r"kafka.generation is '0\.7'; it must be left out"):
         ConsumerConfig(group_id="g", bootstrap_servers="b:9092", kafka_generation="0.7")
-
-
-def test_groups_need_zookeeper() -> None:
-    config = ConsumerConfig(group_id="g", bootstrap_servers="b:9092")
-    with pytest.raises(ConfigError, match=r"zookeeper.connect is not set; it must be given, and bootstrap.servers"):
-        ConsumerConnector(config)

@@ -18,7 +18,7 @@ from typing import Final
 __all__ = ["hint_for_name", "hint_for_value", "nearest_name", "newer_name"]
 
 _NEWER: Final = "newer Kafka consumers have it; "
-_BROKERS_IN_ZOOKEEPER: Final = "the brokers are found in ZooKeeper: set 'zookeeper.connect'"
+_BROKERS_IN_ZOOKEEPER: Final = "set 'zookeeper.connect' for a group in ZooKeeper, or 'bootstrap.servers'"
 _DECODERS: Final = "give 'key_decoder' and 'value_decoder' to create_message_streams"
 _OTHER_SECURITY: Final = (
     "certificates are read from PEM files, and SASL is PLAIN, SCRAM or OAUTHBEARER: 'ssl.truststore.location', "
@@ -48,7 +48,7 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
                         "'queued.max.bytes' limit what waits",
     "check.crcs": _NEWER + "here checksums are always checked",
     "allow.auto.create.topics": _NEWER + "this consumer creates no topics",
-    "group.protocol": _NEWER + "the members of this group agree in ZooKeeper; there is one protocol",
+    "group.protocol": _NEWER + "the members of this group agree in ZooKeeper, or by the protocol 'classic'",
     "group.remote.assignor": _NEWER + "the members assign the partitions: 'partition.assignment.strategy'",
     "interceptor.classes": _NEWER + "change messages where they are read from the stream",
     "metric.reporters": _NEWER + _STATISTICS,
