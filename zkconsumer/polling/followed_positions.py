@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
+from zkconsumer.errors import PauseFailed
 from zkconsumer.fetching.partition_queue import PartitionQueue
 from zkconsumer.polling.errors import NoOffsetForPartition
 from zkconsumer.polling.joined_member import JoinedMember
@@ -42,6 +43,7 @@ class FollowedPositions:
         self._joined = joined
         self._resets = resets
         self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._pauses_differ = False
 
     # -- the membership ------------------------------------------------------------------------------------------------
 
@@ -56,6 +58,8 @@ class FollowedPositions:
             self._queues.clear()
             return
         self._take_resets()
+        if self._pauses_differ:
+            self._follow_pauses()
         refused: list[TopicPartition] = []
         for name in assigned:
             queue = member.delivery.queue_of(name)
@@ -155,20 +159,45 @@ class FollowedPositions:
 
         self._joined.call(lambda: member.seek((name.topic, name.partition), offset))
 
+    # -- pauses --------------------------------------------------------------------------------------------------------
+
     def pause(self, names: Collection[TopicPartition]) -> None:
         """Fetch and return nothing of partitions."""
         self._state.assigned.pause(names)
         for name in names:
             self._queues.pop(name, None)
-        if self._joined.member is not None and names:
-            self._joined.member.pause(names)
+        self._follow_pauses()
 
     def resume(self, names: Iterable[TopicPartition]) -> None:
         """End a pause; fetching goes on behind what is in hand, when that is done."""
-        wanted = list(names)
-        self._state.assigned.resume(wanted)
-        if self._joined.member is not None and wanted:
-            self._joined.member.resume(wanted)
+        self._state.assigned.resume(names)
+        self._follow_pauses()
+
+    def _follow_pauses(self) -> None:
+        """Pause and resume in the membership what is paused and resumed here, as soon as it owns the partitions."""
+        member, assigned = self._joined.member, self._state.assigned
+        self._pauses_differ = False
+        if member is None:
+            self._pauses_differ = bool(assigned.paused())
+            return
+        wanted, there = assigned.paused(), member.paused()
+        for names, call in (
+            (wanted - there, member.pause),
+            ({name for name in there - wanted if name in assigned}, member.resume),
+        ):
+            if not names or self._is_done(call, names):
+                continue
+            # Some are not owned yet, as those of an assignment that was made just now: a later poll sees to them.
+            for name in names:
+                if not self._is_done(call, [name]):
+                    self._pauses_differ = True
+
+    def _is_done(self, call: Callable[[Collection[TopicPartition]], None], names: Collection[TopicPartition]) -> bool:
+        try:
+            call(names)
+        except PauseFailed:
+            return False
+        return True
 
 
 def _refusal(queue: PartitionQueue) -> bool:
