@@ -37,7 +37,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from simpleconsumer.errors import AuthenticationFailed
-from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport, PartitionRow, TopicLag
+from zkconsumer.admin import Admin, BrokerAdmin, GroupLag, LagChoice, LagReader, LagReport, PartitionRow, TopicLag
 from zkconsumer.admin.admin import connection_options
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ConfigError, ZkConsumerError
@@ -135,26 +135,32 @@ class LagExporter:
     `start`, or at the start of a `with` block.
 
     Args:
-        zookeeper: `host:port,host:port/chroot`.
-        properties: Settings of the consumer by their names in Kafka; those of `zookeeper.*` are used.
+        zookeeper: `host:port,host:port/chroot`: groups there, and those that brokers of the cluster coordinate.
+        brokers: Some brokers, `host:port,host:port`, in the place of `zookeeper`: only groups that they coordinate.
+        properties: Settings of the consumer by their names in Kafka; those of `zookeeper.*`, TLS and SASL are used.
         choice: Which groups and topics are read; all without one.
         settings: How it reads and what it exports.
 
     Raises:
         ConfigError: A property has a value that is not allowed.
+        TypeError: Not one of `zookeeper` and `brokers` is given.
 
     Threads: Any.
     """
 
     def __init__(
         self,
-        zookeeper: str,
+        zookeeper: str | None = None,
         *,
+        brokers: str | None = None,
         properties: Mapping[str, object] | None = None,
         choice: LagChoice | None = None,
         settings: ExporterSettings | None = None,
     ) -> None:
+        if (zookeeper is None) == (brokers is None):
+            raise TypeError("one of zookeeper and brokers must be given, and not both")
         self._zookeeper = zookeeper
+        self._brokers = brokers
         self._properties = properties
         self._choice = choice or LagChoice()
         self.settings = settings or ExporterSettings()
@@ -162,7 +168,11 @@ class LagExporter:
         self._ended = threading.Event()
         self._said: str | None = None
         self._thread: threading.Thread | None = None
-        connection_options(zookeeper, properties)  # a wrong setting is reported at once, not in each round
+        # A wrong setting is reported at once, not in each round.
+        if zookeeper is not None:
+            connection_options(zookeeper, properties)
+        else:
+            self._open().close()
 
     def start(self) -> Self:
         """Start reading on a thread of its own; a second call does nothing."""
@@ -204,14 +214,14 @@ class LagExporter:
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        admin: Admin | None = None
-        monitor: LagMonitor | None = None
+        admin: Admin | BrokerAdmin | None = None
+        monitor: LagReader | None = None
         refusals = 0
         while not self._ended.is_set():
             started_at, wait_s = time.monotonic(), self.settings.interval_s
             try:
                 if admin is None or monitor is None:
-                    admin = Admin(self._zookeeper, properties=self._properties, client_id=self.settings.client_id)
+                    admin = self._open()
                     monitor = admin.lag_monitor(self._choice)
                 self._succeeded(monitor.read(), started_at)
                 refusals = 0
@@ -227,6 +237,13 @@ class LagExporter:
             self._ended.wait(max(0.0, wait_s - (time.monotonic() - started_at)))
         if admin is not None:
             admin.close()
+
+    def _open(self) -> Admin | BrokerAdmin:
+        client_id = self.settings.client_id
+        if self._brokers is not None:
+            return BrokerAdmin(self._brokers, properties=self._properties, client_id=client_id)
+        assert self._zookeeper is not None
+        return Admin(self._zookeeper, properties=self._properties, client_id=client_id)
 
     def _succeeded(self, report: LagReport, started_at: float) -> None:
         before = self._state

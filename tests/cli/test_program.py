@@ -93,9 +93,9 @@ def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lag", "--bootstrap-server", "b:9092"], "'--bootstrap-server': the brokers are found in ZooKeeper"),
+        (["release", "--bootstrap-server", "b:9092"], "'--bootstrap-server': this command works on ZooKeeper"),
         (["produce", "--broker-list", "b:9092"], "'--broker-list': it is called --brokers here"),
-        (["consume", "--broker-list", "b:9092"], "'--broker-list': the brokers are found in ZooKeeper"),
+        (["consume", "--broker-list", "b:9092"], "'--broker-list': it is called --bootstrap-server here"),
         (["produce", "--message-send-max-retries", "3"], "it is called --retries here"),
         (["consume", "--consumer.config", "f"], "'--consumer.config': it is called --config here."),
         (["consume", "--consumer-property", "a=b"], "'--consumer-property': it is called --property here."),

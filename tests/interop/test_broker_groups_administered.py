@@ -17,6 +17,7 @@ from zkconsumer.admin import (
     BrokerAdmin,
     BrokerGroupReport,
     GroupHasMembers,
+    LagChoice,
     NotFound,
     OffsetsNotSet,
 )
@@ -45,6 +46,16 @@ class Place:
         self.since = version_tuple(cluster.version)
         self.brokers = f"127.0.0.1:{cluster.port(0)}"
         self.admin = BrokerAdmin(self.brokers)
+
+    @property
+    def lists_groups_without_members(self) -> bool:
+        return self.since >= (0, 10, 1)
+
+    def choice(self, *groups: str) -> LagChoice:
+        """All groups of these names; named to brokers that do not list them all."""
+        if self.lists_groups_without_members:
+            return LagChoice(keeps_group=lambda name: name in groups)
+        return LagChoice(groups)
 
     def topic(self) -> str:
         """A topic of two partitions with ten messages each."""
@@ -264,6 +275,56 @@ def test_the_program_of_the_page_runs(place: Place, group: str, capsys: pytest.C
     place.emptied(group)
 
 
+def test_the_lag_of_groups_is_read_without_joining_them(place: Place, group: str) -> None:
+    topic, idle = place.topic(), f"idle-{group}"
+    place.admin.set_offsets(idle, topic, 4, [0])
+    choice = place.choice(group, idle)
+    with kafka_python_member(place.cluster, group, topic) as member:
+        member.read(2 * COUNT)
+        place.described(group, lambda found: found.lag == 0 and not found.lag_unknown)
+        monitor = place.admin.lag_monitor(choice)
+        mine, others = monitor.read().groups
+        assert (mine.group, mine.coordination, mine.member_count, mine.owned, mine.unowned, mine.lag) == (
+            group, "brokers", 1, 2, 0, 0,
+        )  # fmt: skip
+        assert [(row.offset, row.log_end, row.lag) for row in mine.partitions] == [(10, 10, 0)] * 2
+        assert all(row.offset_in_kafka == 10 for row in mine.partitions)
+        assert all(row.owner for row in mine.partitions)
+        assert (others.group, others.member_count, others.unowned, others.lag, others.lag_unknown) == (idle, 0, 0, 6, 0)
+        load(place.cluster, topic, COUNT, first=COUNT)
+        wait_until(lambda: [each.lag for each in monitor.read().groups] == [0, 16], PATIENCE_S, "the commit")
+        rates = [each.topics_lag[0] for each in monitor.read().groups]
+        assert rates[0].consumed_per_s == rates[0].produced_per_s > 0.0  # type: ignore[operator]
+        assert (rates[0].catch_up_s, rates[1].consumed_per_s, rates[1].catch_up_s) == (0.0, 0.0, None)
+        assert place.admin.lag(idle).groups[0].lag == 16
+        with pytest.raises(NotFound):
+            place.admin.lag("nobody")
+
+        where = ("--bootstrap-server", place.brokers)
+        which = ("--all", "--group-filter", f".*{group}") if place.lists_groups_without_members else (group, idle)
+        shown = run("lag", *which, *where).stdout.decode()
+        assert re.search(rf"^{idle} +{topic} +1 +0 +16 +0$", shown, re.MULTILINE), shown
+        found = json.loads(run("lag", group, *where, "--json").stdout)
+        assert [(each["coordination"], each["lag"]) for each in found["groups"]] == [("brokers", 0)]
+        assert b"nobody" in run("lag", "nobody", *where).stderr
+    place.emptied(group)
+
+
+def test_the_exporter_serves_groups_of_brokers(place: Place, group: str) -> None:
+    exporting = pytest.importorskip("zkconsumer.lag_exporter")
+    topic = place.topic()
+    place.admin.set_offsets(group, topic, 4, [0])
+    place.admin.set_offsets(group, topic, 1, [1])
+    with exporting.LagExporter(brokers=place.brokers, choice=place.choice(group)) as exporter:
+        wait_until(lambda: exporter.state().reads, PATIENCE_S, "a round", state=exporter.state)
+        metrics = list(exporting.LagCollector(exporter).collect())
+    [lag] = [metric for metric in metrics if metric.name == "zkconsumer_group_lag_messages"]
+    found = {each.labels["partition"]: each.value for each in lag.samples if each.labels["group"] == group}
+    assert found == {"0": 6.0, "1": 9.0}
+    with pytest.raises(TypeError, match="one of zookeeper and brokers"):
+        exporting.LagExporter()
+
+
 def test_groups_of_both_kinds_stand_beside_each_other(place: Place, group: str) -> None:
     if place.cluster.is_kraft:
         pytest.skip("there is no ZooKeeper")
@@ -279,6 +340,10 @@ def test_groups_of_both_kinds_stand_beside_each_other(place: Place, group: str) 
         assert admin.is_coordinated_by_brokers(group)
         assert not admin.is_coordinated_by_brokers(old)
         assert admin.broker_groups.describe(group).lag == 0
+        lags = {each.group: (each.coordination, each.lag) for each in admin.lag().groups}
+        assert (lags[old], lags[group]) == (("zookeeper", 2 * COUNT), ("brokers", 0))
+        assert [each.group for each in admin.lag(old, group).groups] == sorted([old, group])
+        assert [each.coordination for each in admin.lag(group).groups] == ["brokers"]
         where = ("--zookeeper", place.cluster.zookeeper_connect)
         assert json.loads(run("describe", group, *where, "--json").stdout)["coordination"] == "brokers"
         assert json.loads(run("describe", old, *where, "--json").stdout)["coordination"] == "zookeeper"

@@ -1,7 +1,7 @@
 """Groups of brokers in virtual time: with faults drawn by seed, and without any.
 
 Members are the machine alone, with little around it, or the production code: coordinator, partitions, takeovers and
-offsets. 10,000 runs of those take about half an hour:
+offsets. 10,000 runs of those take about five minutes:
 `pytest -m slow tests/simulation/test_simulated_broker_groups.py -n 2`.
 """
 

@@ -22,7 +22,9 @@ from zkconsumer.admin.errors import (
 from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_deletion import DeletedGroup, DeletedGroups
 from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow
-from zkconsumer.admin.lag_monitor import LagChoice, LagMonitor
+from zkconsumer.admin.lag_administration import LagReader
+from zkconsumer.admin.lag_choice import LagChoice
+from zkconsumer.admin.lag_monitor import LagMonitor
 from zkconsumer.admin.lag_report import GroupLag, LagReport, TopicLag
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges
 from zkconsumer.admin.stored_offsets import ExportedOffsets
@@ -57,6 +59,7 @@ __all__ = [
     "GroupRow",
     "LagChoice",
     "LagMonitor",
+    "LagReader",
     "LagReport",
     "MemberRow",
     "NotFound",

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, SessionChange, ZooKeeperPort
+from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
 from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.findings import Verification
@@ -32,7 +32,6 @@ from zkconsumer.admin.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, Released
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.config.zookeeper_options import zookeeper_options
 
@@ -133,14 +132,6 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         does not answer leaves the groups out that it coordinates, which `unlisted` says.
         """
         return with_broker_groups(list_groups(self._port, self._in_kafka), self.broker_groups)
-
-    def is_coordinated_by_brokers(self, group: str) -> bool:
-        """Return whether a group that has no node in ZooKeeper has, or had, members that brokers coordinate.
-
-        Then `broker_groups` shows and changes it.
-        """
-        path = znodes.group_path(group)
-        return read_all(self._port, [Exists(path)]) == [None] and self.broker_groups.is_coordinated(group)
 
     def topics(self, *names: str) -> TopicReport:
         """Return the partitions of topics, of all topics when none is named: leaders, replicas, offsets, problems.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from simpleconsumer.consumer import EARLIEST, LATEST
@@ -18,17 +19,19 @@ from zkconsumer.admin.broker_group_report import (
     LogRange,
     broker_group_report,
 )
+from zkconsumer.admin.broker_lag_monitor import BrokerLagMonitor, log_ranges
 from zkconsumer.admin.coordinated_groups import DEAD, CoordinatedGroup, shown_members
 from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, NotFound, OffsetsNotSet
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_coordinators import GroupCoordinators
 from zkconsumer.admin.group_deletion import DeletedGroups
 from zkconsumer.admin.groups_of_brokers import GroupsOfBrokers, read_groups_of_brokers
+from zkconsumer.admin.lag_choice import LagChoice
+from zkconsumer.admin.lag_report import LagReport
 from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.repeated_checks import check_until_settled
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.log_ends import LogOffsets
 from zkconsumer.cluster.zookeeper_reads import ClusterSilent
 
 __all__ = ["BrokerGroups", "group_rows"]
@@ -76,6 +79,25 @@ class BrokerGroups(BrokerGroupOffsets):
             NotFound: There is no such group.
         """
         return broker_group_report(self.read(group))
+
+    def lag(self, *groups: str) -> LagReport:
+        """Return how far groups are behind, all groups of consumers when none is named.
+
+        Each leader is asked once for the ends of the logs of all groups. Rates are not known: `lag_monitor` has them.
+
+        Raises:
+            NotFound: There is no such group.
+        """
+        return self.lag_monitor(LagChoice(groups)).read()
+
+    def lag_monitor(self, choice: LagChoice | None = None) -> BrokerLagMonitor:
+        """Return a monitor, whose `read()` returns the lag of now, and from the second call on also rates.
+
+        Args:
+            choice: Which groups and topics it reads; all without one.
+        """
+        read = partial(self.read, with_logs=False)
+        return BrokerLagMonitor(self._coordinators, read, choice or LagChoice())
 
     def verify(
         self,
@@ -204,23 +226,16 @@ class BrokerGroups(BrokerGroupOffsets):
 
     def _logs(self, state: BrokerGroupState) -> dict[TopicPartition, LogRange]:
         names = [name for name in state.concerned if state.exists(name)]
-        found = self._cluster.log_ends(names, [EARLIEST, LATEST])
-        return {name: _range(found[name]) for name in names}
-
-
-def _range(found: LogOffsets) -> LogRange:
-    if isinstance(found, str):
-        return found
-    start, end = found
-    return "the leader names no offsets" if start is None or end is None else (start, end)
+        return log_ranges(self._cluster.log_ends(names, [EARLIEST, LATEST]))
 
 
 def group_rows(found: GroupsOfBrokers) -> GroupList:
     """Return the groups that brokers coordinate, as rows by name."""
     rows = []
     for name, group in sorted(found.groups.items()):
-        has_offsets = None if name in found.unknown_offsets else bool(found.offset_topics.get(name))
-        topics = tuple(sorted({*group.topics, *found.offset_topics.get(name, ())}))
+        offsets = found.offsets.get(name, {})
+        has_offsets = None if name in found.unknown_offsets else bool(offsets)
+        topics = tuple(sorted({*group.topics, *(at.topic for at in offsets)}))
         members = None if group.members is None else len(group.members)
         owned = None if group.members is None or group.is_rebalancing else len(group.owners)
         rows.append(

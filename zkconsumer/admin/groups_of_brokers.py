@@ -46,20 +46,20 @@ class GroupsOfBrokers:
 
     Attributes:
         groups: Name -> group.
-        offset_topics: Name -> topics that it has offsets of.
+        offsets: Name -> the offsets that it has stored, by partition.
         unknown_offsets: Name -> why it is not known whether it has offsets, a clause.
         unlisted: Why groups may be missing, a sentence for each broker that does not answer, and one for those that are
             away.
     """
 
     groups: Mapping[str, CoordinatedGroup] = field(default_factory=dict)
-    offset_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     unknown_offsets: Mapping[str, str] = field(default_factory=dict)
     unlisted: tuple[str, ...] = ()
 
 
 def read_groups_of_brokers(coordinators: GroupCoordinators) -> GroupsOfBrokers:
-    """Return all groups that brokers coordinate, with their members, and of which topics they have offsets.
+    """Return all groups that brokers coordinate, with their members and their offsets.
 
     Raises:
         ClusterSilent: Neither ZooKeeper nor a broker answers in time.
@@ -68,16 +68,16 @@ def read_groups_of_brokers(coordinators: GroupCoordinators) -> GroupsOfBrokers:
     if not brokers or not coordinators.exist():
         return GroupsOfBrokers()
     groups: dict[str, CoordinatedGroup] = {}
-    topics: dict[str, frozenset[str]] = {}
+    offsets: dict[str, Mapping[TopicPartition, int]] = {}
     unknown: dict[str, str] = {}
     unlisted = _without_coordinator(coordinators)
     calls = [partial(_of_broker, coordinators, broker) for broker in brokers]
     for found in run_together(calls, _MOST_BROKERS, "zkconsumer-coordinators"):
         groups |= found.groups
-        topics |= found.offset_topics
+        offsets |= found.offsets
         unknown |= found.unknown_offsets
         unlisted += found.unlisted
-    return GroupsOfBrokers(groups, topics, unknown, tuple(unlisted))
+    return GroupsOfBrokers(groups, offsets, unknown, tuple(unlisted))
 
 
 def _without_coordinator(coordinators: GroupCoordinators) -> list[str]:
@@ -96,7 +96,7 @@ def _of_broker(coordinators: GroupCoordinators, broker: Broker) -> GroupsOfBroke
     """Return the groups that one broker coordinates."""
     deadline = time.monotonic() + DEADLINE_S
     groups: dict[str, CoordinatedGroup] = {}
-    topics: dict[str, frozenset[str]] = {}
+    offsets: dict[str, Mapping[TopicPartition, int]] = {}
     unknown: dict[str, str] = {}
     try:
         with coordinators.client(broker) as client:
@@ -106,15 +106,15 @@ def _of_broker(coordinators: GroupCoordinators, broker: Broker) -> GroupsOfBroke
                 groups[found.group] = found
             partitions = coordinators.all_partitions() if groups and not coordinators.lists_offsets(client) else []
             for group in groups:
-                code, offsets = coordinators.committed(client, group, partitions)
+                code, rows = coordinators.committed(client, group, partitions)
                 if code:
                     unknown[group] = str(BrokerError(code, None, None))
-                topics[group] = frozenset(name.topic for name, row in offsets.items() if row[1].offset >= 0)
+                offsets[group] = {name: row.offset for name, (_, row) in rows.items() if row.offset >= 0}
     except (SimpleConsumerError, AuthenticationFailed) as error:
         sentence = f"groups that broker {broker.id} coordinates may be missing: {error}"
-        unknown |= {group: str(error) for group in groups.keys() - topics.keys()}
-        return GroupsOfBrokers(groups, topics, unknown, (sentence,))
-    return GroupsOfBrokers(groups, topics, unknown)
+        unknown |= {group: str(error) for group in groups.keys() - offsets.keys()}
+        return GroupsOfBrokers(groups, offsets, unknown, (sentence,))
+    return GroupsOfBrokers(groups, offsets, unknown)
 
 
 def _listed(client: GroupsClient, deadline: float) -> list[ListedGroup]:

@@ -1,4 +1,4 @@
-"""Reads how far groups are behind, again and again, without joining any of them.
+"""Reads how far groups in ZooKeeper are behind, again and again, without joining any of them.
 
 Rules, and which failure each prevents:
 - ZooKeeper is read level by level for all groups together, and each leader is asked once for the ends of the logs of
@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
-from rebalance.subscription import OFFSETS_TOPIC, check_group
+from rebalance.subscription import OFFSETS_TOPIC
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.requests import GetChildren, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
@@ -24,6 +23,7 @@ from zkconsumer.admin.group_nodes import group_not_found
 from zkconsumer.admin.group_report import Members, PartitionRow, members_of, report
 from zkconsumer.admin.group_state import GroupNodes
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.lag_choice import LagChoice
 from zkconsumer.admin.lag_rates import RateWindow
 from zkconsumer.admin.lag_report import LagReport, group_lag
 from zkconsumer.admin.many_groups import read_many_groups, read_topic_nodes
@@ -33,7 +33,7 @@ from zkconsumer.cluster.log_ends import LogOffsets
 from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 
-__all__ = ["LagChoice", "LagMonitor"]
+__all__ = ["LagMonitor"]
 
 _FULL_SCAN_S: Final = 300.0
 """How often a group is asked for its offsets of all topics in Kafka; in between for those that it has to do with."""
@@ -41,29 +41,8 @@ _SCANNED_A_ROUND: Final = 20_000
 """How many topics a round asks for beside those that groups with members read, summed over these groups."""
 
 
-@dataclass(frozen=True)
-class LagChoice:
-    """Which groups and topics a monitor reads.
-
-    Attributes:
-        groups: These groups; all of the cluster when there are none.
-        keeps_group: Which of all groups count.
-        keeps_topic: Which topics count.
-        deadline_s: Longest time for one round, in seconds.
-    """
-
-    groups: tuple[str, ...] = ()
-    keeps_group: Callable[[str], bool] = lambda name: True
-    keeps_topic: Callable[[str], bool] = lambda name: True
-    deadline_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        for group in self.groups:
-            check_group(group)
-
-
 class LagMonitor:
-    """Reads the lag of groups, Java members and both stores of offsets included; made by `Admin.lag_monitor`.
+    """Reads the lag of groups in ZooKeeper, Java members and both stores of offsets included.
 
     Args:
         port: A started ZooKeeper port.

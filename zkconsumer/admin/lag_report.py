@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from zkconsumer.admin.group_report import GroupReport, PartitionRow, store_difference
 from zkconsumer.admin.group_state import GroupNodes
+from zkconsumer.admin.store_choice import ZOOKEEPER
 from zkconsumer.admin.values import JsonValue
 
-__all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "group_lag", "known_sum"]
+__all__ = ["GroupLag", "LagReport", "Rates", "TopicLag", "catch_up_s", "group_lag", "known_sum"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class GroupLag:
         topics_lag: By topic.
         partitions: By topic and number.
         problems: What is wrong with the group, as sentences.
+        coordination: `zookeeper` or `brokers`. Of groups of brokers, owners of partitions are ids of members.
     """
 
     group: str
@@ -84,6 +86,7 @@ class GroupLag:
     topics_lag: tuple[TopicLag, ...]
     partitions: tuple[PartitionRow, ...]
     problems: tuple[str, ...]
+    coordination: str = ZOOKEEPER
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.admin import LagChoice
-from zkconsumer.cli.connection_options import connection_settings, named_places, zookeeper_option
+from zkconsumer.cli.connection_options import (
+    bootstrap_option,
+    brokers_instead,
+    connection_settings,
+    named_places,
+    no_zookeeper,
+    zookeeper_option,
+)
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.seconds import Seconds
@@ -30,11 +37,13 @@ for alerts. The package prometheus_client is needed: pip install 'zkconsumer[pro
 \b
 Example:
   zkconsumer exporter --zookeeper localhost:2181 --port 9308 --host 0.0.0.0
+  zkconsumer exporter --bootstrap-server b1:9092,b2:9092
 """
 
 
 @click.command(epilog=_EPILOG)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--port", type=click.IntRange(0, 65535), default=9308, show_default=True,
               help="Port to listen on; 0 takes a free one, which is printed.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all addresses.")
@@ -48,7 +57,7 @@ Example:
               help="Most partitions of groups with metrics of their own; the sums by topic and group count all.")
 @click.option("--with-owners", is_flag=True, help="Also export the owner of each partition, as a label.")
 def exporter(
-    zookeeper: str, port: int, host: str, interval_s: float, stale_after_s: float | None,
+    zookeeper: str | None, brokers: str | None, port: int, host: str, interval_s: float, stale_after_s: float | None,
     group_filter: Callable[[str], bool] | None, topic_filter: Callable[[str], bool] | None, max_partitions: int,
     with_owners: bool,
 ) -> None:
@@ -60,10 +69,14 @@ def exporter(
                        "pip install 'zkconsumer[prometheus]'") from None  # fmt: skip
     choice = LagChoice((), group_filter or LagChoice.keeps_group, topic_filter or LagChoice.keeps_topic)
     settings = ExporterSettings(interval_s, stale_after_s, max_partitions, with_owners)
+    given = brokers_instead(brokers)
+    if given is None and zookeeper is None:
+        raise no_zookeeper(connection_settings(), or_brokers=True)
     with named_places():
         running = LagExporter(
-            zookeeper, properties=connection_settings().properties, choice=choice, settings=settings
-        )
+            zookeeper if given is None else None, brokers=given, properties=connection_settings().properties,
+            choice=choice, settings=settings,
+        )  # fmt: skip
     try:
         with LeaveSignals(), _served(running, port, host) as server, running:
             place = f"[{host}]" if ":" in host else host

@@ -35,12 +35,14 @@ _CALLED: Final[Mapping[str, str]] = {
     "--to-datetime": "--to TIME",
 }
 """What an option is called here, for commands that have it."""
-_BROKERS: Final = "the brokers are found in ZooKeeper; give --zookeeper HOSTS"
+_CALLED_ELSE: Final[Mapping[str, str]] = {"--broker-list": "--bootstrap-server"}
+"""What it is called in other commands."""
+_BROKERS: Final = "this command works on ZooKeeper; give --zookeeper HOSTS"
 _HINTS: Final[Mapping[str, str]] = {
     "--bootstrap-server": _BROKERS,
     "--bootstrap-servers": _BROKERS,
     "--broker-list": _BROKERS,
-    "--new-consumer": "groups in ZooKeeper have the older consumer; leave it out",
+    "--new-consumer": "--bootstrap-server and --zookeeper say which groups are meant; leave it out",
     "--skip-message-on-error": "messages that cannot be read are reported and skipped; leave it out",
     "--retry-backoff-ms": "give --property retry.backoff.ms=N",
     "--request-timeout-ms": "give --property request.timeout.ms=N",
@@ -61,7 +63,8 @@ def hint_for_option(option: str, known: Collection[str]) -> str:
         option: As it was given, such as `--bootstrap-server`.
         known: The options that the command has.
     """
-    called = _CALLED.get(option)
-    if called is not None and called.split()[0] in known:
-        return f"it is called {called} here"
+    for names in (_CALLED, _CALLED_ELSE):
+        called = names.get(option)
+        if called is not None and called.split()[0] in known:
+            return f"it is called {called} here"
     return _HINTS.get(option, "")

@@ -15,13 +15,14 @@ from typing import Final
 import click
 
 from rebalance.errors import RebalanceError
-from zkconsumer.admin import Admin, GroupLag, LagChoice, LagMonitor, LagReport
+from zkconsumer.admin import Admin, AdminError, BrokerAdmin, GroupLag, LagChoice, LagReader, LagReport, NotFound
 from zkconsumer.admin.lag_report import known_sum
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.describe import lag_header, owner_cell
 from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.filter_options import NameFilter
+from zkconsumer.cli.group_options import open_groups
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cli.terminal.tables import cell, print_problem, print_table
@@ -30,19 +31,22 @@ __all__ = ["lag"]
 
 _EPILOG = """\
 \b
-No group is joined, and members of any client count. OFFSET is the stored offset, in ZooKeeper or in Kafka; if the two
-differ, a problem says so, and the one counts with which the owner seems to work, or the larger one. LAG is the end of
-the log less that offset. UNKNOWN counts partitions whose lag is not known: without an offset, with one beyond the end,
-of a broker that does not answer, or with offsets in Kafka that cannot be read. LAG is - where no lag is known, and a
-question mark stands for what ZooKeeper does not let us read. With --watch, CONSUMED/S and PRODUCED/S are those of the
-last two minutes (Java members commit once a minute), and CATCH UP says when the lag would be 0 at these rates. Rows
-with the largest lag come first. In Kafka 0.7 offsets are byte positions, and lags and rates are in bytes.
+No group is joined, and members of any client count. Groups that brokers coordinate (Kafka 0.9 and later) count beside
+those in ZooKeeper, or alone with --bootstrap-server; OWNER is the id of a member there. OFFSET is the stored offset,
+in ZooKeeper or in Kafka; if the two differ, a problem says so, and the one counts with which the owner seems to work,
+or the larger one. LAG is the end of the log less that offset. UNKNOWN counts partitions whose lag is not known:
+without an offset, with one beyond the end, of a broker that does not answer, or with offsets in Kafka that cannot be
+read. LAG is - where no lag is known, and a question mark stands for what ZooKeeper does not let us read. With
+--watch, CONSUMED/S and PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP
+says when the lag would be 0 at these rates. Rows with the largest lag come first. In Kafka 0.7 offsets are byte
+positions, and lags and rates are in bytes.
 
 \b
 Examples:
   zkconsumer lag --zookeeper localhost:2181 --all
   zkconsumer lag --zookeeper localhost:2181 --all --watch
   zkconsumer lag billing --zookeeper localhost:2181 --by partition --json
+  zkconsumer lag --bootstrap-server b1:9092,b2:9092 --all
 """
 
 _SHOWN_PROBLEMS: Final = 10
@@ -53,7 +57,8 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 
 @click.command(epilog=_EPILOG)
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
-@zookeeper_option()
+@zookeeper_option(required=False)
+@bootstrap_option()
 @click.option("--all", "is_all", is_flag=True, help="All groups of the cluster.")
 @click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Topics whose whole name matches.")
 @click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="With --all: groups whose whole name matches.")
@@ -65,9 +70,9 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
               help="With --watch: seconds from round to round.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round, one line each.")
 def lag(
-    groups: Sequence[str], zookeeper: str, is_all: bool, topic_filter: Callable[[str], bool] | None,
-    group_filter: Callable[[str], bool] | None, by: str, limit: int | None, watch: bool, interval_s: float,
-    as_json: bool,
+    groups: Sequence[str], zookeeper: str | None, brokers: str | None, is_all: bool,
+    topic_filter: Callable[[str], bool] | None, group_filter: Callable[[str], bool] | None, by: str, limit: int | None,
+    watch: bool, interval_s: float, as_json: bool,
 ) -> None:
     """Show how far GROUPs are behind, or all groups, without joining any."""
     if is_all == bool(groups):
@@ -83,17 +88,17 @@ def lag(
             _print(report, by, limit, watch)
 
     if not watch:
-        with open_admin(zookeeper, "zkconsumer-lag", *groups) as admin:
+        with open_groups(zookeeper, brokers, "zkconsumer-lag", *groups) as admin:
             show(admin.lag_monitor(choice).read())
         return
     try:
-        with LeaveSignals(), open_admin(zookeeper, "zkconsumer-lag", *groups) as admin:
+        with LeaveSignals(), open_groups(zookeeper, brokers, "zkconsumer-lag", *groups) as admin:
             _watch(admin, choice, interval_s, show)
     except Interrupted:  # nothing was joined or written, so there is nothing to leave in order
         pass
 
 
-def _watch(admin: Admin, choice: LagChoice, interval_s: float, show: Callable[[LagReport], None]) -> None:
+def _watch(admin: Admin | BrokerAdmin, choice: LagChoice, interval_s: float, show: Callable[[LagReport], None]) -> None:
     monitor = admin.lag_monitor(choice)
     while True:
         started_at = time.monotonic()
@@ -103,10 +108,12 @@ def _watch(admin: Admin, choice: LagChoice, interval_s: float, show: Callable[[L
         time.sleep(max(0.0, interval_s - (time.monotonic() - started_at)))
 
 
-def _read(monitor: LagMonitor) -> LagReport | None:
+def _read(monitor: LagReader) -> LagReport | None:
     try:
         return monitor.read()
-    except RebalanceError as error:  # ZooKeeper is silent or gone: it comes back, and the next round reads again
+    except NotFound:
+        raise
+    except (RebalanceError, AdminError) as error:  # who is silent or gone comes back, and the next round reads again
         click.echo(f"zkconsumer: {sentence_of(error)}; trying again", err=True)
         return None
 
@@ -140,7 +147,8 @@ def _print(report: LagReport, by: str, limit: int | None, watch: bool) -> None:
 
 
 def _print_problems(report: LagReport, on_screen: bool) -> None:
-    problems = [f"{group.group}: {problem}" for group in report.groups for problem in group.problems]
+    problems = [*report.problems]
+    problems += [f"{group.group}: {problem}" for group in report.groups for problem in group.problems]
     if on_screen and problems:
         print_problem(f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` names those of a group")
         return
