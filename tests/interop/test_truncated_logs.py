@@ -5,11 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
 import pytest
 
+from simpleconsumer.types import TopicPartition
 from tests.interop.cut_log import KEPT, LOST, NEW, SETTINGS, CutLog, numbered
-from zkconsumer import ConsumerConfig, ConsumerConnector, PartitionStopped, read_topic
+from tests.interop.polling import poll_until
+from zkconsumer import (
+    ConsumerConfig,
+    ConsumerConnector,
+    KafkaConsumer,
+    LogTruncated,
+    OffsetAndMetadata,
+    PartitionStopped,
+    read_topic,
+)
 from zkconsumer.testing.kafka import KafkaCluster
 
 pytestmark = pytest.mark.real
@@ -57,3 +68,46 @@ def test_a_reader_of_the_topic_stops_there(log: CutLog) -> None:
         log.cut()
         with pytest.raises(PartitionStopped, match=rf"truncated at offset {KEPT}, below {KEPT + LOST}.*are lost"):
             next(reader)
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["of a group", "assigned"])
+def test_polls_go_on_where_the_log_was_cut_off(log: CutLog, fresh_group: str, group: bool) -> None:
+    name = TopicPartition(log.topic, 0)
+    with polled(log, fresh_group if group else None, "earliest") as consumer:
+        assert [record.value for record in poll_until(consumer, KEPT + LOST)] == (
+            numbered("kept", KEPT) + numbered("lost", LOST)
+        )
+        log.cut()
+        assert [(record.value, record.offset) for record in poll_until(consumer, NEW)] == [
+            (value, KEPT + number) for number, value in enumerate(numbered("new", NEW))
+        ]
+        assert consumer.position(name) == KEPT + NEW
+        if group:
+            consumer.commit_sync()
+            assert consumer.committed([name]) == {name: OffsetAndMetadata(KEPT + NEW)}
+
+
+def test_a_poll_names_where_the_log_was_cut_off_if_there_is_no_policy(log: CutLog) -> None:
+    with polled(log, None, "none") as consumer:
+        consumer.seek_to_beginning()
+        assert len(poll_until(consumer, KEPT + LOST)) == KEPT + LOST
+        log.cut()
+        with pytest.raises(LogTruncated, match=rf"{log.topic}/0: the log was truncated.*up to {KEPT}") as caught:
+            poll_until(consumer, 1)
+        assert (caught.value.offset, caught.value.divergent_offset) == (KEPT + LOST, KEPT)
+        with pytest.raises(LogTruncated):
+            consumer.poll(100)
+        consumer.seek(TopicPartition(log.topic, 0), KEPT)
+        assert [record.value for record in poll_until(consumer, NEW)] == numbered("new", NEW)
+
+
+def polled(log: CutLog, group: str | None, policy: str) -> KafkaConsumer:
+    addresses = ",".join(f"127.0.0.1:{log.cluster.port(number)}" for number in (0, 1))
+    settings: dict[str, Any] = {"bootstrap_servers": addresses, "auto_offset_reset": policy}
+    if group is not None:  # in ZooKeeper: the broker that is killed may coordinate groups
+        del settings["bootstrap_servers"]
+        settings["zookeeper_connect"] = log.cluster.zookeeper_connect
+        return KafkaConsumer(log.topic, group_id=group, enable_auto_commit=False, **settings)
+    consumer = KafkaConsumer(**settings)
+    consumer.assign([TopicPartition(log.topic, 0)])
+    return consumer

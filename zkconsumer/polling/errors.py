@@ -156,9 +156,10 @@ class LogTruncated(PollingError):
             "the leader does not know this epoch" if divergent_offset is None
             else f"it is the one that was read up to {divergent_offset}"
         )  # fmt: skip
+        epoch = "" if offset_epoch is None else f" of leader epoch {offset_epoch}"
         super().__init__(
-            f"{shown([partition])}: the log was truncated below position {offset} of leader epoch {offset_epoch}: "
-            f"{ended}, and auto.offset.reset is none",
+            f"{shown([partition])}: the log was truncated below position {offset}{epoch}: {ended}, and "
+            "auto.offset.reset is none",
             "seek to an offset of the log, or set auto.offset.reset to earliest or latest",
         )
         self.args = (partition, offset, offset_epoch, divergent_offset)
