@@ -35,8 +35,10 @@ from zkconsumer import (
 )
 from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ConsumerWokenUp, PollTimeout
 from zkconsumer.polling.errors import NoOffsetForPartition, NotAssigned, NotSubscribed, OffsetOutOfRange
+from zkconsumer.polling.records import TimestampType
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
+from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 pytestmark = pytest.mark.real
@@ -73,6 +75,30 @@ def test_poll_returns_at_most_max_poll_records_and_the_position_is_behind_them(
         assert not consumer.poll(0)
         assert consumer.assignment() == {at}
         assert consumer.subscription() == {topic}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("setter", ["CreateTime", "LogAppendTime"])
+def test_records_say_who_has_set_their_time_and_in_which_epoch_they_were_appended(
+    cluster: KafkaCluster, fresh_topic: Callable[[], str], setter: str, codec: str
+) -> None:
+    since = version_tuple(cluster.version)
+    name = fresh_topic()
+    config = {"message.timestamp.type": setter} if since >= (0, 10) else {}
+    cluster.create_topic(name, 1, config=config)
+    load(cluster, name, 5, codec=codec)
+    with consumer_of(cluster, None, key_deserializer=bytes) as consumer:
+        consumer.assign([TopicPartition(name, 0)])
+        records = poll_until(consumer, 5)
+    expected = TimestampType.NO_TIMESTAMP_TYPE
+    if since >= (0, 10):
+        expected = TimestampType.LOG_APPEND_TIME if setter == "LogAppendTime" else TimestampType.CREATE_TIME
+    for record in records:
+        if record.timestamp is None:  # the load has sent none
+            assert expected is not TimestampType.LOG_APPEND_TIME
+        else:
+            assert record.timestamp_type is expected
+        assert record.leader_epoch == (0 if since >= (0, 11) else None)
 
 
 def test_a_poll_without_time_makes_progress_over_repeated_calls(

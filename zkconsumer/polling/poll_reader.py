@@ -28,7 +28,7 @@ from zkconsumer.fetching.fetch_state import LogTruncated as LogCut
 from zkconsumer.fetching.fetch_state import OutOfLog
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.polling.errors import LogTruncated, OffsetOutOfRange
-from zkconsumer.polling.taken_items import TakenItem, TakenItems, TakenRecords
+from zkconsumer.polling.taken_items import DecodedMessages, TakenItem, TakenItems, TakenRecords
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["PollReader", "Taken"]
@@ -291,7 +291,7 @@ class PollReader:
             messages.extend(islice(items, wanted))  # what comes before an error is kept
         finally:
             try:
-                kind.made_of(messages, taken.records)
+                kind.made_of(messages, taken.records, items.runs if isinstance(items, DecodedMessages) else ())
             finally:
                 made = len(taken.records) - before
                 if made:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from simpleconsumer.dialect import Dialect
-from simpleconsumer.types import Message
+from simpleconsumer.dialect import KAFKA07, Dialect
+from simpleconsumer.kafka011.appended import Appended, appended
+from simpleconsumer.types import MAX_INT64, Message
 from zkconsumer.errors import DecoderFailed
 from zkconsumer.polling.records import NULL_SIZE, ConsumerRecord, TimestampType
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
@@ -14,6 +15,30 @@ from zkconsumer.streams.batches import MessageBatch, StreamBatches
 __all__ = ["TakenBatches", "TakenItem", "TakenItems", "TakenRecords"]
 
 Deserializer = Callable[[bytes], Any]
+
+
+_CREATED, _APPENDED = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
+_UNKNOWN: Final = Appended(MAX_INT64, None, False)
+
+
+class DecodedMessages:
+    """The messages of a chunk.
+
+    Args:
+        messages: The messages.
+        runs: How they were appended.
+    """
+
+    __slots__ = ("messages", "runs")
+
+    def __init__(self, messages: Iterator[Message[bytes, bytes]], runs: Sequence[Appended]) -> None:
+        self.messages, self.runs = messages, runs
+
+    def __iter__(self) -> Iterator[Message[bytes, bytes]]:
+        return self.messages
+
+    def __next__(self) -> Message[bytes, bytes]:
+        return next(self.messages)
 
 
 class TakenItem(Protocol):
@@ -60,36 +85,63 @@ class TakenRecords:
         self._key = key
         self._value = value
 
-    def decoded(self, dialect: Dialect, *place: Any, **how: Any) -> Iterator[Message[bytes, bytes]]:
-        """Yield messages."""
-        return dialect.decode_messages(*place, **how)
+    def decoded(self, dialect: Dialect, *place: Any, **how: Any) -> DecodedMessages:
+        """Return messages, with how they were appended."""
+        has_heads = dialect is not KAFKA07
+        return DecodedMessages(dialect.decode_messages(*place, **how), appended(place[0]) if has_heads else [])
 
     def count(self, item: Any) -> int:
         """Return 1."""
         return 1
 
-    def made_of(self, messages: Sequence[Message[bytes, bytes]], records: list[object]) -> None:
+    def made_of(
+        self, messages: Sequence[Message[bytes, bytes]], records: list[object], runs: Sequence[Appended] = ()
+    ) -> None:
         """Add the records of messages to a list.
+
+        Args:
+            messages: In the order of the log.
+            records: The list.
+            runs: How they were appended, in the same order.
 
         Raises:
             DecoderFailed: A deserializer has failed; the records before are added.
         """
+        first = 0
+        for number, (last_offset, epoch, has_append_time) in enumerate(runs or [_UNKNOWN]):
+            if first == len(messages):
+                return
+            if number < len(runs) - 1 and messages[first].offset > last_offset:
+                continue
+            behind = first + 1 if number < len(runs) - 1 else len(messages)
+            while behind < len(messages) and messages[behind].offset <= last_offset:
+                behind += 1
+            part = messages if behind - first == len(messages) else messages[first:behind]
+            self._add(part, records, epoch, _APPENDED if has_append_time else _CREATED)
+            first = behind
+
+    def _add(
+        self, messages: Sequence[Message[bytes, bytes]], records: list[object], epoch: int | None, kind: TimestampType
+    ) -> None:
         if self._key is not None or self._value is not None:
             for message in messages:
-                records.append(self.made(message))
+                records.append(self._record(message, epoch, kind))
             return
-        new, created, none = tuple.__new__, TimestampType.CREATE_TIME, TimestampType.NO_TIMESTAMP_TYPE
+        new, none = tuple.__new__, TimestampType.NO_TIMESTAMP_TYPE
         # A call for each record would take as long as the rest.
         records += [
             new(ConsumerRecord, (
                 each.topic, each.partition, each.offset, each.timestamp_ms,
-                none if each.timestamp_ms is None else created, each.key, each.value, each.headers, None,
+                none if each.timestamp_ms is None else kind, each.key, each.value, each.headers, epoch,
                 NULL_SIZE if each.key is None else len(each.key), NULL_SIZE if each.value is None else len(each.value),
             )) for each in messages
         ]  # fmt: skip
 
     def made(self, item: Message[bytes, bytes]) -> ConsumerRecord[Any, Any]:
-        """Return the record of a message."""
+        """Return the record of a message of which nothing else is known."""
+        return self._record(item, None, _CREATED)
+
+    def _record(self, item: Message[bytes, bytes], epoch: int | None, kind: TimestampType) -> ConsumerRecord[Any, Any]:
         key, value = item.key, item.value
         try:
             found_key = key if key is None or self._key is None else self._key(key)
@@ -99,8 +151,8 @@ class TakenRecords:
         stamp = item.timestamp_ms
         return tuple.__new__(ConsumerRecord, (
             item.topic, item.partition, item.offset, stamp,
-            TimestampType.NO_TIMESTAMP_TYPE if stamp is None else TimestampType.CREATE_TIME,
-            found_key, found_value, item.headers, None,
+            TimestampType.NO_TIMESTAMP_TYPE if stamp is None else kind,
+            found_key, found_value, item.headers, epoch,
             NULL_SIZE if key is None else len(key), NULL_SIZE if value is None else len(value),
         ))  # fmt: skip
 
