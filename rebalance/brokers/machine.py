@@ -51,12 +51,16 @@ class MemberTimes:
     Attributes:
         rebalance_s: How long the coordinator waits for the member when the group is assigned anew.
         heartbeat_s: Between two heartbeats.
+        soon_s: Between an assignment and the first heartbeat, and twice as long each time up to `heartbeat_s`: the
+            cooperative protocol has a second round, and members that start together cause several rebalances. Who
+            notices them late has the others wait.
         retry_s: Before a request is sent again.
         leave_s: Longest wait for the answer to LeaveGroup.
     """
 
     rebalance_s: float = 300.0
     heartbeat_s: float = 3.0
+    soon_s: float = 0.1
     retry_s: float = 0.1
     leave_s: float = 5.0
 
@@ -96,6 +100,7 @@ class MemberMachine:
         self._has_coordinator = False
         self._retry_at: float | None = None
         self._heartbeat_at: float | None = None
+        self._beat_s = times.heartbeat_s
         self._leave_at: float | None = None
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -172,7 +177,8 @@ class MemberMachine:
         if self.fence is None or self.state not in _BEATING:
             self._heartbeat_at = None
             return []
-        self._heartbeat_at = self._now + self._times.heartbeat_s
+        self._heartbeat_at = self._now + self._beat_s
+        self._beat_s = min(2 * self._beat_s, self._times.heartbeat_s)
         if not self._has_coordinator or Asked.HEARTBEAT in self._pending:
             return []
         return [e.SendHeartbeat(self._number(Asked.HEARTBEAT), self.fence)]
@@ -313,6 +319,8 @@ class MemberMachine:
         assert self.fence is not None
         self._assignments = {}
         self._go(MemberState.STABLE)
+        first_s = min(self._times.soon_s, self._times.heartbeat_s)
+        self._heartbeat_at, self._beat_s = self._now + first_s, min(2 * first_s, self._times.heartbeat_s)
         actions: list[Action] = [
             *self._renewed(event.sent_at),
             e.SetAssignment(self.fence, self._protocol, event.assignment, self._is_leader),

@@ -88,8 +88,24 @@ def test_a_member_finds_its_coordinator_joins_and_gets_its_partitions() -> None:
     assert driver.found() == [e.JoinGroup(2, "")]
     assert driver.joined() == [e.SyncGroup(3, ONE, {})]
     assert driver.synced() == [e.RenewLease(ONE, 100.0), e.SetAssignment(ONE, "range", b"mine", False)]
-    assert driver.machine.next_timer() == 103.0
+    assert driver.machine.next_timer() == 100.1
     assert driver.at_timer() == [e.SendHeartbeat(4, ONE)]
+
+
+def test_heartbeats_come_soon_after_an_assignment_and_then_at_their_interval() -> None:
+    """A second rebalance, of the cooperative protocol or of members that start together, is noticed soon."""
+    driver = Driver()
+    driver(e.Start())
+    driver.found()
+    driver.joined()
+    driver.synced()
+    at = []
+    for _ in range(7):
+        before = driver.now
+        driver.at_timer()
+        at.append(round(driver.now - before, 6))
+        driver(e.HeartbeatAnswered(driver.request(e.SendHeartbeat), driver.now))
+    assert at == [0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0]
 
 
 def test_a_member_that_is_given_its_id_first_joins_again_at_once_under_it() -> None:
