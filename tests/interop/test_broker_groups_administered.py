@@ -17,6 +17,7 @@ from zkconsumer.admin import (
     BrokerAdmin,
     BrokerGroupReport,
     GroupHasMembers,
+    GroupNotDeleted,
     NotFound,
     OffsetsNotSet,
 )
@@ -293,8 +294,16 @@ def test_groups_of_both_kinds_stand_beside_each_other(place: Place, group: str) 
         assert not admin.is_coordinated_by_brokers(group)
         with pytest.raises(GroupHasMembers, match=r"coordinate a group of that name with 1 member \(.* of 127.0.0.1\)"):
             admin.set_offsets(group, topic, "earliest", store="kafka")
-        admin.delete_groups(group, store="zookeeper")
+        with pytest.raises(GroupNotDeleted, match=f"brokers coordinate a group '{group}', too"):
+            admin.delete_groups(group)
     place.emptied(group)
+    if place.since >= (0, 10):  # before, a group without members is none
+        where = ("--zookeeper", place.cluster.zookeeper_connect)
+        refused = run("groups", "delete", group, *where)
+        assert (refused.returncode, b"--store zookeeper" in refused.stderr) == (1, True)
+        assert place.admin.describe(group).lag == 0
+    with Admin(place.cluster.zookeeper_connect) as admin:
+        admin.delete_groups(group, store="zookeeper")
     assert run("groups", "delete", old, group, "--zookeeper", place.cluster.zookeeper_connect).returncode == 0
 
 
