@@ -347,6 +347,8 @@ def test_what_needs_a_group_is_refused_without_one(settings: dict[str, Any]) -> 
         ({"ssl_key_location": "/k"}, "ssl.key.location has no effect: security.protocol is PLAINTEXT"),
         ({"zookeeper_connect": "zk", "group_coordination": "zookeeper", "session_timeout_ms": 9000},
          "session.timeout.ms has no effect on a group in ZooKeeper"),
+        ({"zookeeper_connect": "zk", "group_coordination": "zookeeper", "group_instance_id": "one"},
+         "group.instance.id has no effect on a group in ZooKeeper, which has no static members"),
         ({"zookeeper_auth": ""}, "no credentials are sent to ZooKeeper"),
         ({"zookeeper_use_ssl": True, "zookeeper_ssl_verify_certs": False}, "any server can pretend to be ZooKeeper"),
     ],
