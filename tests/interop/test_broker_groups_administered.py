@@ -170,6 +170,11 @@ def test_offsets_are_set_moved_exported_imported_and_deleted(place: Place, group
     assert bool(deleted.notes) == (place.since < (2, 4))
     assert {row.topic for row in admin.offsets(group).partitions} == {topic}
 
+    # A time: brokers of Kafka 4 know no segments of one, and name messages.
+    for moment, offset in (("2014-03-01T12:00:00Z", 0), ("2100-01-01T00:00:00Z", COUNT)):
+        found = admin.set_offsets(group, topic, moment, dry_run=True)
+        assert [each.new for each in found.changes] == [offset, offset]
+
     # A member goes on from what was set.
     with kafka_python_member(place.cluster, group, topic) as member:
         member.read(5 + COUNT)
