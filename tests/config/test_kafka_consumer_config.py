@@ -395,6 +395,8 @@ def test_names_without_effect_are_accepted(name: str, caplog: pytest.LogCaptureF
         ("ssl.keystore.password", "certificates are read from PEM files"),
         ("spring.kafka.group.id", "it ends with the known name 'group.id'"),
         ("qqqq", ""),
+        ("rebalance_timeout_ms", "here the others wait for 'max_poll_interval_ms'"),
+        ("value_decoder", "here 'value_deserializer' is the function that takes bytes"),
     ],
 )
 def test_an_unknown_name_is_refused_with_what_to_use_instead(
