@@ -40,7 +40,9 @@ from simpleconsumer.types import (
     TopicPartition,
 )
 
-__all__ = ["KAFKA07", "KAFKA08", "KAFKA011", "MAX_DECODED_BYTES", "Dialect", "Encodable", "dialect_of"]
+__all__ = [
+    "KAFKA07", "KAFKA08", "KAFKA011", "MAX_DECODED_BYTES", "Dialect", "Encodable", "coordinates_groups", "dialect_of",
+]  # fmt: skip
 
 
 class Dialect(Protocol):
@@ -326,6 +328,8 @@ KAFKA08: Final = Kafka08()
 """Kafka 0.8 and later, in requests that all of them serve up to Kafka 3."""
 KAFKA011: Final = Kafka011()
 """Kafka 0.10.0 and later: brokers that say which versions they serve."""
+_FIRST_COMMIT_VERSION_OF_COORDINATORS: Final = 2
+"""Brokers that are known to serve it, and list no versions, are of Kafka 0.9."""
 _ALL: Final[Sequence[Dialect]] = (KAFKA07, KAFKA08, KAFKA011)
 _DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in _ALL}
 
@@ -340,3 +344,10 @@ def dialect_of(broker: Broker) -> Dialect:
     if dialect is None:
         raise ValueError(f"broker {broker.id} is of the generation {broker.generation!r}, not one of {list(_DIALECTS)}")
     return dialect
+
+
+def coordinates_groups(broker: Broker) -> bool:
+    """Return whether a broker may coordinate groups, which those of Kafka 0.9 and later do."""
+    if broker.generation == KAFKA08.name:
+        return broker.commit_version >= _FIRST_COMMIT_VERSION_OF_COORDINATORS
+    return broker.generation == KAFKA011.name

@@ -347,6 +347,8 @@ def test_what_needs_a_group_is_refused_without_one(settings: dict[str, Any]) -> 
         ({"ssl_key_location": "/k"}, "ssl.key.location has no effect: security.protocol is PLAINTEXT"),
         ({"zookeeper_connect": "zk", "group_coordination": "zookeeper", "session_timeout_ms": 9000},
          "session.timeout.ms has no effect on a group in ZooKeeper"),
+        ({"zookeeper_connect": "zk", "group_coordination": "zookeeper", "group_instance_id": "one"},
+         "group.instance.id has no effect on a group in ZooKeeper, which has no static members"),
         ({"zookeeper_auth": ""}, "no credentials are sent to ZooKeeper"),
         ({"zookeeper_use_ssl": True, "zookeeper_ssl_verify_certs": False}, "any server can pretend to be ZooKeeper"),
     ],
@@ -393,6 +395,8 @@ def test_names_without_effect_are_accepted(name: str, caplog: pytest.LogCaptureF
         ("ssl.keystore.password", "certificates are read from PEM files"),
         ("spring.kafka.group.id", "it ends with the known name 'group.id'"),
         ("qqqq", ""),
+        ("rebalance_timeout_ms", "here the others wait for 'max_poll_interval_ms'"),
+        ("value_decoder", "here 'value_deserializer' is the function that takes bytes"),
     ],
 )
 def test_an_unknown_name_is_refused_with_what_to_use_instead(

@@ -17,6 +17,7 @@ from zkconsumer.admin import (
     BrokerAdmin,
     BrokerGroupReport,
     GroupHasMembers,
+    GroupNotDeleted,
     LagChoice,
     NotFound,
     OffsetsNotSet,
@@ -179,6 +180,11 @@ def test_offsets_are_set_moved_exported_imported_and_deleted(place: Place, group
     assert [each.old for each in deleted.changes] == [COUNT, COUNT]
     assert bool(deleted.notes) == (place.since < (2, 4))
     assert {row.topic for row in admin.offsets(group).partitions} == {topic}
+
+    # A time: brokers of Kafka 4 know no segments of one, and name messages.
+    for moment, offset in (("2014-03-01T12:00:00Z", 0), ("2100-01-01T00:00:00Z", COUNT)):
+        found = admin.set_offsets(group, topic, moment, dry_run=True)
+        assert [each.new for each in found.changes] == [offset, offset]
 
     # A member goes on from what was set.
     with kafka_python_member(place.cluster, group, topic) as member:
@@ -358,8 +364,16 @@ def test_groups_of_both_kinds_stand_beside_each_other(place: Place, group: str) 
         assert not admin.is_coordinated_by_brokers(group)
         with pytest.raises(GroupHasMembers, match=r"coordinate a group of that name with 1 member \(.* of 127.0.0.1\)"):
             admin.set_offsets(group, topic, "earliest", store="kafka")
-        admin.delete_groups(group, store="zookeeper")
+        with pytest.raises(GroupNotDeleted, match=f"brokers coordinate a group '{group}', too"):
+            admin.delete_groups(group)
     place.emptied(group)
+    if place.since >= (0, 10):  # before, a group without members is none
+        where = ("--zookeeper", place.cluster.zookeeper_connect)
+        refused = run("groups", "delete", group, *where)
+        assert (refused.returncode, b"--store zookeeper" in refused.stderr) == (1, True)
+        assert place.admin.describe(group).lag == 0
+    with Admin(place.cluster.zookeeper_connect) as admin:
+        admin.delete_groups(group, store="zookeeper")
     assert run("groups", "delete", old, group, "--zookeeper", place.cluster.zookeeper_connect).returncode == 0
 
 

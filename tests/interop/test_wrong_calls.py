@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from consuming import member, owners, produce, read, stored, texts
 
-from rebalance.errors import ConsumerIdInUse
-from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, TopicPartition
+from rebalance.errors import ConsumerIdInUse, GroupRefused
+from zkconsumer import CommitFailed, ConsumerConfig, ConsumerConnector, KafkaConsumer, TopicPartition
 from zkconsumer.testing.kafka import KafkaCluster
 
 NOWHERE = ConsumerConfig("127.0.0.1:1", "nobody")
@@ -77,3 +77,18 @@ def test_a_consumer_id_in_use_is_refused_by_the_call_that_joins_however_short_it
             second.create_message_streams({topic: 1})
         assert second.status().state == "closed"
         assert owners(kafka_0822, fresh_group, topic) == {0: f"{fresh_group}_same-0"}
+
+
+def test_brokers_that_coordinate_no_groups_are_named_by_both_consumers(
+    kafka_0822: KafkaCluster, fresh_group: str, topic: str
+) -> None:
+    brokers = f"127.0.0.1:{kafka_0822.port(0)}"
+    said = "no broker of the cluster is of Kafka 0.9 or later.* give zookeeper.connect in place of bootstrap.servers"
+    config = ConsumerConfig(bootstrap_servers=brokers, group_id=fresh_group)
+    with ConsumerConnector(config) as connector, pytest.raises(GroupRefused, match=said):
+        connector.create_message_streams({topic: 1})
+    with (
+        KafkaConsumer(topic, bootstrap_servers=brokers, group_id=fresh_group) as consumer,
+        pytest.raises(GroupRefused, match=said),
+    ):
+        consumer.poll(10_000)

@@ -218,13 +218,16 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
             ValueError: No group is named, or the store is none.
             NotFound: There is no such group.
             GroupHasMembers: Consumers are in one of the groups, or a session that lives owns partitions.
-            GroupNotDeleted: A node or an offset could not be deleted, or it is not known what Kafka has of the group.
+            GroupNotDeleted: A node or an offset could not be deleted, or it is not known what Kafka has of the group,
+                or brokers coordinate a group of that name, too, and no store is named.
         """
         if not groups:
             raise ValueError("no group is named")
         for group in groups:
             check_group(group)
         check_store(store)
+        if store is None:
+            self.broker_groups.refuse_same_names(groups)
         return delete_groups(self._port, self._in_kafka, self._zookeeper, groups, store, dry_run)
 
     def release(

@@ -21,7 +21,13 @@ from zkconsumer.admin.broker_group_report import (
 )
 from zkconsumer.admin.broker_lag_monitor import BrokerLagMonitor, log_ranges
 from zkconsumer.admin.coordinated_groups import DEAD, CoordinatedGroup, shown_members
-from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, NotFound, OffsetsNotSet
+from zkconsumer.admin.errors import (
+    CoordinatorUnavailable,
+    GroupHasMembers,
+    GroupNotDeleted,
+    NotFound,
+    OffsetsNotSet,
+)
 from zkconsumer.admin.findings import Verification
 from zkconsumer.admin.group_coordinators import GroupCoordinators
 from zkconsumer.admin.group_deletion import DeletedGroups
@@ -138,6 +144,21 @@ class BrokerGroups(BrokerGroupOffsets):
         """
         found = self._seen(group)
         return found is not None and found.state != DEAD and bool(found.protocol_type)
+
+    def refuse_same_names(self, groups: Collection[str]) -> None:
+        """Raise if brokers coordinate a group that is to be deleted as one in ZooKeeper: the offsets in Kafka are its.
+
+        Raises:
+            GroupNotDeleted: They coordinate one of that name, with or without members.
+        """
+        for group in groups:
+            if self.is_coordinated(group):
+                raise GroupNotDeleted(
+                    f"no group was deleted: brokers coordinate a group {group!r}, too, and the offsets in Kafka are "
+                    "its offsets",
+                    "choose the store: zookeeper deletes the group in ZooKeeper alone (store='zookeeper', --store "
+                    "zookeeper); to delete the other group, give --bootstrap-server in place of --zookeeper",
+                )
 
     def name_members(self, error: OffsetsNotSet, groups: Collection[str]) -> None:
         """Raise if members are why Kafka has taken no offsets of one of the groups, which ZooKeeper has, too.

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.described_groups import DescribedGroup
-from simpleconsumer.dialect import KAFKA011, KAFKA08, dialect_of
+from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.groups_client import GroupsClient
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
@@ -49,8 +49,6 @@ NOT_AUTHORIZED: Final = (29, 30, 31)
 """Codes of a refusal for want of rights: on a topic, a group, the cluster."""
 _GROUP_ID_NOT_FOUND: Final = 69
 _UNSUPPORTED_VERSION: Final = 35
-_FIRST_COMMIT_VERSION: Final = 2
-"""Brokers that are known to serve it, and list no versions, are of Kafka 0.9."""
 
 
 def check_code(code: int, group: str) -> None:
@@ -88,11 +86,7 @@ class GroupCoordinators:
 
     def brokers(self) -> list[Broker]:
         """Return the brokers that may coordinate groups, which those of Kafka 0.9 and later do."""
-        return [
-            broker for broker in self.cluster.brokers()
-            if broker.generation == KAFKA011.name
-            or (broker.generation == KAFKA08.name and broker.commit_version >= _FIRST_COMMIT_VERSION)
-        ]  # fmt: skip
+        return [broker for broker in self.cluster.brokers() if coordinates_groups(broker)]
 
     def exist(self) -> bool:
         """Return whether groups can be coordinated at all: the topic of their offsets is there."""

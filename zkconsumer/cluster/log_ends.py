@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 
@@ -54,6 +54,9 @@ def in_requests(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[Topic
 def ask_at(consumer: SimpleConsumer, partitions: Sequence[TopicPartition], time_ms: int) -> OneTime:
     """Return the offsets of partitions at a time, by one request.
 
+    Brokers of Kafka 4 know no times of segments. There it is the first message with a timestamp at or after the time,
+    or the end of the log.
+
     Args:
         consumer: Connected to the leader of all of them.
         time_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970.
@@ -63,13 +66,29 @@ def ask_at(consumer: SimpleConsumer, partitions: Sequence[TopicPartition], time_
     """
     found: dict[TopicPartition, int | None] = {}
     refused: dict[TopicPartition, int] = {}
-    answers = consumer.multi_offsets_before(partitions, time_ms) if partitions else []
+    try:
+        answers = consumer.multi_offsets_before(partitions, time_ms) if partitions else []
+    except VersionNotServed:
+        if time_ms < 0:
+            raise
+        return _first_messages(consumer, partitions, time_ms)
     for name, (code, offsets) in zip(partitions, answers, strict=True):
         if code:
             refused[name] = code
         else:
             found[name] = offsets[0] if offsets else None
     return OneTime(found, refused)
+
+
+def _first_messages(consumer: SimpleConsumer, partitions: Sequence[TopicPartition], time_ms: int) -> OneTime:
+    """Return the first messages with timestamps at or after a time, and the ends of logs that have none."""
+    answers = consumer.offsets_for_times(dict.fromkeys(partitions, time_ms))
+    refused = {name: code for name, (code, _) in zip(partitions, answers, strict=True) if code}
+    found = {name: at.offset for name, (_, at) in zip(partitions, answers, strict=True) if name not in refused}
+    ends = ask_at(consumer, [name for name, offset in found.items() if offset < 0], LATEST)
+    offsets = {name: ends.offsets.get(name) if offset < 0 else offset for name, offset in found.items()}
+    return OneTime({name: offset for name, offset in offsets.items() if name not in ends.refused},
+                   refused | ends.refused)  # fmt: skip
 
 
 def ask_leaders(

@@ -55,7 +55,10 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for every combination that is allowed and harmful."""
     by_zookeeper = coordinates(values["group.coordination"], values["zookeeper.connect"]) == "zookeeper"
     if by_zookeeper and values["zookeeper.connect"] is not None and values["bootstrap.servers"] is not None:
-        yield "bootstrap.servers has no effect: zookeeper.connect is given, and the brokers are found there"
+        yield (
+            "bootstrap.servers has no effect: zookeeper.connect is given, and the brokers are found there; a group "
+            "that brokers coordinate needs group.coordination=brokers"
+        )
     patience_ms = values["rebalance.max.retries"] * values["rebalance.backoff.ms"]
     if by_zookeeper and patience_ms < values["zookeeper.session.timeout.ms"]:
         yield (

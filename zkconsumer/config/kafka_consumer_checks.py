@@ -115,6 +115,8 @@ def _without_effect(given: Mapping[str, object], values: Mapping[str, Any]) -> I
         for name in _OF_BROKER_GROUPS:
             if name in given:
                 yield f"{name} has no effect on a group in ZooKeeper: its session is zookeeper.session.timeout.ms"
+        if values["group.instance.id"] is not None:
+            yield "group.instance.id has no effect on a group in ZooKeeper, which has no static members"
     else:
         for name in _OF_ZOOKEEPER_GROUPS:
             if name in given:

@@ -160,13 +160,18 @@ _OLDER_NAMES: Final[Mapping[str, str]] = {
     "fetch.size": "max.partition.fetch.bytes",
     "fetch.wait.max.ms": "fetch.max.wait.ms",
     "groupid": "group.id",
-    "max.processing.interval.ms": "max.poll.interval.ms",
     "queued.max.bytes": "fetch.max.bytes",
     "refresh.leader.backoff.ms": "retry.backoff.ms",
     "socket.receive.buffer.bytes": "receive.buffer.bytes",
     "socket.timeout.ms": "request.timeout.ms",
     "zk.connect": "zookeeper.connect",
     "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
+}
+_OF_STREAMS: Final[Mapping[str, str]] = {
+    "key.decoder": "create_message_streams takes it; here 'key.deserializer' is the function that takes bytes",
+    "max.processing.interval.ms": "ConsumerConfig has it; here it is called 'max.poll.interval.ms'",
+    "rebalance.timeout.ms": "ConsumerConfig has it; here the others wait for 'max.poll.interval.ms'",
+    "value.decoder": "create_message_streams takes it; here 'value.deserializer' is the function that takes bytes",
 }
 _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "api.version": "kafka-python has it; here each broker is asked for the versions that it serves",
@@ -187,10 +192,12 @@ def _hint_for_name(name: str, known: Iterable[str]) -> str:
     lower = dotted.lower()
     if lower in _OF_OTHER_CLIENTS:
         return _OF_OTHER_CLIENTS[lower]
+    if lower in _OF_STREAMS:
+        return _OF_STREAMS[lower]
     if lower in _OLDER_NAMES:
         return f"consumers of Kafka 0.7 and 0.8 have it; here it is called {_OLDER_NAMES[lower]!r}"
     if CONSUMER_SETTINGS.find(dotted) is not None:
-        return "it is a setting of ConsumerConfig, for streams of a group in ZooKeeper"
+        return "it is a setting of ConsumerConfig, for streams"
     if PRODUCER_SETTINGS.find(dotted) is not None:
         return "it is a setting of producers"
     return hint_for_name(name, known)

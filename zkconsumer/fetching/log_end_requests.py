@@ -265,8 +265,8 @@ class LogEndRequests:
             queue.push(Chunk(b"", MAX_INT64, None, error=OutOfLog(state.offset, earliest, latest)))
             return
         log.warning(
-            "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d (auto.offset.reset=%s)",
-            *state.partition, state.offset, earliest, latest, checked.offset, task.policy,
+            "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d, as "
+            "auto.offset.reset says", *state.partition, state.offset, earliest, latest, checked.offset,
         )
         self._counters.add("errors", "out_of_range")
         gone = state.behind_end(latest)

@@ -17,9 +17,10 @@ from rebalance.brokers.events import Fence, JoinedMember
 from rebalance.brokers.group_member import BrokerGroupMember
 from rebalance.brokers.group_port import Joined, NamedMember, Refused, Synced
 from rebalance.counters import Counters
+from rebalance.errors import GroupRefused
 from rebalance.lease import lease_clock
 from simpleconsumer.coordinator_client import CoordinatorClient, GroupOffsetClient
-from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.security.security import Security
@@ -39,6 +40,10 @@ _BEYOND_REBALANCE_S: Final = 5.0
 """How much longer than the rebalance time-out the answer to JoinGroup is waited for."""
 _MEMBER_ID_REQUIRED: Final = 79
 _NOT_AVAILABLE: Final = 15
+_TOO_OLD: Final = (
+    "no broker of the cluster is of Kafka 0.9 or later, and older brokers coordinate no groups: give zookeeper.connect "
+    "in place of bootstrap.servers"
+)
 _UNSUPPORTED_VERSION: Final = 35
 """What a broker answers that does not have a request in that version; here it is not even asked."""
 _REBALANCE_TIMEOUT_VERSION: Final = 1
@@ -53,7 +58,7 @@ class BrokerGroupPort:
         client_id: The name under which brokers log and count the requests.
         timeout_s: Longest wait for answers that wait for nobody.
         read_brokers: The brokers of the cluster; may raise a ZkConsumerError.
-        failed: Called with an error that ends the member for good: refused credentials.
+        failed: Called with an error that ends the member for good: refused credentials, and brokers that are too old.
         died: Called with the name of a thread that has ended by a fault of this library, and the fault.
 
     Threads: Any.
@@ -81,6 +86,7 @@ class BrokerGroupPort:
         self._security = security
         self._rng = random.Random()
         self._coordinator: Broker | None = None
+        self._was_coordinated = False
         self.rebalance_is_session = False
         name = f"zkconsumer-{member.consumer_id}"
         self._joins = RequestThread(
@@ -125,6 +131,9 @@ class BrokerGroupPort:
             brokers = list(self._read_brokers())
         except ZkConsumerError as error:
             return Refused(None, str(error))
+        if brokers and not self._was_coordinated and not any(map(coordinates_groups, brokers)):
+            self._failed(GroupRefused(self._member.group, _TOO_OLD))
+            return Refused(None, _TOO_OLD)
         self._rng.shuffle(brokers)
         refused = Refused(None, "no broker is known that could name the coordinator")
         for broker in brokers:
@@ -170,6 +179,7 @@ class BrokerGroupPort:
                 return Refused(None, f"the coordinator, broker {broker.id}, does not answer: {error}")
             self.rebalance_is_session = _REBALANCE_TIMEOUT_VERSION not in served
         self._coordinator = broker
+        self._was_coordinated = True
         log.debug("group %s is coordinated by broker %d at %s:%d", self._member.group, broker.id, broker.host,
                   broker.port)
         return None
