@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from simpleconsumer.errors import BrokenFraming, BrokerError, ConnectionFailed, MessageError, SimpleConsumerError
     from simpleconsumer.types import Message, TopicPartition
+    from zkconsumer.cluster.metadata_reader import BrokersSilent
     from zkconsumer.config import ConsumerConfig, ProducerConfig
     from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
     from zkconsumer.connector import ConsumerConnector
@@ -101,6 +102,7 @@ __all__ = [
     "BlockedClaim",
     "BrokenFraming",
     "BrokerError",
+    "BrokersSilent",
     "CommitFailed",
     "ConcurrentStreamUse",
     "ConfigError",
@@ -184,6 +186,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
                 "BrokenFraming", "BrokerError", "ConnectionFailed", "MessageError", "SimpleConsumerError",
             ],
             "simpleconsumer.types": ["Message", "TopicPartition"],
+            "zkconsumer.cluster.metadata_reader": ["BrokersSilent"],
             "zkconsumer.config": ["ConsumerConfig", "ProducerConfig"],
             "zkconsumer.connector": ["ConsumerConnector"],
             "zkconsumer.consumer": ["Consumer"],

@@ -506,7 +506,7 @@ class KafkaConsumer:
     beginningOffsets = beginning_offsets  # noqa: N815
     endOffsets = end_offsets  # noqa: N815
     offsetsForTimes = offsets_for_times  # noqa: N815
-    partitionsFor = partitions_for_topic  # noqa: N815
+    partitions_for = partitionsFor = partitions_for_topic  # noqa: N815
     listTopics = list_topics  # noqa: N815
     groupMetadata = group_metadata  # noqa: N815
     enforceRebalance = enforce_rebalance  # noqa: N815

@@ -162,3 +162,11 @@ def test_a_missing_right_is_named(zookeeper: ZooKeeperServer) -> None:
             with pytest.raises(GroupNotAuthorized, match=said):
                 call()
         assert [row.group for row in admin.groups().groups] == ["open"]
+
+
+def test_brokers_that_coordinate_no_groups_say_so(kafka_0822: KafkaCluster) -> None:
+    with BrokerAdmin(f"127.0.0.1:{kafka_0822.port(0)}") as admin:
+        found = admin.groups()
+    assert found.groups == ()
+    [said] = found.unlisted
+    assert said.startswith("no broker is of Kafka 0.9 or later: groups are in ZooKeeper there")

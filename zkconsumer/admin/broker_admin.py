@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
 from zkconsumer.admin.broker_groups import BrokerGroups
+from zkconsumer.admin.values import GroupList
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.opening import metadata_reader
 from zkconsumer.config.connection_settings import config_without_group
@@ -15,6 +17,7 @@ __all__ = ["BrokerAdmin"]
 
 _ANSWER_S: Final = 5.0
 """Longest wait for one answer of a broker."""
+_TOO_OLD: Final = "no broker is of Kafka 0.9 or later: groups are in ZooKeeper there; give --zookeeper, or use Admin"
 
 
 class BrokerAdmin(BrokerGroups):
@@ -45,6 +48,13 @@ class BrokerAdmin(BrokerGroups):
         assert reader is not None
         cluster = Cluster(reader, config.client_id, _ANSWER_S, security=config.security)
         super().__init__(cluster, config.client_id, config.where)
+
+    def groups(self) -> GroupList:
+        """Return all groups that brokers coordinate; `unlisted` says if all brokers are too old to do that."""
+        found = super().groups()
+        if found.groups or self._coordinators.brokers():
+            return found
+        return dataclasses.replace(found, unlisted=(*found.unlisted, _TOO_OLD))
 
     def close(self) -> None:
         """Do nothing: no connection is kept between two calls."""
