@@ -1,11 +1,12 @@
 """Makes the calls of one consumer on a thread of its own, one after the other, and its callbacks on the event loop.
 
 Rules, and which failure each prevents:
-- A call begins when the loop has seen the end of the one before: what a cancelled call returned is given back before
+- A call begins when the task of the one before has its result: what a cancelled call returned is given back before
   another call could count it as done.
 - A call that waits for something is cut short when another one is asked for; who asked for it asks again.
-- While a callback runs on the loop, the thread makes the calls that the callback awaits: they would wait for ever for
-  the call in which the callback runs.
+- While a callback runs on the loop, the thread makes the calls that the callback awaits, and those of other tasks: the
+  callback may wait for these tasks, and the call in which it runs waits for the callback.
+- A callback is over when its task is, even if that was cancelled before its first step.
 - The thread that waits for a callback looks from time to time whether the loop still exists.
 """
 
@@ -17,7 +18,8 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -30,6 +32,7 @@ __all__ = ["CallThread"]
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.2
+_BEYOND_LIMIT_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -42,15 +45,15 @@ class _Call:
     future: asyncio.Future[Any]
     dropped: Callable[[], None] | None = None
     cut: Callable[[], None] | None = None
+    is_made: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class _Callback:
-    """A callback that runs on the loop: the calls that it awaits; None is its end."""
+    """A callback that runs on the loop: the calls that are made meanwhile; None is its end."""
 
-    thread: CallThread
     calls: queue.SimpleQueue[_Call | None] = field(default_factory=queue.SimpleQueue)
-    is_over: bool = False
+    task: asyncio.Task[None] | None = None
     answer: object = None
     error: BaseException | None = None
 
@@ -73,6 +76,8 @@ class CallThread:
         self._waiting: deque[_Call] = deque()
         self._running: _Call | None = None
         self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._callbacks: list[_Callback] = []
+        self._limit: asyncio.TimerHandle | None = None
         self._is_ending = self._has_ended = False
 
     def check_loop(self) -> asyncio.AbstractEventLoop:
@@ -91,7 +96,7 @@ class CallThread:
 
     async def call(
         self, function: Callable[[], T], dropped: Callable[[], None] | None = None,
-        cut: Callable[[], None] | None = None,
+        cut: Callable[[], None] | None = None, *, waits: bool = False,
     ) -> T:
         """Return what a function returns on the thread.
 
@@ -99,40 +104,87 @@ class CallThread:
             function: What to do.
             dropped: Called on the loop when it has returned without an error, if the task was cancelled meanwhile.
             cut: Ends its wait early; called on the loop when the task is cancelled, or another call is asked for.
+            waits: Whether it waits for the end of callbacks of others.
 
         Raises:
             ConsumerClosed: After `end`.
         """
+        call = self._ask(function, dropped, cut, waits=waits)
+        with self._awaited(call):
+            result: T = await call.future
+            return result
+
+    def call_unawaited(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Make a call for no task, which could be cancelled; return the future of its result."""
+        call = self._ask(function, waits=True)
+        call.future.add_done_callback(lambda _: self._go_on_after(call))
+        return call.future
+
+    async def at_rest(self, look: Callable[[], T]) -> T:
+        """Return what a function returns on the loop, while no call is under way."""
+        if self._running is None:
+            return look()
+        call = self._ask(int)
+        with self._awaited(call):
+            await call.future
+            return look()
+
+    def _ask(
+        self, function: Callable[[], Any], dropped: Callable[[], None] | None = None,
+        cut: Callable[[], None] | None = None, *, waits: bool = False,
+    ) -> _Call:
         loop = self.check_loop()
         if self._has_ended:
             raise ConsumerClosed
         call = _Call(function, loop.create_future(), dropped, cut)
-        callback = _callback.get()
-        if callback is not None and self.is_in_callback():
-            callback.calls.put(call)
+        if self._callbacks and (not waits or self.is_in_callback()):
+            self._callbacks[-1].calls.put(call)
         else:
             self._waiting.append(call)
             self._cut_running()
             self._begin()
+        return call
+
+    @contextmanager
+    def _awaited(self, call: _Call) -> Iterator[None]:
+        """Take note of a task that is cancelled while it awaits a call; in the end have the next call begin."""
         try:
-            result: T = await call.future
-        except asyncio.CancelledError:
-            if call in self._waiting:
-                self._waiting.remove(call)
-            elif call is self._running:
-                self._cut_running()
+            yield
+        except BaseException:
+            self._give_up(call)
             raise
-        return result
+        finally:
+            self._go_on_after(call)
+
+    def _give_up(self, call: _Call) -> None:
+        if call in self._waiting:
+            self._waiting.remove(call)
+        elif not call.is_made:
+            if call is self._running:
+                self._cut_running()
+        elif not call.future.cancelled() and call.future.exception() is None and call.dropped is not None:
+            call.dropped()  # the task was cancelled after it had the result, and before it ran
+
+    def _go_on_after(self, call: _Call) -> None:
+        if call is self._running and call.is_made:
+            self._running = None
+            self._begin()
 
     def is_in_callback(self) -> bool:
         """Return whether the running task is a callback, or was started by one that still runs."""
-        callback = _callback.get()
-        return callback is not None and callback.thread is self and not callback.is_over
+        return _callback.get() in self._callbacks
 
-    async def idle(self) -> None:
-        """Wait until no call is under way."""
-        while self._running is not None:
-            await self.call(int)
+    def has_callback(self) -> bool:
+        """Return whether a callback runs."""
+        return bool(self._callbacks)
+
+    def limit_callbacks(self, timeout_s: float) -> None:
+        """Cancel the callbacks that run when the time is over, and the next ones as long after that, until the end."""
+        for callback in self._callbacks if self._limit is not None else ():
+            if callback.task is not None:
+                callback.task.cancel()
+        if not self._has_ended:
+            self._limit = self.check_loop().call_later(timeout_s + _BEYOND_LIMIT_S, self.limit_callbacks, timeout_s)
 
     def end(self) -> None:
         """End the thread when the calls so far are made."""
@@ -140,7 +192,7 @@ class CallThread:
         self._begin()
 
     def _cut_running(self) -> None:
-        if self._running is not None and self._running.cut is not None:
+        if self._running is not None and not self._running.is_made and self._running.cut is not None:
             self._running.cut()
 
     def _begin(self) -> None:
@@ -148,33 +200,37 @@ class CallThread:
             return
         if self._waiting:
             self._running = self._waiting.popleft()
+            if self._waiting:
+                self._cut_running()
             self._queue.put(self._running)
-        elif self._is_ending:
+        elif self._is_ending and not self._has_ended:
             self._has_ended = True
+            if self._limit is not None:
+                self._limit.cancel()
             self._queue.put(None)
 
     def _settle(self, call: _Call, result: object, error: BaseException | None) -> None:
-        """Hand over a result, on the loop; then begin the next call."""
+        """Hand over a result, on the loop; the next call begins when the task has it."""
+        call.is_made = True
         if call.future.done():
             if error is not None:
                 log.warning("a call of %s failed after its task was cancelled: %s", self._name, error)
             elif call.dropped is not None:
                 call.dropped()
+            self._go_on_after(call)
         elif error is None:
             call.future.set_result(result)
         elif isinstance(error, StopIteration):  # no future takes it
             call.future.set_exception(RuntimeError(f"a callback has raised {error!r}"))
         else:
             call.future.set_exception(error)
-        if call is self._running:
-            self._running = None
-            self._begin()
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while (call := self._queue.get()) is not None:
             self._make(call)
+            del call  # it knows the consumer, which may be dropped before the next call
 
     def _make(self, call: _Call) -> None:
         assert self._loop is not None
@@ -192,23 +248,32 @@ class CallThread:
         """Return a function for the thread, which runs `function`, `async def` or `def`, as a task of the loop."""
 
         def run(*arguments: object) -> Any:
-            callback = _Callback(self)
-            context = copy_context()
-            context.run(_callback.set, callback)
-            coroutine = _answer(function, arguments, callback)
-            loop = self._loop
-            assert loop is not None
-            try:
-                loop.call_soon_threadsafe(lambda: loop.create_task(coroutine, context=context))
-            except RuntimeError:  # the loop is closed
-                coroutine.close()
-                raise
+            callback = _Callback()
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._start, function, arguments, callback)
             self._serve(callback)
             if callback.error is not None:
                 raise callback.error
             return callback.answer
 
         return run
+
+    def _start(self, function: Callable[..., object], arguments: tuple[object, ...], callback: _Callback) -> None:
+        """Start the task of a callback, on the loop."""
+        assert self._loop is not None
+
+        def is_over(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                name = getattr(function, "__name__", function)
+                callback.error = RuntimeError(f"the task of callback {name!r} was cancelled")
+            self._callbacks.remove(callback)
+            callback.calls.put(None)
+
+        context = copy_context()
+        context.run(_callback.set, callback)
+        self._callbacks.append(callback)
+        callback.task = self._loop.create_task(_answer(function, arguments, callback), context=context)
+        callback.task.add_done_callback(is_over)
 
     def _serve(self, callback: _Callback) -> None:
         """Make the calls of a callback until it is over."""
@@ -230,10 +295,6 @@ async def _answer(function: Callable[..., object], arguments: tuple[object, ...]
         answer = function(*arguments)
         callback.answer = await answer if inspect.isawaitable(answer) else answer
     except asyncio.CancelledError:
-        callback.error = RuntimeError(f"the task of callback {getattr(function, '__name__', function)!r} was cancelled")
         raise
     except BaseException as error:  # noqa: BLE001 - the call in which it runs raises it
         callback.error = error
-    finally:
-        callback.is_over = True
-        callback.calls.put(None)

@@ -93,19 +93,19 @@ class AsyncKafkaConsumer:
         self._topics = topics
         self._calls = CallThread("this AsyncKafkaConsumer")
         self._poller: asyncio.Task[Any] | None = None
-        self._is_closed = False
+        self._closing: asyncio.Future[dict[TopicPartition, str]] | None = None
         self._loop_end: AsyncGenerator[None] | None = None
 
-    async def _call(self, call: Callable[[], T]) -> T:
+    async def _call(self, call: Callable[[], T], *, waits: bool = False) -> T:
         await self._open()
-        return await self._calls.call(call)
+        return await self._calls.call(call, waits=waits)
 
     async def _open(self) -> None:
         """Refuse another event loop, and a consumer that is closed; subscribe at the first call."""
         self._calls.check_loop()
         if self._consumer._forked is not None:
             raise self._consumer._forked.with_traceback(None)
-        if self._is_closed and not self._calls.is_in_callback():  # callbacks of `close` may commit
+        if self._closing is not None and not self._calls.has_callback():  # during callbacks of `close` one may commit
             raise ConsumerClosed
         if self._loop_end is None:
             self._loop_end = self._close_with_loop()
@@ -119,7 +119,9 @@ class AsyncKafkaConsumer:
         try:
             yield
         finally:
-            if not self._is_closed:
+            if self._closing is not None:
+                await asyncio.wait([self._closing])
+            else:
                 log.warning("a member of group %s leaves: its event loop ends, or it was dropped, without close()",
                             self.config.group_id)  # fmt: skip
                 await self._close(_CLOSE_MS, in_hand_is_done=False)
@@ -141,7 +143,7 @@ class AsyncKafkaConsumer:
         """
         wrapped = None if listener is None else self._wrapped(listener)
         self._topics = ()
-        await self._call(partial(self._consumer.subscribe, topics, pattern, wrapped))
+        await self._call(partial(self._consumer.subscribe, topics, pattern, wrapped), waits=True)
 
     def _wrapped(self, listener: object) -> object:
         """Return a listener for the thread, whose methods run on the loop."""
@@ -155,12 +157,12 @@ class AsyncKafkaConsumer:
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read partitions without a group, as `KafkaConsumer.assign` does."""
         self._topics = ()
-        await self._call(partial(self._consumer.assign, partitions))
+        await self._call(partial(self._consumer.assign, partitions), waits=True)
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
         self._topics = ()
-        await self._call(self._consumer.unsubscribe)
+        await self._call(self._consumer.unsubscribe, waits=True)
 
     async def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that are assigned now."""
@@ -193,19 +195,22 @@ class AsyncKafkaConsumer:
         """Poll until there are records or the time is over, however often other calls cut it short."""
         loop = self._calls.check_loop()
         until = loop.time() + seconds_of(name, timeout_ms)
-        me = asyncio.current_task()
-        if self._poller is not None and self._poller is not me:
-            raise ConcurrentConsumerUse(self._poller.get_name(), "task")
-        self._poller = me
+        self._check_poller()
+        self._poller = asyncio.current_task()
         try:
             await self._open()
             while True:
                 left_ms = max(0.0, (until - loop.time()) * 1000)
-                found = await self._calls.call(partial(self._poll_once, poll, left_ms), self._give_back, self._cut)
+                once = partial(self._poll_once, poll, left_ms)
+                found = await self._calls.call(once, self._give_back, self._cut, waits=True)
                 if found or loop.time() >= until:
                     return found
         finally:
             self._poller = None
+
+    def _check_poller(self) -> None:
+        if self._poller is not None and self._poller is not asyncio.current_task():
+            raise ConcurrentConsumerUse(self._poller.get_name(), "task")
 
     def _poll_once(self, poll: Callable[[float], T], left_ms: float) -> T:
         try:
@@ -227,17 +232,24 @@ class AsyncKafkaConsumer:
     async def __anext__(self) -> ConsumerRecord[Any, Any]:
         """Return the next record, polling as long as there is none; ends when the consumer is closed."""
         self._calls.check_loop()
-        await self._calls.idle()  # a commit counts what was returned before it
-        unread = self._consumer._unread
+        self._check_poller()
         while True:
-            for record in unread.rows:
+            # A commit counts what was returned before it.
+            record = await self._calls.at_rest(lambda: next(self._consumer._unread.rows, None))
+            if record is not None:
                 return record
-            if self._is_closed:
+            if self._closing is not None:
                 raise StopAsyncIteration
             try:
-                unread.rows = iter(await self._poll("anext", _ITERATION_MS, self._consumer.poll))
+                await self._poll("anext", _ITERATION_MS, self._poll_unread)
             except ConsumerClosed:
                 raise StopAsyncIteration from None
+
+    def _poll_unread(self, timeout_ms: float) -> ConsumerRecords[Any, Any]:
+        """Poll, and keep the records: calls that come next know that the iteration has returned none of them."""
+        found = self._consumer.poll(timeout_ms)
+        self._consumer._unread.rows = iter(found)
+        return found
 
     def wakeup(self) -> None:
         """End the present or next `poll` with ConsumerWokenUp. Threads: any."""
@@ -341,7 +353,7 @@ class AsyncKafkaConsumer:
     async def close(self, timeout_ms: float = _CLOSE_MS) -> dict[TopicPartition, str]:
         """Commit (with auto-commit on), leave the group at once, and end all threads.
 
-        If the task is cancelled meanwhile, the member leaves all the same.
+        If the task is cancelled meanwhile, the member leaves all the same. Callbacks that take longer are cancelled.
 
         Returns:
             Partition -> why its position is not stored; empty when all are.
@@ -351,16 +363,20 @@ class AsyncKafkaConsumer:
     def _close(self, timeout_ms: float, *, in_hand_is_done: bool) -> Awaitable[dict[TopicPartition, str]]:
         """Ask for the end at once, before anything is awaited: a task that is cancelled again cannot prevent it."""
         self._calls.check_loop()
-        if self._is_closed or self._consumer._forked is not None:
-            return self._nothing()
-        seconds_of("close", timeout_ms)
-        self._is_closed = True
-        close = partial(self._consumer._close, timeout_ms, in_hand_is_done=in_hand_is_done)
-        task = asyncio.ensure_future(self._calls.call(close))
-        task.add_done_callback(lambda _: self._calls.end())
-        return asyncio.shield(task)
+        if self._closing is not None or self._consumer._forked is not None:
+            return self._closed()
+        timeout_s = seconds_of("close", timeout_ms)
+        self._closing = self._calls.call_unawaited(
+            partial(self._consumer._close, timeout_ms, in_hand_is_done=in_hand_is_done)
+        )
+        self._closing.add_done_callback(lambda _: self._calls.end())
+        self._calls.limit_callbacks(timeout_s)
+        return asyncio.shield(self._closing)
 
-    async def _nothing(self) -> dict[TopicPartition, str]:
+    async def _closed(self) -> dict[TopicPartition, str]:
+        """Wait until another task's `close` is over; a callback of it does not."""
+        if self._closing is not None and not self._calls.is_in_callback():
+            await asyncio.wait([self._closing])
         return {}
 
     async def __aenter__(self) -> Self:
