@@ -19,7 +19,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, AnyRequest, Boundary, FetchResult, Request
+from simpleconsumer.dialect_types import (
+    MAX_BATCH_BYTES,
+    MAX_DECODED_BYTES,
+    AnyRequest,
+    Appended,
+    Boundary,
+    FetchResult,
+    Request,
+)
 from simpleconsumer.kafka011.dialect import Kafka011
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
@@ -283,6 +291,12 @@ class Dialect(Protocol):
 
         Args:
             data_offset: What was asked for: in 0.7 the position of the first byte of the data.
+        """
+
+    def appended(self, data: Buffer) -> Sequence[Appended]:
+        """Return how the records of a set were appended; neighbours that are alike are one, no whole entry is none.
+
+        Empty where no message says so: before Kafka 0.10.0, and in the requests of before.
         """
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:

@@ -11,6 +11,7 @@ __all__ = [
     "MAX_DECODED_BYTES",
     "MAX_DEPTH",
     "AnyRequest",
+    "Appended",
     "Boundary",
     "FetchResult",
     "Outcome",
@@ -124,6 +125,20 @@ class PositionIs(enum.Enum):
     BOUNDARY = "the start of an entry, or the end of the log"
     INSIDE = "within an entry"
     UNKNOWN = "behind the entries that were looked at"
+
+
+class Appended(NamedTuple):
+    """How some records that follow each other in the log were appended.
+
+    Attributes:
+        last_offset: The offset of the last one of them.
+        leader_epoch: Of the leader that has appended them; None if it is not known.
+        has_log_append_time: Whether their time is that at which the broker has appended them.
+    """
+
+    last_offset: int
+    leader_epoch: int | None
+    has_log_append_time: bool
 
 
 class Boundary(NamedTuple):

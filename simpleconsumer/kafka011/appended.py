@@ -8,32 +8,19 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch, AbstractLegacyRecordB
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from simpleconsumer.dialect_types import Appended
 from simpleconsumer.kafka011.batch_head import HEAD_BYTES, LOG_APPEND_TIME, MAGIC, OVERHEAD
 from simpleconsumer.types import Buffer
 
-__all__ = ["Appended", "appended"]
+__all__ = ["appended"]
 
 _BATCH: Final = Struct(">qiibIhi").unpack_from
 """Base offset, size, leader epoch, magic, checksum, attributes, last offset less base offset."""
 _MESSAGE: Final = Struct(">qi4xbB").unpack_from
 """Of the magic before: offset, size, magic, attributes."""
 _MESSAGE_HEAD: Final = 18
-
-
-class Appended(NamedTuple):
-    """Some records that follow each other in the log.
-
-    Attributes:
-        last_offset: The offset of the last one of them.
-        leader_epoch: Of the leader that has appended them; None if it is not known.
-        has_log_append_time: Whether their time is that at which the broker has appended them.
-    """
-
-    last_offset: int
-    leader_epoch: int | None
-    has_log_append_time: bool
 
 
 def appended(data: Buffer) -> list[Appended]:

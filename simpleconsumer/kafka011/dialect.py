@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Appended, FetchResult
 from simpleconsumer.kafka011 import entry_heads, record_batch
+from simpleconsumer.kafka011.appended import appended
 from simpleconsumer.kafka011.batch_head import MAGIC
 from simpleconsumer.kafka011.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka011.record_encode import encode_record_batch
@@ -90,6 +91,10 @@ class Kafka011(NumberedOffsets, Requests):
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
         return entry_heads.set_end(data)
+
+    def appended(self, data: Buffer) -> Sequence[Appended]:
+        """Return in which epochs records were appended, and who has set their time; see `kafka011.appended`."""
+        return appended(data)
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
         """Return how many bytes of a set one offset takes; see `entry_heads`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Boundary, FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Appended, Boundary, FetchResult, Request
 from simpleconsumer.entry_walk import plain, walk_entries
 from simpleconsumer.errors import NoSuchRequest
 from simpleconsumer.kafka07 import message_set, requests
@@ -238,6 +238,10 @@ class Kafka07:
         """Return how many bytes whole entries take, the position behind the last one, and how many there are."""
         walk = walk_entries(plain(data), message_set.LAYOUT)
         return walk.end, data_offset + walk.end if walk.entries else None, walk.entries
+
+    def appended(self, data: Buffer) -> Sequence[Appended]:
+        """Return nothing: messages of magic 0 say neither epochs nor times."""
+        return ()
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
         """Return 1: positions count bytes."""

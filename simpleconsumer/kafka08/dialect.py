@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, FetchResult, Request
+from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Appended, FetchResult, Request
 from simpleconsumer.errors import DecodeError, NoSuchRequest
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
@@ -240,6 +240,10 @@ class Kafka08(NumberedOffsets):
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
         return message_set.shallow_end(data)
+
+    def appended(self, data: Buffer) -> Sequence[Appended]:
+        """Return nothing: messages of magic 0 say neither epochs nor times."""
+        return ()
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
         """Return how many bytes of a set one offset takes; see `entry_heads`."""

@@ -234,7 +234,7 @@ def test_lines_that_never_left_are_never_committed(
         assert pipe is not None
         # Nobody reads: the pipe fills up, and the rest waits in the process.
         wait_until(lambda: bytes_in(pipe) > 32 * size, TIMEOUT_S, "a full pipe", state=lambda: bytes_in(pipe))
-        assert consumer.end() == 0
+        assert consumer.end() == 0, consumer.errors()
         complete = pipe.read().count(b"\n")
         assert 0 < stored(kafka_0822, fresh_group, name)[0] <= complete < 500
 

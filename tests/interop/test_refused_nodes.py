@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from consuming import COUNT, member, read
+from kazoo.client import KazooClient
 
 from rebalance.zookeeper import znodes
 from simpleconsumer.types import Message, TopicPartition
@@ -23,13 +24,25 @@ from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing import ClosedNodes, EmbeddedCluster, JavaMember, KafkaCluster, load, wait_until
 
 SOON_S = 15.0
-CREATOR = {"zookeeper_auth": "digest:team:secret", "zookeeper_acl": "creator"}
+TEAM = "team:secret"
+CREATOR = {"zookeeper_auth": f"digest:{TEAM}", "zookeeper_acl": "creator"}
 
 
 @pytest.fixture
 def closed(embedded_cluster: EmbeddedCluster) -> Iterator[ClosedNodes]:
     with ClosedNodes(embedded_cluster.zookeeper_connect) as made:
         yield made
+
+
+@pytest.fixture
+def group_of_team(embedded_cluster: EmbeddedCluster, fresh_group: str) -> Iterator[str]:
+    """A group with nodes that others may not read. They are deleted, as other tests on the cluster read all groups."""
+    yield fresh_group
+    client = KazooClient(embedded_cluster.zookeeper_connect, auth_data=[("digest", TEAM)])
+    client.start(SOON_S)
+    client.delete(znodes.group_path(fresh_group), recursive=True)
+    client.stop()
+    client.close()
 
 
 def warned(connector: ConsumerConnector, path: str) -> None:
@@ -48,19 +61,19 @@ def verified(cluster: EmbeddedCluster, group: str) -> tuple[int, list[dict[str, 
 
 
 def test_a_member_with_the_acl_creator_among_open_ones_is_named_and_stops_no_delivery(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture
+    embedded_cluster: EmbeddedCluster, topic: str, group_of_team: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with member(embedded_cluster, fresh_group, "ann") as ann:
+    with member(embedded_cluster, group_of_team, "ann") as ann:
         [stream] = ann.create_message_streams({topic: 1})[topic]
         assert len(read(stream, 10)) == 10
-        with member(embedded_cluster, fresh_group, "shut", **CREATOR) as shut:
+        with member(embedded_cluster, group_of_team, "shut", **CREATOR) as shut:
             shut.create_message_streams({topic: 1})
-            path = znodes.registration_path(fresh_group, f"{fresh_group}_shut")
+            path = znodes.registration_path(group_of_team, f"{group_of_team}_shut")
             warned(ann, path)
             assert unread(path) in ann.status().warnings
-            assert f"{fresh_group}_shut" in ann.status().registrations
+            assert f"{group_of_team}_shut" in ann.status().registrations
             assert any(path in record.getMessage() for record in caplog.records)
-            status, findings = verified(embedded_cluster, fresh_group)
+            status, findings = verified(embedded_cluster, group_of_team)
             assert status == 1
             assert ("refused-node", path) in [(each["kind"], each["path"]) for each in findings]
             # All messages come: what was held is held and delivered.
@@ -68,7 +81,7 @@ def test_a_member_with_the_acl_creator_among_open_ones_is_named_and_stops_no_del
             assert len(owned(ann)) == 2
             # Who comes now does not pretend that all is well.
             caplog.clear()
-            with member(embedded_cluster, fresh_group, "late") as late:
+            with member(embedded_cluster, group_of_team, "late") as late:
                 late.create_message_streams({topic: 1})
                 assert owned(late) == []
                 assert any(path in warning for warning in late.status().warnings)
@@ -76,7 +89,7 @@ def test_a_member_with_the_acl_creator_among_open_ones_is_named_and_stops_no_del
         wait_until(lambda: not ann.status().warnings, SOON_S, "the group to go on", state=ann.status)
         load(embedded_cluster, topic, 5)
         assert len(read(stream, 10)) == 10
-        assert verified(embedded_cluster, fresh_group) == (0, [])
+        assert verified(embedded_cluster, group_of_team) == (0, [])
 
 
 def test_after_the_death_of_another_its_partitions_come_when_the_registration_can_be_read(
@@ -233,11 +246,11 @@ def test_a_group_that_may_not_be_read_does_not_hide_the_others(
 
 
 def test_members_with_the_same_credentials_share_and_have_nothing_to_complain_of(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+    embedded_cluster: EmbeddedCluster, topic: str, group_of_team: str
 ) -> None:
-    with member(embedded_cluster, fresh_group, "one", **CREATOR) as one:
+    with member(embedded_cluster, group_of_team, "one", **CREATOR) as one:
         one.create_message_streams({topic: 1})
-        with member(embedded_cluster, fresh_group, "two", **CREATOR) as two:
+        with member(embedded_cluster, group_of_team, "two", **CREATOR) as two:
             two.create_message_streams({topic: 1})
             wait_until(lambda: len(owned(one)) == len(owned(two)) == 1, SOON_S, "a share for each")
             assert one.status().warnings == two.status().warnings == ()

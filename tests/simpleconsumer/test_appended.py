@@ -6,7 +6,8 @@ from struct import pack
 
 import pytest
 
-from simpleconsumer.kafka011.appended import Appended, appended
+from simpleconsumer.dialect_types import Appended
+from simpleconsumer.kafka011.appended import appended
 from tests.simpleconsumer import golden_apis
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from simpleconsumer.dialect import KAFKA07, Dialect
-from simpleconsumer.kafka011.appended import Appended, appended
+from simpleconsumer.dialect import Dialect
+from simpleconsumer.dialect_types import Appended
 from simpleconsumer.types import MAX_INT64, Message
 from zkconsumer.errors import DecoderFailed
 from zkconsumer.polling.records import NULL_SIZE, ConsumerRecord, TimestampType
@@ -87,8 +87,7 @@ class TakenRecords:
 
     def decoded(self, dialect: Dialect, *place: Any, **how: Any) -> DecodedMessages:
         """Return messages, with how they were appended."""
-        has_heads = dialect is not KAFKA07
-        return DecodedMessages(dialect.decode_messages(*place, **how), appended(place[0]) if has_heads else [])
+        return DecodedMessages(dialect.decode_messages(*place, **how), dialect.appended(place[0]))
 
     def count(self, item: Any) -> int:
         """Return 1."""
