@@ -15,7 +15,7 @@ import pytest
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConcurrentConsumerUse, ConsumerClosed
 from zkconsumer.aio import AsyncKafkaConsumer, AsyncRebalanceCallbacks
-from zkconsumer.testing import EmbeddedCluster, load
+from zkconsumer.testing import EmbeddedCluster, load, wait_until
 
 PATIENCE_S = 20.0
 TOPIC = "hundred"
@@ -286,7 +286,7 @@ def threads() -> list[threading.Thread]:
 
 
 def test_consumers_that_were_closed_or_dropped_leave_no_threads(cluster: EmbeddedCluster) -> None:
-    assert threads() == []
+    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
 
     async def main() -> None:
         for number in range(6):
