@@ -366,6 +366,8 @@ def test_groups_of_both_kinds_stand_beside_each_other(place: Place, group: str) 
             admin.set_offsets(group, topic, "earliest", store="kafka")
         with pytest.raises(GroupNotDeleted, match=f"brokers coordinate a group '{group}', too"):
             admin.delete_groups(group)
+        [finding] = [each for each in admin.verify(group, patience_s=0).findings if each.kind == "same-name"]
+        assert "with 1 member" in finding.sentence
     place.emptied(group)
     if place.since >= (0, 10):  # before, a group without members is none
         where = ("--zookeeper", place.cluster.zookeeper_connect)

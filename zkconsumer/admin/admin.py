@@ -190,7 +190,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
         started_at = time.monotonic()
         cluster = self._cluster if with_logs else None
         verifier = GroupVerifier(
-            self._port, self._zookeeper, group, strategies, least_members, cluster, self._in_kafka, on_wait
+            self._port, self._zookeeper, group, strategies, least_members, cluster, self._in_kafka,
+            self.broker_groups.seen, on_wait,
         )
 
         def triggered(found: Verification) -> None:

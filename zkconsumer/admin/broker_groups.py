@@ -142,8 +142,17 @@ class BrokerGroups(BrokerGroupOffsets):
 
         While that is not known, as no coordinator answers within three seconds, the answer is False.
         """
-        found = self._seen(group)
+        found = self.seen(group)
         return found is not None and found.state != DEAD and bool(found.protocol_type)
+
+    def seen(self, group: str) -> CoordinatedGroup | None:
+        """Return a group as its coordinator sees it; None if none answers soon, or brokers coordinate no groups."""
+        try:
+            if not self._coordinators.brokers() or not self._coordinators.exist():
+                return None
+            return self._coordinators.describe(group, _LOOK_S)
+        except (CoordinatorUnavailable, ClusterSilent, AuthenticationFailed):
+            return None
 
     def refuse_same_names(self, groups: Collection[str]) -> None:
         """Raise if brokers coordinate a group that is to be deleted as one in ZooKeeper: the offsets in Kafka are its.
@@ -170,7 +179,7 @@ class BrokerGroups(BrokerGroupOffsets):
             GroupHasMembers: Names them.
         """
         for group in sorted(groups):
-            found = self._seen(group)
+            found = self.seen(group)
             if found is not None and found.members:
                 raise GroupHasMembers(
                     f"{error.sentence}; brokers coordinate a group of that name with "
@@ -219,15 +228,6 @@ class BrokerGroups(BrokerGroupOffsets):
         return delete_broker_groups(self._coordinators, states, dry_run=dry_run)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
-
-    def _seen(self, group: str) -> CoordinatedGroup | None:
-        """Return a group as its coordinator sees it; None if none answers soon, or brokers coordinate no groups."""
-        try:
-            if not self._coordinators.brokers() or not self._coordinators.exist():
-                return None
-            return self._coordinators.describe(group, _LOOK_S)
-        except (CoordinatorUnavailable, ClusterSilent, AuthenticationFailed):
-            return None
 
     def _described(self, group: str) -> CoordinatedGroup:
         if not group:

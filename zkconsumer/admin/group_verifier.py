@@ -13,6 +13,7 @@ from rebalance.zookeeper.kazoo_port import call
 from rebalance.zookeeper.requests import Sync, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.coordinated_groups import CoordinatedGroup
 from zkconsumer.admin.entry_faults import THOROUGH, find_entry_faults
 from zkconsumer.admin.findings import Finding, Verification
 from zkconsumer.admin.group_nodes import group_not_found, read_group
@@ -20,6 +21,7 @@ from zkconsumer.admin.group_state import EntryFault, GroupNodes, Name
 from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_kafka_offsets
 from zkconsumer.admin.offset_findings import LogRange, offset_findings
 from zkconsumer.admin.rebalance_trigger import trigger_rebalance
+from zkconsumer.admin.same_name_findings import same_name_findings
 from zkconsumer.admin.storage_findings import storage_findings
 from zkconsumer.admin.verification import partitions_of, verify_group
 from zkconsumer.cluster.cluster import Cluster
@@ -37,6 +39,8 @@ class GroupVerifier:
         least_members: Fewer registered consumers are a fault.
         cluster: Asked whether the logs have the stored offsets; None: they are not compared.
         in_kafka: The offsets in Kafka, which are read if `cluster` is given.
+        of_brokers: Returns the group of a name that brokers coordinate, None if there is none or it is not known. It is
+            called if `cluster` is given.
         on_wait: Called once, when the group is checked again because a rebalance would explain what is wrong.
     """
 
@@ -49,6 +53,7 @@ class GroupVerifier:
         least_members: int,
         cluster: Cluster | None,
         in_kafka: OffsetsInKafka,
+        of_brokers: Callable[[str], CoordinatedGroup | None],
         on_wait: Callable[[], None] | None = None,
     ) -> None:
         self._port = port
@@ -58,6 +63,7 @@ class GroupVerifier:
         self._least_members = least_members
         self._cluster = cluster
         self._in_kafka = in_kafka
+        self._of_brokers = of_brokers
         self._on_wait = on_wait
         self._sessions: Mapping[str, int] | None = None
         self._changes = 0
@@ -86,12 +92,15 @@ class GroupVerifier:
             self._on_wait()
             self._on_wait = None
         logs: dict[Name, LogRange] = {}
+        other: CoordinatedGroup | None = None
         if self._cluster is not None and (is_last or not found.is_passing):
             nodes = read_kafka_offsets(self._port, self._in_kafka, nodes)
             logs = _read_logs(self._cluster, nodes)
             nodes = self._with_entry_faults(self._cluster, nodes, logs)
-        findings = (*found.findings, *offset_findings(nodes, logs), *storage_findings(nodes))
-        return dataclasses.replace(found, findings=findings)
+            other = self._of_brokers(self._group)
+        return dataclasses.replace(found, findings=(
+            *found.findings, *offset_findings(nodes, logs), *storage_findings(nodes), *same_name_findings(nodes, other)
+        ))  # fmt: skip
 
     def _with_entry_faults(self, cluster: Cluster, nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> GroupNodes:
         """Return the nodes with what is wrong at stored positions of Kafka 0.7; a position is looked at once."""
