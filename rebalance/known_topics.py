@@ -24,13 +24,13 @@ SINCE_START: Final = "since the start"
 
 
 class SeenTopic(Protocol):
-    """A topic: its partitions, and what identifies its incarnation, 0 where nothing does."""
+    """A topic: its partitions, and the number of its incarnation; 0 while it is not known."""
 
     @property
     def partitions(self) -> Collection[int | str]: ...
 
     @property
-    def czxid(self) -> int: ...
+    def incarnation(self) -> int: ...
 
 
 class TopicsSeen(Protocol):
@@ -60,7 +60,7 @@ class KnownTopics:
         self._known_at_start: set[Partition] | None = None
         self._unread_at_start: set[str] = set()
         self._topics_at_start: set[str] = set()
-        self._incarnations: dict[str, int] = {}
+        self._incarnations: dict[str, list[int]] = {}
         self._recreated: set[str] = set()
 
     def update(self, snapshot: TopicsSeen) -> list[str]:
@@ -69,8 +69,13 @@ class KnownTopics:
         self._forget_gone(snapshot)
         recreated = []
         for topic, node in snapshot.topics.items():
-            if self._incarnations.setdefault(topic, node.czxid) != node.czxid:
-                self._incarnations[topic] = node.czxid
+            # Those of Kafka 0.7 and of brokers before 2.8 are not known. One that was seen before comes from a broker
+            # that has not heard of the new topic yet.
+            seen = self._incarnations.setdefault(topic, [])
+            if not node.incarnation or node.incarnation in seen:
+                continue
+            seen.append(node.incarnation)
+            if len(seen) > 1:
                 self._recreated.add(topic)
                 recreated.append(topic)
         return recreated
@@ -97,8 +102,8 @@ class KnownTopics:
         known -= gone
 
     def incarnation(self, topic: str) -> int:
-        """The id of the transaction that created the topic, as last read."""
-        return self._incarnations[topic]
+        """The number of the newest incarnation of a topic; 0 if it is not known."""
+        return next(reversed(self._incarnations.get(topic, ())), 0)
 
     def policy(self, partition: Partition) -> str:
         """Where a partition without a stored offset starts: `smallest`, `largest`, or `SINCE_START`."""

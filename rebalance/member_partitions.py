@@ -97,8 +97,7 @@ class MemberPartitions:
 
     def set_assignment(self, assignment: Assignment, snapshot: TopicsSeen) -> None:
         """Take `assignment` as what should be held; releases start at once."""
-        for topic in self._topics.update(snapshot):
-            self._restart(topic, snapshot.topics[topic].partitions)
+        self.note_topics(snapshot)
         for partition, entry in list(self.all.items()):
             if assignment.frozen is not None or partition[0] in assignment.frozen_topics:
                 # Keep what is held, claim nothing.
@@ -112,9 +111,14 @@ class MemberPartitions:
                 self.all[partition] = MemberPartition(p.PartitionMachine(), self._loop.clock())
             self.handle(partition, p.Want(thread_id))
 
+    def note_topics(self, snapshot: TopicsSeen) -> None:
+        """Start topics anew that were deleted and created again."""
+        for topic in self._topics.update(snapshot):
+            self._restart(topic, snapshot.topics[topic].partitions)
+
     def _restart(self, topic: str, partitions: Collection[int | str]) -> None:
-        """Start a topic that was created anew at its smallest offset: offsets of the old incarnation would skip it."""
-        log.warning("topic %s was deleted and created again; starting at its smallest offset", topic)
+        """Start a topic that was created anew without its stored offsets: those of the old one would skip messages."""
+        log.warning("topic %s was deleted and created again; what was read and stored of it counts no more", topic)
         self._offsets.forget_topic(topic, self._topics.incarnation(topic), partitions)
         for partition, entry in self.all.items():
             if partition[0] != topic:

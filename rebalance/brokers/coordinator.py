@@ -90,7 +90,7 @@ class Coordinator:
         self.error: Exception | None = None
         self.lease = lease
         self.rebalance_statistics = RebalanceStatistics()
-        self.topics = TopicWatch(member, loop, topics, self._topics_changed)
+        self.topics = TopicWatch(member, loop, topics, self._topics_changed, self._topics_seen_again)
         self._loop = loop
         self._port = port
         self._delivery = parts.delivery
@@ -469,6 +469,10 @@ class Coordinator:
     def _topics_changed(self, reason: str) -> None:
         log.info("%s: group %s is assigned anew: %s", self.member.consumer_id, self.member.group, reason)
         self._handle(e.Rejoin(reason))
+
+    def _topics_seen_again(self) -> None:
+        if self._has_started and self.error is None and not self._closing:
+            self._partitions.note_topics(self.topics.seen)
 
     def _look_for_stuck_streams(self) -> None:
         """Leave the group while the application is stuck on a message; join again when it goes on."""

@@ -7,7 +7,7 @@ called once, on any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rebalance.brokers.events import Fence, JoinedMember
@@ -59,10 +59,12 @@ class TopicsRead:
     Attributes:
         partitions: Topic -> how many partitions it has, of those that exist.
         internal: Those of them that are topics of Kafka's own.
+        incarnations: Topic -> its id as a number, of those that have one: Kafka 2.8 and later.
     """
 
     partitions: Mapping[str, int]
     internal: frozenset[str] = frozenset()
+    incarnations: Mapping[str, int] = field(default_factory=dict)
 
 
 class GroupPort(Protocol):

@@ -27,10 +27,10 @@ _MISSING_S: Final = (1.0, 10.0)
 
 
 class AssignableTopic(NamedTuple):
-    """The partitions of a topic; brokers name no incarnation (`rebalance.known_topics.SeenTopic`)."""
+    """A topic of a member (`rebalance.known_topics.SeenTopic`)."""
 
     partitions: tuple[int, ...]
-    czxid: int = 0
+    incarnation: int = 0
 
 
 class AssignableTopics(NamedTuple):
@@ -49,6 +49,7 @@ class TopicWatch:
         loop: The queue and timers.
         port: Reads topics.
         changed: Called with the reason when the group has to be assigned anew.
+        seen_again: Called when topics were read once more: one may have been deleted and created again.
 
     Attributes:
         subscription: What the member subscribes to now.
@@ -60,7 +61,12 @@ class TopicWatch:
     """
 
     def __init__(
-        self, member: BrokerGroupMember, loop: Loop, port: TopicPort, changed: Callable[[str], None]
+        self,
+        member: BrokerGroupMember,
+        loop: Loop,
+        port: TopicPort,
+        changed: Callable[[str], None],
+        seen_again: Callable[[], None],
     ) -> None:
         self.subscription = member.subscription
         self.wanted: tuple[str, ...] = ()
@@ -70,7 +76,9 @@ class TopicWatch:
         self._loop = loop
         self._port = port
         self._changed = changed
+        self._seen_again = seen_again
         self._partitions: Mapping[str, int] = {}
+        self._incarnations: Mapping[str, int] = {}
         self._led: dict[str, int] | None = None
         self._leads = 0
         self._timer: Timer | None = None
@@ -82,7 +90,10 @@ class TopicWatch:
     def seen(self) -> AssignableTopics:
         """The topics of the member, as last read."""
         topics = {name: self._partitions[name] for name in self.wanted if name in self._partitions}
-        return AssignableTopics({name: AssignableTopic(tuple(range(count))) for name, count in topics.items()})
+        return AssignableTopics({
+            name: AssignableTopic(tuple(range(count)), self._incarnations.get(name, 0))
+            for name, count in topics.items()
+        })  # fmt: skip
 
     def start(self, done: Callable[[], None]) -> None:
         """Read the topics of the member, until they can be read; then call `done`, and go on reading."""
@@ -104,6 +115,13 @@ class TopicWatch:
         """Follow other topics from now on; the group is assigned anew as soon as they are read."""
         self.subscription = subscription
         self.start(lambda: self._changed("the member subscribes to other topics"))
+
+    def look_now(self) -> None:
+        """Read the topics again without waiting until they are old: one of them seems to be another one by now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._read(self._look_again)
 
     def close(self) -> None:
         """Read nothing more."""
@@ -176,6 +194,7 @@ class TopicWatch:
         assert isinstance(found, TopicsRead)
         before = self.wanted
         self._note(found)
+        self._seen_again()
         reason = None
         if self.wanted != before:
             reason = "the topics that the filter selects have changed"
@@ -194,7 +213,7 @@ class TopicWatch:
         known = [name for name in found.partitions if name not in left_out]
         self.wanted = tuple(self.subscription.topics(known, self._member.exclude_internal_topics))
         self.missing = frozenset(name for name in self.wanted if name not in found.partitions)
-        self._partitions = found.partitions
+        self._partitions, self._incarnations = found.partitions, found.incarnations
 
     def _note_failure(self, found: TopicsRead | str) -> bool:
         if not isinstance(found, str):

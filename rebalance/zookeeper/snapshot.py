@@ -38,11 +38,11 @@ class Strategy:
 class TopicNode:
     """`/brokers/topics/<topic>`: its partitions, and the zxid of its creation, which identifies its incarnation.
 
-    In Kafka 0.7, whose topics have no incarnation, the zxid is 0.
+    In Kafka 0.7, whose topics have no incarnation, that is 0.
     """
 
     partitions: tuple[int | str, ...]
-    czxid: int = 0
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def test_an_offset_from_before_the_creation_of_its_topic_is_none_and_may_be_writ
     assert steps.load(created_zxid=created_zxid) == 50
     assert steps.load(created_zxid=created_zxid + 1) is None
     assert caplog.messages == [
-        "offset 50 of t-0 was stored before the topic was created anew; starting at its smallest offset"
+        "offset 50 of t-0 was stored before the topic was created anew, and does not count"
     ]
     assert steps.commit({P0: 3}) == {}
     assert steps.stored() == (b"3", 1)

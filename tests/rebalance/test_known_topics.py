@@ -70,3 +70,16 @@ def test_a_topic_that_is_created_again_starts_at_its_smallest() -> None:
     assert topics.update(first) == []
     assert topics.update(second) == ["clicks"]
     assert topics.policy(("clicks", 0)) == "smallest"
+
+
+def test_a_topic_is_created_again_when_it_has_a_number_that_it_never_had() -> None:
+    topics = KnownTopics("largest")
+
+    def recreated(incarnation: int) -> list[str]:
+        return topics.update(GroupSnapshot({}, {"clicks": TopicNode((0,), incarnation)}))
+
+    assert [recreated(each) for each in (0, 7, 0, 7)] == [[]] * 4  # not known is no news
+    assert topics.policy(("clicks", 0)) == "largest"
+    assert [recreated(each) for each in (8, 7, 8)] == [["clicks"], [], []]
+    assert (topics.incarnation("clicks"), topics.policy(("clicks", 0))) == (8, "smallest")
+    assert recreated(9) == ["clicks"]

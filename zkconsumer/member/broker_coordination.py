@@ -79,11 +79,12 @@ class BrokerCoordination:
         timeout_s = config.socket_timeout_ms / 1000
         addresses = [(each.host, each.port) for each in config.bootstrap_servers or ()]
 
-        def reader() -> MetadataReader:
-            return MetadataReader(addresses, config.client_id, timeout_s, counters, security=config.security)
+        def reader(on_new_topic: Callable[[], None] | None = None) -> MetadataReader:
+            return MetadataReader(addresses, config.client_id, timeout_s, counters, security=config.security,
+                                  on_new_topic=on_new_topic)  # fmt: skip
 
         self.notes: dict[tuple[TopicPartition, int], str] = {}
-        self._reader = reader()
+        self._reader = reader(self._new_topic)
         cluster = Cluster(self._reader, config.client_id, timeout_s, counters=counters, security=config.security)
         self.directory = cluster.directory
         self._requests = BrokerGroupPort(
@@ -122,6 +123,10 @@ class BrokerCoordination:
     def brokers(self) -> Sequence[Broker]:
         """Return the brokers of the cluster. Threads: any."""
         return self._reader.brokers()
+
+    def _new_topic(self) -> None:
+        """Have the topics read again: who looked for a leader has seen that one is another topic now. Threads: any."""
+        self._loop.post(lambda: self.coordinator.topics.look_now())
 
     def _failed(self, error: Exception) -> None:
         """End the member for good: brokers refuse its credentials. Threads: any."""

@@ -84,7 +84,8 @@ class BrokerTopics:
             return str(error)
         partitions = {name: len(each.partitions) for name, each in existing.items() if each.partitions}
         internal = frozenset(name for name, each in existing.items() if each.is_internal or name in _KAFKAS_OWN)
-        return TopicsRead(partitions, internal)
+        ids = {name: int(each.topic_id, 16) for name, each in existing.items() if each.topic_id is not None}
+        return TopicsRead(partitions, internal, ids)
 
 
 def _exists(topic: TopicMetadata) -> bool:

@@ -87,8 +87,8 @@ class KnownOffsets:
         """
         record = self.record(partition)
         if record.is_of_earlier_incarnation(incarnation):
-            log.warning("offset %s of %s-%s was stored before the topic was created anew; starting at its smallest "
-                        "offset", record.stored, *partition)
+            log.warning("offset %s of %s-%s was stored before the topic was created anew, and does not count",
+                        record.stored, *partition)
             record.taken()
             record.void_version = record.version
             return None

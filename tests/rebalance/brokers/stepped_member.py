@@ -144,6 +144,7 @@ class HandOffsets:
         self.loads: list[Callable[[], None]] | None = None
         self.commits: list[tuple[Mapping[Partition, int], Callable[[Mapping[Partition, str]], None]]] | None = None
         self.memberships: list[Membership | None] = []
+        self.forgotten: list[tuple[str, int]] = []
 
     @property
     def fence(self) -> Membership | None:
@@ -163,7 +164,9 @@ class HandOffsets:
             self.loads.append(answer)
 
     def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str]) -> None:
-        raise AssertionError("brokers name no incarnation")
+        self.forgotten.append((topic, incarnation))
+        for partition in partitions:
+            self.stored.pop((topic, partition), None)
 
     def commit(
         self, fence: Membership | None, positions: Mapping[Partition, int],

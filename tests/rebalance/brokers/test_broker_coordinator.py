@@ -282,6 +282,43 @@ def test_a_leader_whose_assignor_raises_is_out_leaves_at_once_and_says_so_to_who
     assert member.count("heartbeat") == 0
 
 
+# -- topics that are created again -------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_created_again_is_started_anew_and_the_group_stays_as_it_is() -> None:
+    member = stable(metadata_age_s=30.0)
+    member.topics.found = TopicsRead({"t": 4}, incarnations={"t": 1})
+    member.passes(30.0)
+    member.offsets.stored = {T0: 7, T1: 8}
+    assert member.offsets.forgotten == []  # brokers that were upgraded say now what they did not say before
+    joins = member.count("join")
+    member.topics.found = TopicsRead({"t": 4}, incarnations={"t": 2})
+    member.post(member.coordinator.topics.look_now)
+    assert member.offsets.forgotten == [("t", 2)]
+    assert member.told.calls[-2:] == [("lost", [T0, T1]), ("assigned", [T0, T1])]
+    assert (member.delivery.running, member.count("join"), member.state) == ({T0: 0, T1: 0}, joins, "stable")
+
+
+def test_a_broker_that_is_behind_with_the_news_does_not_bring_the_former_topic_back() -> None:
+    member = stable(metadata_age_s=30.0)
+    for incarnation in (1, 2, 1, 2):
+        member.topics.found = TopicsRead({"t": 4}, incarnations={"t": incarnation})
+        member.post(member.coordinator.topics.look_now)
+    assert member.offsets.forgotten == [("t", 2)]
+
+
+def test_a_topic_that_is_away_for_a_while_and_comes_back_under_another_id_is_another_one() -> None:
+    member = stable(metadata_age_s=30.0)
+    member.topics.found = TopicsRead({"t": 4}, incarnations={"t": 1})
+    member.post(member.coordinator.topics.look_now)
+    member.topics.found = TopicsRead({})
+    member.post(member.coordinator.topics.look_now)
+    member.topics.found = TopicsRead({"t": 4}, incarnations={"t": 2})
+    member.passes(10.0)  # a topic that does not exist is looked for more often
+    assert member.offsets.forgotten == [("t", 2)]
+    assert member.told.calls[-2:] == [("lost", [T0, T1]), ("assigned", [T0, T1])]
+
+
 # -- commits that are refused ------------------------------------------------------------------------------------------
 
 

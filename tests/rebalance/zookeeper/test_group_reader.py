@@ -178,7 +178,7 @@ def test_a_topic_created_later_deleted_and_created_again_is_noticed_each_time(
         create_topic(client, name, count)
         reading.changed(znodes.topic_path(name))
         node = reading.read().topics[name]
-        lives.append(node.czxid)
+        lives.append(node.incarnation)
         assert len(node.partitions) == count
         client.delete(znodes.topic_path(name))
         reading.changed(znodes.topic_path(name))

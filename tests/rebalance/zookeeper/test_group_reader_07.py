@@ -44,7 +44,7 @@ def test_partitions_are_those_of_the_brokers_below_the_topic(client: KazooClient
     join(client, reading.group, "other", Subscription.white_list("t.*", 3), GENERATION_07)
     snapshot = reading.read()
     assert snapshot.topics[topic].partitions == ("10-0", "2-0", "2-1")
-    assert snapshot.topics[topic].czxid == 0
+    assert snapshot.topics[topic].incarnation == 0
     assert snapshot.members["other"] == Subscription.white_list("t.*", 3)
     assert reading.asked == Counter({GetChildren: 2, GetData: 3})
     reading.read()
