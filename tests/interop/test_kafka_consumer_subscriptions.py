@@ -321,6 +321,19 @@ def test_a_seek_right_after_assign_is_where_reading_starts(cluster: KafkaCluster
             assert offsets(poll_until(consumer, 5), 1) == [0, 1, 2, 3, 4]
 
 
+def test_a_commit_right_after_assign_is_taken(cluster: KafkaCluster, topics: tuple[str, str], fresh_group: str) -> None:
+    one, other = TopicPartition(topics[0], 1), TopicPartition(topics[1], 0)
+    more = {"offsets_storage": "kafka", "dual_commit_enabled": False} if cluster.version == "0.8.2.2" else {}
+    for number in range(10):
+        with consumer_of(cluster, fresh_group, enable_auto_commit=False, **more) as consumer:
+            for names in ([one], [one, other]):
+                consumer.assign(names)
+                consumer.commit_sync({names[-1]: number % 5})
+    with consumer_of(cluster, fresh_group, enable_auto_commit=False, **more) as consumer:
+        consumer.assign([one, other])
+        assert {name: at and at.offset for name, at in consumer.committed([one, other]).items()} == {one: 4, other: 4}
+
+
 def test_assigned_partitions_use_the_offsets_of_the_group(
     cluster: KafkaCluster, topics: tuple[str, str], fresh_group: str
 ) -> None:

@@ -101,7 +101,7 @@ class JoinedMember:
         self._make(lease, made)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Deliver these partitions, and no others, without a group."""
+        """Deliver these partitions, and no others, without a group; commits of them are taken when it returns."""
         if self.member is None:
             lease = Lease()
 
@@ -113,11 +113,14 @@ class JoinedMember:
 
             self._make(lease, made)
             self.start()
+            if self._joining is not None:
+                self._joining.join(_ANSWER_S)  # no server is asked
         assert self.member is not None
         coordinator = self.member.coordinator
         assert isinstance(coordinator, AssignedCoordinator)
         wanted = [(topic, number) for topic, number in partitions]
         self.call(lambda: coordinator.assign(wanted, self.reader.thread_id))
+        self.call(lambda: None)  # the claims are granted in the step after
 
     def _make(self, lease: Lease, coordinated: Coordinated) -> None:
         self.reader = self._new_reader(lease)
