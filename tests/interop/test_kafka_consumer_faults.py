@@ -266,4 +266,4 @@ def test_a_consumer_of_a_secured_cluster_has_its_credentials_in_its_settings(
         assert offsets(poll_until(consumer, 5)) == [0, 1, 2, 3, 4]
         consumer.commit_sync()
         at = TopicPartition(topic, 0)
-        assert consumer.committed([at]) == {at: OffsetAndMetadata(5)}
+        assert consumer.committed([at]) == {at: OffsetAndMetadata(5, leader_epoch=0)}

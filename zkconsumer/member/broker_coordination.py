@@ -6,7 +6,7 @@ Source: docs/REBALANCE.md, "Groups that brokers coordinate".
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from rebalance.loop import Loop
 from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription
 from simpleconsumer.group_types import GenerationMember
-from simpleconsumer.types import Broker, TopicPartition
+from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -28,6 +28,7 @@ from zkconsumer.config.assignor_kind import assignors_of
 from zkconsumer.member.broker_group_port import BrokerGroupPort
 from zkconsumer.member.membership import MemberFaults
 from zkconsumer.member.topic_port import BrokerTopics
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
 from zkconsumer.status import BlockedClaim
@@ -83,7 +84,7 @@ class BrokerCoordination:
             return MetadataReader(addresses, config.client_id, timeout_s, counters, security=config.security,
                                   on_new_topic=on_new_topic)  # fmt: skip
 
-        self.notes: dict[tuple[TopicPartition, int], str] = {}
+        self.notes = CommitNotes()
         self._reader = reader(self._new_topic)
         cluster = Cluster(self._reader, config.client_id, timeout_s, counters=counters, security=config.security)
         self.directory = cluster.directory
@@ -144,9 +145,17 @@ class BrokerCoordination:
             return None
         return self._requests.member_of(generation)
 
-    def note(self, partition: TopicPartition, offset: int) -> str:
-        """Return the text that the application wants to be stored with an offset. Threads: any."""
-        return self.notes.get((partition, offset), "")
+    def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
+        """Return an offset with the text and the leader epoch that are stored beside it. Threads: any."""
+        return self.notes.to_store(partition, offset)
+
+    def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Take note of what was stored beside offsets. Threads: any."""
+        self.notes.read(rows)
+
+    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
+        """Return the leader epoch that was stored with an offset. Threads: any."""
+        return self.notes.epoch_read(partition, offset)
 
     def refused(self, member: GenerationMember, code: int) -> None:
         """Take note that the coordinator takes no commits of this generation. Threads: any."""

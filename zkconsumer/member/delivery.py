@@ -66,6 +66,8 @@ class Delivery:
         counters: Counts requests and errors.
         died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
         policy: In place of `auto.offset.reset`; any other word than its two stops a partition.
+        epoch_of: Returns the leader epoch of the record before the offset at which a partition starts, -1 if it is not
+            known: the leader is asked first whether its log still has that record.
 
     Threads: `resolve`, `bounds`, `start`, `refuse`, `pause`, `resume`, `go_on`, `drain`, `expire_drain` and `abandon`
         belong to the coordinator; the rest may be called from any thread. `done` callbacks come from any thread and
@@ -83,8 +85,10 @@ class Delivery:
         died: Died = lambda name, error: None,
         *,
         policy: str | None = None,
+        epoch_of: Callable[[TopicPartition, int], int] = lambda partition, offset: -1,
     ) -> None:
         self._config = config
+        self._epoch_of = epoch_of
         # In Kafka 0.7 any other word has the reader get an error.
         wanted = policy or config.auto_offset_reset
         self._policy = wanted if wanted in RESETS else "stop"
@@ -125,19 +129,23 @@ class Delivery:
     def start(self, partition: Partition, thread_id: str, offset: int) -> None:
         """Fetch from an offset and deliver to the stream of a thread; a partition that is paused waits for `resume`."""
         name = TopicPartition(*partition)
-        self._open(name, self._stream_of(name.topic, thread_id), offset)
+        self._open(name, self._stream_of(name.topic, thread_id), offset, epoch=self._epoch_of(name, offset))
 
     def refuse(self, partition: Partition, thread_id: str, offset: int, reason: str) -> None:
         """Fetch nothing of a partition; its stream raises PartitionStopped about it, once."""
         name = TopicPartition(*partition)
         self._open(name, self._stream_of(name.topic, thread_id), offset, refusal=reason)
 
-    def _open(self, name: TopicPartition, stream: Reader, offset: int, *, refusal: str | None = None) -> None:
+    def _open(
+        self, name: TopicPartition, stream: Reader, offset: int, *, refusal: str | None = None, epoch: int = -1
+    ) -> None:
         """Start with a queue of its own."""
         self._end_before(name)
         queue = PartitionQueue(name, offset, stream, self._budget)
         state = FetchState(name, offset, self._config.fetch_message_max_bytes)
         self._compare_with_before(state)
+        if epoch >= 0:
+            state.read_epoch, state.need = epoch, Need.END_CHECK
         task = FetchTask(state, queue, self._policy)
         task.refusal = state.error = refusal
         task.meter = self._meters.setdefault(name, FetchMeter(self._clock()))

@@ -29,6 +29,7 @@ from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
 from rebalance.zookeeper.pipeline import Pipeline
 from rebalance.zookeeper.requests import SessionChange
+from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
@@ -173,6 +174,10 @@ class ZooKeeperCoordination:
             return self._held_change is not None and self._held_change.what == "refused"
 
     # -- for the status ------------------------------------------------------------------------------------------------
+
+    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
+        """Return -1: offsets are stored alone."""
+        return -1
 
     def registrations(self) -> tuple[str, ...]:
         """Return the members of the group as last read."""

@@ -86,13 +86,13 @@ class OffsetAnswer:
         unknown: Partition -> why its offset is not known, a clause.
         unled: Those of them that the brokers do not know, as their topic is being deleted or never had a leader. That
             says nothing about other partitions.
-        texts: Partition -> the text that was stored with its offset.
+        rows: Partition -> its offset, where a text or a leader epoch was stored beside it.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     unknown: Mapping[TopicPartition, str]
     unled: frozenset[TopicPartition] = frozenset()
-    texts: Mapping[TopicPartition, str] = field(default_factory=dict)
+    rows: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
 
     @property
     def unanswered(self) -> str | None:
@@ -106,8 +106,11 @@ class Committer(Protocol):
     def member(self) -> GenerationMember | None:
         """Return the member in its present generation; None while its group is being assigned anew."""
 
-    def note(self, partition: TopicPartition, offset: int) -> str:
-        """Return the text that is stored with an offset."""
+    def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
+        """Return an offset with what is stored beside it."""
+
+    def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Take note of what was stored beside offsets."""
 
     def refused(self, member: GenerationMember, code: int) -> None:
         """Take note that the coordinator takes no commits of the member."""
@@ -147,7 +150,7 @@ class OffsetManager:
         self._commit_version = 1
         self._fetch_version = 0
         self._unknown_partitions: set[TopicPartition] = set()
-        self._texts: dict[TopicPartition, str] = {}
+        self._rows: dict[TopicPartition, OffsetAndMetadata] = {}
         self._rng = random.Random()
         self.reason = "its offset manager was not looked up yet"
         """Why the last request failed, a clause."""
@@ -168,7 +171,7 @@ class OffsetManager:
         missing = dict.fromkeys(partitions, "not asked in time")
         found: dict[TopicPartition, int | None] = {}
         unled: dict[TopicPartition, str] = {}
-        self._texts = {}
+        self._rows = {}
         while missing:
             asked = list(missing)
             while asked:
@@ -184,7 +187,7 @@ class OffsetManager:
             missing = {name: reason for name, reason in missing.items() if name not in unled}
             if missing and not self._may_try_again(deadline):
                 break
-        return OffsetAnswer(found, {**missing, **unled}, frozenset(unled), self._texts)
+        return OffsetAnswer(found, {**missing, **unled}, frozenset(unled), self._rows)
 
     def _fetch_once(
         self, names: Sequence[TopicPartition], deadline: float
@@ -202,7 +205,9 @@ class OffsetManager:
             return {}, self._refused(codes)
         except (SimpleConsumerError, AuthenticationFailed) as error:
             return {}, dict.fromkeys(names, self._lost(error))
-        self._texts |= {name: row.metadata for name, row in rows.items() if row.metadata}
+        self._rows |= {name: row for name, row in rows.items() if row.metadata or row.leader_epoch >= 0}
+        if self._committer is not None:
+            self._committer.read(rows)
         return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
 
     def commit(
@@ -349,7 +354,7 @@ class OffsetManager:
         """Commit as a member of the present generation; what the coordinator does not take from it is reported."""
         committer = self._committer
         assert committer is not None
-        wanted = {name: OffsetAndMetadata(offset, committer.note(name, offset)) for name, offset in offsets.items()}
+        wanted = {name: committer.to_store(name, offset) for name, offset in offsets.items()}
         codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
         if over is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -14,10 +14,11 @@ from rebalance.loop import Loop
 from rebalance.ports import Member, MemberParts
 from rebalance.subscription import Subscription
 from simpleconsumer.group_types import GenerationMember
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.offsets.no_offsets import NoOffsets
@@ -72,7 +73,7 @@ class AssignedCoordination:
         self._opened = ExitStack()
         self._loop = loop
         self._group_id = group_id
-        self.notes: dict[tuple[TopicPartition, int], str] = {}
+        self.notes = CommitNotes()
         self._lease = lease
         self._member = replace(
             Member(group_id or "", consumer_id, Subscription.static({})), auto_commit=config.auto_commit_enable,
@@ -105,9 +106,17 @@ class AssignedCoordination:
         """Return who commits: nobody whom the group knows. Threads: any."""
         return GenerationMember(self._group_id or "", _NO_GENERATION, "")
 
-    def note(self, partition: TopicPartition, offset: int) -> str:
-        """Return the text that the application wants to be stored with an offset. Threads: any."""
-        return self.notes.get((partition, offset), "")
+    def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
+        """Return an offset with the text and the leader epoch that are stored beside it. Threads: any."""
+        return self.notes.to_store(partition, offset)
+
+    def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Take note of what was stored beside offsets. Threads: any."""
+        self.notes.read(rows)
+
+    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
+        """Return the leader epoch that was stored with an offset. Threads: any."""
+        return self.notes.epoch_read(partition, offset)
 
     def refused(self, member: GenerationMember, code: int) -> None:
         """Do nothing: the group has members, which alone may commit."""

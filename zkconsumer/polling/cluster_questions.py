@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Final
 
+from simpleconsumer import types
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
@@ -210,7 +211,7 @@ class ClusterQuestions:
             (topic, number), reason = next(iter(answer.unknown.items()))
             raise PollTimeout(f"the committed offset of {topic}-{number}", timeout_s, reason)
         return {
-            name: None if (at := answer.offsets[name]) is None else OffsetAndMetadata(at, answer.texts.get(name, ""))
+            name: None if (at := answer.offsets[name]) is None else _committed(answer.rows.get(name), at)
             for name in names
         }
 
@@ -218,3 +219,7 @@ class ClusterQuestions:
         return self.cluster.brokers()
 
 
+def _committed(row: types.OffsetAndMetadata | None, offset: int) -> OffsetAndMetadata:
+    if row is None:
+        return OffsetAndMetadata(offset)
+    return OffsetAndMetadata(row.offset, row.metadata, None if row.leader_epoch < 0 else row.leader_epoch)

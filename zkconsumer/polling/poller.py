@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 from rebalance.brokers.coordinator import Coordinator
@@ -21,6 +22,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.errors import NotSupported
 from zkconsumer.member.membership import Membership
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.polling.cluster_questions import ClusterQuestions
 from zkconsumer.polling.commit_thread import CommitDone, CommitThread
 from zkconsumer.polling.consumer_errors import ConsumerClosed, ConsumerWokenUp
@@ -164,9 +166,23 @@ class Poller:
         """Return records, as soon as there are some, or none after the time."""
         taken = self._poll(timeout_s, self.config.max_poll_records, self._records)
         records = {each.queue.partition: each.records for each in taken}
+        self._note_epochs(taken)
         moved = {each.queue.partition: OffsetAndMetadata(each.next_offset) for each in taken if each.next_offset >= 0}
         found: ConsumerRecords[Any, Any] = ConsumerRecords(records, moved)
         return self.interceptors.on_consume(found) if self.interceptors and records else found
+
+    def _note_epochs(self, taken: Iterable[Taken]) -> None:
+        """Have the leader epochs of records stored with the offsets behind them."""
+        notes = self._notes
+        for each in taken if notes is not None else ():
+            if each.records and notes is not None:
+                epochs = each.records[0].leader_epoch, each.records[-1].leader_epoch
+                notes.returned(each.queue.partition, each.first_offset, each.next_offset, epochs)
+
+    @property
+    def _notes(self) -> CommitNotes | None:
+        """What is stored beside offsets; None where offsets are stored alone, as in ZooKeeper."""
+        return getattr(self._joined.coordination, "notes", None)
 
     def poll_batches(
         self, timeout_s: float, max_records: int | None, columns: Sequence[str] | None
@@ -281,19 +297,15 @@ class Poller:
         member = self.member
         if member is None:
             raise NotSubscribed("commit", self.state.kind.value)
-        notes: dict[tuple[TopicPartition, int], str] = getattr(self._joined.coordination, "notes", {})
-        mine = {(name, each.offset): each.metadata for name, each in offsets.items() if each.metadata}
+        notes = self._notes
+        mine = {(name, each.offset): (each.metadata, each.leader_epoch) for name, each in offsets.items()}
         stored = member.prepare_commit(
             {name: each.offset for name, each in offsets.items()}, self._joined.reader, wait_s
         )
 
         def commit() -> None:
-            notes.update(mine)
-            try:
+            with nullcontext() if notes is None else notes.given(mine):
                 stored()
-            finally:
-                for key in mine:
-                    notes.pop(key, None)
 
         return commit
 
