@@ -175,7 +175,7 @@ def other_brokers_are_another_incarnation(right: Any) -> Any:
             lists = seen.setdefault(topic, [node.partitions])
             if lists[-1] != node.partitions:
                 lists.append(node.partitions)
-            topics[topic] = replace(node, czxid=behind_all + len(lists) if len(lists) > 1 else 0)
+            topics[topic] = replace(node, incarnation=behind_all + len(lists))
         return list(right(self, replace(snapshot, topics=topics)))
 
     return wrong

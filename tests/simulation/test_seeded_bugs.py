@@ -19,6 +19,7 @@ FIRST = {
     "closed registration counts as none": 37, "refused offsets not read again": 28,
     "a drain is named as another order": 19, "a drain shows an order": 19, "no fence": 31,
     "leaves in the time of a session": 23, "blocked claim not watched": 30, "only the first store is written": 29,
+    "kafka commit after release": 2909, "late create dropped": 2251,
     "outlives its session": 26, "lease as long as the session": 20, "0.7 stored offset of another log counts": 383,
 }  # fmt: skip
 """The seeds with which to start where the first to find a bug is a late one: that one, when this was written."""

@@ -218,6 +218,18 @@ def test_of_a_topic_that_was_created_anew_messages_come_again_when_it_is_noticed
     assert history_findings(story, limits) == ["repeated"]
 
 
+def test_so_do_messages_of_such_a_topic_whose_first_ones_retention_has_taken() -> None:
+    def story(start: int) -> list[str]:
+        told = GroupStory().add("claimed", "a", place=REBORN).acked(0, 1, 2, 3, place=REBORN)
+        told.add("assigned", "a", 0, place=REBORN).deliver("a", 0, 1, 2, 3, place=REBORN)
+        told.add("log_start", offset=2, place=REBORN).add("lost", "a", place=REBORN)
+        told.add("assigned", "a", start, place=REBORN)
+        return history_findings(told.deliver("a", *range(start, 4), place=REBORN), Limits(reborn=frozenset({"t~1"})))
+
+    assert "repeated" not in story(2)
+    assert "repeated" in story(1)
+
+
 def test_a_session_that_ends_before_its_first_commit_is_no_beginning_of_a_topic_that_was_created_anew() -> None:
     limits = Limits(reborn=frozenset({"t~1"}))
     story = GroupStory().add("claimed", "a", place=REBORN).acked(0, 1, 2, place=REBORN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from zkconsumer.testing.history.events import Event, Ownership, Place, in_order, ownerships
@@ -35,7 +35,7 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     last: dict[tuple[Place, int], Event] = {}
     claimed_ns: dict[tuple[str, Place], int] = {}
     put_backs = PutBacks(limits)
-    starts = _numbered_starts(owned_by.values(), limits)
+    starts = _numbered_starts(owned_by.values(), _log_starts(events), limits)
     leaves: dict[str, Event] = {}
     found = []
     for event in events:
@@ -64,8 +64,19 @@ def _repeats(events: Sequence[Event], limits: Limits) -> list[tuple[Finding, boo
     return found
 
 
-def _numbered_starts(all_owned: Iterable[Ownership], limits: Limits) -> dict[int, int]:
-    """Number the ownerships that started at offset 0, or where such a one had stopped: by the id of each.
+def _log_starts(events: Iterable[Event]) -> dict[Place, set[int]]:
+    """Return where the logs have started that did not always start at offset 0."""
+    found: dict[Place, set[int]] = defaultdict(set)
+    for event in events:
+        if event.kind == "log_start":
+            found[event.place].add(event.offset)
+    return found
+
+
+def _numbered_starts(
+    all_owned: Iterable[Ownership], log_starts: Mapping[Place, set[int]], limits: Limits
+) -> dict[int, int]:
+    """Number the ownerships that started at the start of their log, or where such a one had stopped: by the id of each.
 
     One whose session ended before it had committed anything makes the next one start there as well.
     """
@@ -74,7 +85,7 @@ def _numbered_starts(all_owned: Iterable[Ownership], limits: Limits) -> dict[int
     came_to: dict[Place, tuple[int, int]] = {}
     for owned in sorted({id(each): each for each in all_owned}.values(), key=lambda each: each.start_ns):
         reached, number = came_to.pop(owned.place, (-1, 0))
-        if owned.start_offset == 0:
+        if owned.start_offset == 0 or owned.start_offset in log_starts.get(owned.place, ()):
             number = counts[owned.member, owned.place] + 1
             if owned.gone_by not in ("ended", "expired") or any(commit.offset > 0 for commit in owned.commits):
                 counts[owned.member, owned.place] = number
