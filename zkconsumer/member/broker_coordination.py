@@ -6,7 +6,7 @@ Source: docs/REBALANCE.md, "Groups that brokers coordinate".
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from rebalance.loop import Loop
 from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription
 from simpleconsumer.group_types import GenerationMember
-from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
+from simpleconsumer.types import Broker
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -144,18 +144,6 @@ class BrokerCoordination:
         if generation is None or lease_clock() >= self._lease.until:
             return None
         return self._requests.member_of(generation)
-
-    def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """Return an offset with the text and the leader epoch that are stored beside it. Threads: any."""
-        return self.notes.to_store(partition, offset)
-
-    def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Take note of what was stored beside offsets. Threads: any."""
-        self.notes.read(rows)
-
-    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
-        """Return the leader epoch that was stored with an offset. Threads: any."""
-        return self.notes.epoch_read(partition, offset)
 
     def refused(self, member: GenerationMember, code: int) -> None:
         """Take note that the coordinator takes no commits of this generation. Threads: any."""

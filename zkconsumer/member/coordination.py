@@ -14,8 +14,8 @@ from rebalance.lease import Lease
 from rebalance.member_partition import MemberPartition
 from rebalance.ports import Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
-from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.leaders import LeaderDirectory
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.status import BlockedClaim
 from zkconsumer.wakeup import Latch
@@ -92,6 +92,7 @@ class Coordination(Protocol):
     Attributes:
         coordinator: Runs the member, once `coordinate` was called.
         offsets: Keeps its positions.
+        notes: What is stored beside them, where brokers coordinate.
         directory: Finds leaders.
         port: Its end ends the membership.
 
@@ -103,6 +104,9 @@ class Coordination(Protocol):
 
     @property
     def offsets(self) -> MemberOffsets: ...
+
+    @property
+    def notes(self) -> CommitNotes: ...
 
     @property
     def directory(self) -> LeaderDirectory: ...
@@ -128,9 +132,6 @@ class Coordination(Protocol):
 
     def await_settled(self, settled: Latch) -> None:
         """Wait as long as a join may take. Threads: the joining one."""
-
-    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
-        """Return the leader epoch of the record before a stored offset; -1: not known. Threads: any."""
 
     def registrations(self) -> tuple[str, ...]:
         """Return the members of the group, as far as this one knows them. Threads: the coordinator's."""

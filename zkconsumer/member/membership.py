@@ -104,7 +104,7 @@ class Membership:
         self.delivery = Delivery(
             config, streams, coordination.directory, lease_clock,
             lambda *found: self.loop.post(self.offsets.out_of_range, *found),
-            self.counters, self._thread_died, policy=policy, epoch_of=coordination.epoch_of,
+            self.counters, self._thread_died, policy=policy, epoch_of=coordination.notes.epoch_read,
         )
         self.listening = listening
         coordination.coordinate(MemberParts(self.delivery, self.offsets, self.listening))

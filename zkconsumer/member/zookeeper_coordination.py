@@ -29,13 +29,13 @@ from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
 from rebalance.zookeeper.pipeline import Pipeline
 from rebalance.zookeeper.requests import SessionChange
-from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.member.member_settings import member_of
 from zkconsumer.member.membership import MemberFaults
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.offsets.offset_stores import member_offsets
 from zkconsumer.status import BlockedClaim
 from zkconsumer.wakeup import Latch
@@ -98,6 +98,7 @@ class ZooKeeperCoordination:
         )  # fmt: skip
         self.directory = self.cluster.directory
         self._pipeline = Pipeline(self.port, loop)
+        self.notes = CommitNotes()
         self.offsets = member_offsets(config, self._pipeline.ask, loop, lease, self.cluster, counters)
         self._connected = Latch()
         self._deadline = 0.0
@@ -174,10 +175,6 @@ class ZooKeeperCoordination:
             return self._held_change is not None and self._held_change.what == "refused"
 
     # -- for the status ------------------------------------------------------------------------------------------------
-
-    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
-        """Return -1: offsets are stored alone."""
-        return -1
 
     def registrations(self) -> tuple[str, ...]:
         """Return the members of the group as last read."""

@@ -30,6 +30,7 @@ from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsu
 from simpleconsumer.group_types import GenerationMember
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.wakeup import Latch
 
 __all__ = ["UNKNOWN_PARTITION", "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
@@ -101,16 +102,17 @@ class OffsetAnswer:
 
 
 class Committer(Protocol):
-    """The member of a group of brokers that commits. Threads: any."""
+    """The member of a group of brokers that commits. Threads: any.
+
+    Attributes:
+        notes: What is stored beside its offsets.
+    """
+
+    @property
+    def notes(self) -> CommitNotes: ...
 
     def member(self) -> GenerationMember | None:
         """Return the member in its present generation; None while its group is being assigned anew."""
-
-    def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """Return an offset with what is stored beside it."""
-
-    def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Take note of what was stored beside offsets."""
 
     def refused(self, member: GenerationMember, code: int) -> None:
         """Take note that the coordinator takes no commits of the member."""
@@ -207,7 +209,7 @@ class OffsetManager:
             return {}, dict.fromkeys(names, self._lost(error))
         self._rows |= {name: row for name, row in rows.items() if row.metadata or row.leader_epoch >= 0}
         if self._committer is not None:
-            self._committer.read(rows)
+            self._committer.notes.read(rows)
         return {name: None if row.offset < 0 else row.offset for name, row in rows.items()}, {}
 
     def commit(
@@ -354,7 +356,7 @@ class OffsetManager:
         """Commit as a member of the present generation; what the coordinator does not take from it is reported."""
         committer = self._committer
         assert committer is not None
-        wanted = {name: committer.to_store(name, offset) for name, offset in offsets.items()}
+        wanted = {name: committer.notes.to_store(name, offset) for name, offset in offsets.items()}
         codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
         if over is not None:

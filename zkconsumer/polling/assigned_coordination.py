@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -14,7 +14,6 @@ from rebalance.loop import Loop
 from rebalance.ports import Member, MemberParts
 from rebalance.subscription import Subscription
 from simpleconsumer.group_types import GenerationMember
-from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
@@ -105,18 +104,6 @@ class AssignedCoordination:
     def member(self) -> GenerationMember:
         """Return who commits: nobody whom the group knows. Threads: any."""
         return GenerationMember(self._group_id or "", _NO_GENERATION, "")
-
-    def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """Return an offset with the text and the leader epoch that are stored beside it. Threads: any."""
-        return self.notes.to_store(partition, offset)
-
-    def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Take note of what was stored beside offsets. Threads: any."""
-        self.notes.read(rows)
-
-    def epoch_of(self, partition: TopicPartition, offset: int) -> int:
-        """Return the leader epoch that was stored with an offset. Threads: any."""
-        return self.notes.epoch_read(partition, offset)
 
     def refused(self, member: GenerationMember, code: int) -> None:
         """Do nothing: the group has members, which alone may commit."""

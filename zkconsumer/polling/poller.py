@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, Final
 
 from rebalance.brokers.coordinator import Coordinator
@@ -22,7 +21,6 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.errors import NotSupported
 from zkconsumer.member.membership import Membership
-from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.polling.cluster_questions import ClusterQuestions
 from zkconsumer.polling.commit_thread import CommitDone, CommitThread
 from zkconsumer.polling.consumer_errors import ConsumerClosed, ConsumerWokenUp
@@ -173,16 +171,12 @@ class Poller:
 
     def _note_epochs(self, taken: Iterable[Taken]) -> None:
         """Have the leader epochs of records stored with the offsets behind them."""
-        notes = self._notes
-        for each in taken if notes is not None else ():
-            if each.records and notes is not None:
+        coordination = self._joined.coordination
+        assert coordination is not None
+        for each in taken:
+            if each.records:
                 epochs = each.records[0].leader_epoch, each.records[-1].leader_epoch
-                notes.returned(each.queue.partition, each.first_offset, each.next_offset, epochs)
-
-    @property
-    def _notes(self) -> CommitNotes | None:
-        """What is stored beside offsets; None where offsets are stored alone, as in ZooKeeper."""
-        return getattr(self._joined.coordination, "notes", None)
+                coordination.notes.returned(each.queue.partition, each.first_offset, each.next_offset, epochs)
 
     def poll_batches(
         self, timeout_s: float, max_records: int | None, columns: Sequence[str] | None
@@ -294,17 +288,16 @@ class Poller:
     def prepare_commit(self, offsets: Offsets, wait_s: float | None = None) -> Callable[[], None]:
         """Decide what a commit stores; the result stores it, and waits."""
         self._need_group("commit")
-        member = self.member
-        if member is None:
+        member, coordination = self.member, self._joined.coordination
+        if member is None or coordination is None:
             raise NotSubscribed("commit", self.state.kind.value)
-        notes = self._notes
         mine = {(name, each.offset): (each.metadata, each.leader_epoch) for name, each in offsets.items()}
         stored = member.prepare_commit(
             {name: each.offset for name, each in offsets.items()}, self._joined.reader, wait_s
         )
 
         def commit() -> None:
-            with nullcontext() if notes is None else notes.given(mine):
+            with coordination.notes.given(mine):
                 stored()
 
         return commit
