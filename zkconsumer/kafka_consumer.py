@@ -267,10 +267,10 @@ class KafkaConsumer:
 
         Raises:
             NotAssigned: The partition is not assigned.
-            ValueError: The offset is negative.
+            ValueError: The offset is negative, or larger than any.
         """
         name = one_partition("seek", partition)
-        at = offset.offset if isinstance(offset, OffsetAndMetadata) else checked_offset("seek", name, offset)
+        at = checked_offset("seek", name, offset.offset if isinstance(offset, OffsetAndMetadata) else offset)
         with self._alone(moves=True) as poller:
             poller.positions.seek(name, at)
 
