@@ -267,10 +267,10 @@ class KafkaConsumer:
 
         Raises:
             NotAssigned: The partition is not assigned.
-            ValueError: The offset is negative.
+            ValueError: The offset is negative, or larger than any.
         """
         name = one_partition("seek", partition)
-        at = offset.offset if isinstance(offset, OffsetAndMetadata) else checked_offset("seek", name, offset)
+        at = checked_offset("seek", name, offset.offset if isinstance(offset, OffsetAndMetadata) else offset)
         with self._alone(moves=True) as poller:
             poller.positions.seek(name, at)
 
@@ -452,12 +452,14 @@ class KafkaConsumer:
         name = TopicPartition(*partition)
         with self._alone() as poller:
             poller.state.assigned.state(name)
+            poller.positions.note_log_ends()
             return poller.state.assigned.lag(name)
 
     def metrics(self) -> dict[str, float]:
         """Return figures by Kafka's names: lags of partitions, rebalances, requests and errors."""
         with self._alone() as poller:
             assigned = poller.state.assigned
+            poller.positions.note_log_ends()
             lags = {name: lag for name in assigned if (lag := assigned.lag(name)) is not None}
             found: dict[str, float] = {"assigned-partitions": len(assigned)}
             found |= {f"records-lag.{topic}-{number}": lag for (topic, number), lag in lags.items()}

@@ -24,7 +24,14 @@ from rebalance.brokers.consumer_protocol import NO_GENERATION, decode_assignment
 from rebalance.brokers.consumer_protocol import Subscription as JoinSubscription
 from rebalance.brokers.group_member import BrokerGroupMember, threads_of_assigned
 from rebalance.brokers.group_port import GroupPort, Joined, NamedMember, Refused, Synced, TopicPort
-from rebalance.brokers.leading import AssignmentRefused, assign, subscriptions_of, topics_of
+from rebalance.brokers.leading import (
+    AssignmentRefused,
+    assign,
+    subscriptions_of,
+    take_over,
+    topics_of,
+    user_data_of,
+)
 from rebalance.brokers.machine import MemberMachine, MemberState, MemberTimes
 from rebalance.brokers.reactions import Asked
 from rebalance.brokers.refusals import refusal
@@ -359,11 +366,15 @@ class Coordinator:
             if member.is_cooperative and entry.machine.state in _HELD
         ))  # fmt: skip
         version = _COOPERATIVE_VERSION if member.is_cooperative else _EAGER_VERSION
+        try:
+            data = {each.name: user_data_of(each, self._joined_with) for each in member.assignors}
+        except AssignmentRefused as error:
+            self._fail(error)
+            return
         protocols = [
-            (each.name, encode_subscription(
-                JoinSubscription(self._joined_with, each.subscription_user_data(self._joined_with), owned,
-                             self._owned_since, member.rack), version,
-            )) for each in member.assignors
+            (name, encode_subscription(
+                JoinSubscription(self._joined_with, user_data, owned, self._owned_since, member.rack), version,
+            )) for name, user_data in data.items()
         ]  # fmt: skip
 
         def joined(answer: Joined | NamedMember | Refused) -> None:
@@ -429,18 +440,18 @@ class Coordinator:
         if not is_leader:
             self._members = ()
             self._follow_topics()
+        assignor: Assignor | None = self.member.assignor(protocol)
         try:
             assignment = decode_assignment(data)
-        except UnreadableMetadata as error:
+            if assignor is not None:
+                take_over(assignor, assignment, fence.generation)
+        except (UnreadableMetadata, AssignmentRefused) as error:
             self._fail(error)
             return
         if self._claims.fence is None:
             self._memberships += 1
             self._claims.fence = MembershipFence(self._memberships)
             self._offsets.session_opened(self._claims.fence)
-        assignor: Assignor | None = self.member.assignor(protocol)
-        if assignor is not None:
-            assignor.on_assignment(assignment, fence.generation)
         self._owned_since = fence.generation
         wanted = set(self._joined_with)
         mine = [partition for partition in assignment.partitions if partition[0] in wanted]

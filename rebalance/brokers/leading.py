@@ -1,11 +1,15 @@
 """What the leader of a group of brokers does: reads the subscriptions of all members, and assigns partitions. Pure.
 
+Assignors may be those of the application: what they raise, or return in another form, is an error that names them.
+
 Source: ConsumerCoordinator.onLeaderElected (Kafka 3.9).
 """
 
 from __future__ import annotations
 
 import logging
+import operator
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from rebalance.brokers.assignors.assignor import Assignor
@@ -19,7 +23,7 @@ from rebalance.brokers.consumer_protocol import (
 from rebalance.brokers.events import JoinedMember
 from rebalance.errors import RebalanceError, UnreadableMetadata
 
-__all__ = ["AssignmentRefused", "assign", "subscriptions_of", "topics_of"]
+__all__ = ["AssignmentRefused", "assign", "subscriptions_of", "take_over", "topics_of", "user_data_of"]
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +68,61 @@ def assign(
     """Return the assignment of each member, by member id, also of members that get nothing.
 
     Raises:
-        AssignmentRefused: The assignor raises an error, or gives a partition to two members, to one that does not want
-            the topic, or one that does not exist.
+        AssignmentRefused: The assignor raises an error, returns no partitions by member, or gives a partition to two
+            members, to one that does not want the topic, or one that does not exist.
     """
     try:
-        found = assignor.assign(partitions_per_topic, subscriptions)
+        returned: object = assignor.assign(partitions_per_topic, subscriptions)
     except Exception as error:
         raise AssignmentRefused(assignor.name, f"has failed: {error!r}") from error
+    found = _partitions_in(assignor.name, returned)
     _check(assignor.name, found, partitions_per_topic, subscriptions)
-    return {member: encode_assignment(Assignment(tuple(sorted(found.get(member, ()))))) for member in subscriptions}
+    return {member: encode_assignment(Assignment(tuple(found.get(member, ())))) for member in subscriptions}
+
+
+def user_data_of(assignor: Assignor, topics: Iterable[str]) -> bytes | None:
+    """Return what a member adds to its subscription for an assignor.
+
+    Raises:
+        AssignmentRefused: The assignor raises an error, or returns something else than bytes.
+    """
+    try:
+        found: object = assignor.subscription_user_data(topics)
+    except Exception as error:
+        raise AssignmentRefused(assignor.name, f"has failed in subscription_user_data: {error!r}") from error
+    if found is not None and not isinstance(found, bytes):
+        raise AssignmentRefused(
+            assignor.name, f"returns {reprlib.repr(found)} from subscription_user_data, which is neither bytes nor None"
+        )
+    return found
+
+
+def take_over(assignor: Assignor, assignment: Assignment, generation: int) -> None:
+    """Tell an assignor what its member has got.
+
+    Raises:
+        AssignmentRefused: The assignor raises an error: what it knows of the assignment may be wrong from now on.
+    """
+    try:
+        assignor.on_assignment(assignment, generation)
+    except Exception as error:
+        raise AssignmentRefused(assignor.name, f"has failed in on_assignment: {error!r}") from error
+
+
+def _partitions_in(name: str, returned: object) -> dict[str, list[Partition]]:
+    """Return what an assignor has returned: the partitions of each member in order, each once."""
+    form = "it must map member ids to lists of partitions, as [('clicks', 0)]"
+    if not isinstance(returned, Mapping):
+        raise AssignmentRefused(name, f"returns {reprlib.repr(returned)}; {form}")
+    found: dict[str, list[Partition]] = {}
+    for member, partitions in returned.items():
+        try:
+            found[member] = sorted({(topic, operator.index(number)) for topic, number in partitions})
+        except (TypeError, ValueError):
+            raise AssignmentRefused(
+                name, f"returns {reprlib.repr(partitions)} for {member!r}; {form}"
+            ) from None
+    return found
 
 
 def _check(

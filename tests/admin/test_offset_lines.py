@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.admin.offset_lines import OffsetLine, fault_of, format_line, format_lines, parse_lines, parse_store
+from zkconsumer.admin.offset_lines import (
+    OffsetLine,
+    fault_of,
+    fault_of_group,
+    format_line,
+    format_lines,
+    parse_lines,
+    parse_store,
+)
 
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 LINES = st.builds(OffsetLine, NAMES, NAMES, st.integers(0, 999_999_999).map(str), st.integers(0, 2**63 - 1),
@@ -100,3 +108,9 @@ def test_a_partition_that_comes_twice_is_named_with_both_lines() -> None:
     lines, problems = parse_lines(f"{root}/0:1\n{root}/1:1\n{root}/0:2\n{root}/2:3\n")
     assert [line.offset for line in lines] == [1, 1, 3]
     assert problems == ["line 3: the same partition as line 1"]
+
+
+def test_names_of_groups_may_have_blanks_inside_and_none_at_their_ends() -> None:
+    assert parse_lines("/consumers/my group/offsets/t/0:1\n") == ([OffsetLine("my group", "t", "0", 1)], [])
+    for name in (" g", "g ", "a\tb", "a\u2028b", "a/b", "..", ""):
+        assert fault_of_group(name) == f"the group {name!r} has characters that no name may have"

@@ -194,6 +194,29 @@ def test_offsets_are_set_moved_exported_imported_and_deleted(place: Place, group
     place.emptied(group)
 
 
+def test_a_group_whose_name_no_line_can_have_is_left_out_of_an_export_and_stops_no_other(
+    place: Place, group: str
+) -> None:
+    """Brokers take every text as the name of a group."""
+    topic = place.topic()
+    odd, blank = f"{group}/a\nb", f"{group} with blanks"
+    for name in (odd, blank):
+        place.admin.set_offsets(name, topic, 3)
+    exported = place.admin.export_offsets(odd, blank)
+    if place.lists_groups_without_members:
+        everything = place.admin.export_offsets()
+        assert [each for each in everything.lines if each.group == blank] == list(exported.lines)
+        assert [each for each in everything.problems if group in each] == list(exported.problems)
+    assert {each.group for each in exported.lines} == {blank}
+    [problem] = exported.problems
+    assert f"{odd!r} has characters that no name may have" in problem
+    place.admin.set_offsets(blank, topic, 5)
+    place.admin.import_offsets(exported.to_text())
+    assert {row.offset for row in place.admin.offsets(blank).partitions} == {3}
+    for name in (odd, blank):
+        place.admin.delete_offsets(name)
+
+
 def test_a_group_is_deleted_when_it_is_empty(place: Place, group: str) -> None:
     topic = place.topic()
     place.read_by(kafka_python_member(place.cluster, group, topic), group)

@@ -227,6 +227,20 @@ def test_a_commit_of_what_is_not_assigned_names_it(cluster: KafkaCluster, topic:
             consumer.commit_sync({other: 1})
 
 
+@pytest.mark.parametrize("text", ["x" * 40_000, "\ud800"])
+def test_a_text_that_no_request_can_have_is_refused_and_the_consumer_goes_on(
+    cluster: KafkaCluster, topic: str, fresh_group: str, text: str
+) -> None:
+    at = TopicPartition(topic, 0)
+    with consumer_of(cluster, fresh_group, topic, max_poll_records=4, enable_auto_commit=False) as consumer:
+        assert offsets(poll_until(consumer, 4)) == [0, 1, 2, 3]
+        with pytest.raises(ValueError, match="commit: the metadata of"):
+            consumer.commit_sync({at: OffsetAndMetadata(4, text)})
+        consumer.commit_sync({at: 4})
+        assert offsets(poll_until(consumer, 6)) == [4, 5, 6, 7, 8, 9]
+    assert stored(cluster, fresh_group, at) == {at: 4}
+
+
 def test_an_asynchronous_commit_calls_back_inside_of_a_later_poll(
     cluster: KafkaCluster, topic: str, fresh_group: str
 ) -> None:

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
-from simpleconsumer.types import FetchRequest
-from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, ReadFailed, read_topic
+from simpleconsumer.types import FetchRequest, TopicPartition
+from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, KafkaConsumer, ReadFailed, read_topic
 from zkconsumer.cli.program import program
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.options import SourceOptions, batch_options
@@ -208,6 +208,31 @@ def test_a_group_that_reads_what_is_committed_has_no_lag_in_front_of_an_open_tra
         assert (owned.log_end, owned.lag) == (end, 0)
         opened.abort_transaction(PATIENCE_S)
         assert next(stream).value == b"behind"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_lag_of_a_kafka_consumer_ends_where_it_may_read(log: Log, fresh_group: str) -> None:
+    """Also where a fetch has brought nothing."""
+    write_all_kinds(log)
+    opened = log.opened(b"open")
+    log.plain(b"behind")
+    at = TopicPartition(log.topic, 0)
+    with KafkaConsumer(
+        log.topic, bootstrap_servers=log.brokers, group_id=fresh_group, auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        found: list[bytes] = []
+        end = log.end(read_committed=True)
+        wait_until(lambda: found.extend(each.value for each in consumer.poll(100)) or (at in consumer.assignment()
+                   and consumer.position(at) == end), PATIENCE_S, "all that is committed")  # fmt: skip
+        assert found == log.committed[:-1]
+        assert consumer.current_lag(at) == consumer.metrics()["records-lag-max"] == 0
+    with KafkaConsumer(
+        log.topic, bootstrap_servers=log.brokers, group_id=fresh_group, isolation_level="read_committed"
+    ) as consumer:
+        wait_until(lambda: consumer.poll(100) or (at in consumer.assignment() and consumer.current_lag(at) == 0),
+                   PATIENCE_S, "its lag to be known")  # fmt: skip
+        opened.abort_transaction(PATIENCE_S)
 
 
 def spark_options(log: Log, **more: str) -> SourceOptions:

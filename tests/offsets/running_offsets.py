@@ -80,14 +80,15 @@ class RunningOffsets:
 
 @contextmanager
 def running_offsets(
-    cluster: Cluster, group: str, times: KafkaOffsetTimes | None = None, *, is_registered: bool = True
+    cluster: Cluster, group: str, times: KafkaOffsetTimes | None = None, *, is_registered: bool = True,
+    is_fenced: bool = False,
 ) -> Iterator[RunningOffsets]:
     """The offsets of a member that is registered, until the end of the block."""
     loop = Loop(time.monotonic)
     with zookeeper_connection(cluster.zookeeper_connect, 10.0) as port:
         manager = OffsetManager(group, ClusterReader(port, 10.0).brokers, SETTINGS)
         running: RunningOffsets
-        offsets = KafkaOffsets(manager, loop, lambda: running.has_lease, times)
+        offsets = KafkaOffsets(manager, loop, lambda: running.has_lease, times, is_fenced=is_fenced)
         thread = threading.Thread(target=loop.run, args=(0.01,), daemon=True)
         thread.start()
         running = RunningOffsets(offsets, loop)

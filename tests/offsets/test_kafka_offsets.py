@@ -116,6 +116,16 @@ def test_a_commit_waits_until_the_session_is_confirmed_again(
         assert one.load(first) == 5
 
 
+def test_a_commit_of_a_member_that_its_group_has_lost_names_the_group_and_no_zookeeper(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
+) -> None:
+    first = (topic, 0)
+    with running_offsets(embedded_cluster, fresh_group, is_fenced=True) as one:
+        assert one.commit({first: 5}) == {}
+        one.call(one.offsets.session_over)
+        assert one.commit({first: 6}) == {first: "the member is not in its group any more"}
+
+
 def test_a_commit_that_waits_for_the_session_ends_with_it(
     embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str
 ) -> None:

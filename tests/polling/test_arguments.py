@@ -34,6 +34,7 @@ def test_partitions_may_be_given_one_by_one_in_a_list_and_as_pairs() -> None:
     (lambda: one_partition("seek", "t"), "seek: 't' is no partition"),
     (lambda: one_partition("seek", ("t", "0")), r"seek: \('t', '0'\) is no partition"),
     (lambda: one_partition("seek", ("t", -1)), "number of partition t--1 is negative"),
+    (lambda: one_partition("assign", ("t", 2**31)), "there is no partition t-2147483648; .* 0 to 2147483647"),
     (lambda: several_partitions("assign", None), "assign: None is no partition and no collection of them"),
     (lambda: several_partitions("assign", ["t"]), "assign: 't' is no partition"),
     (lambda: seconds_of("poll", None), "poll: timeout_ms is None; it must be a number of milliseconds"),
@@ -42,6 +43,12 @@ def test_partitions_may_be_given_one_by_one_in_a_list_and_as_pairs() -> None:
     (lambda: checked_offsets("commit", [ZERO]), "commit: offsets is .*; it must map partitions to offsets"),
     (lambda: checked_offsets("commit", {ZERO: "5"}), "commit: '5' of t-0 is no whole number"),
     (lambda: checked_offsets("commit", {ZERO: -5}), "commit: -5 of t-0 is negative"),
+    (lambda: checked_offsets("commit", {ZERO: 2**63}), "commit: 9223372036854775808 of t-0 is larger than any"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(2**63)}), "of t-0 is larger than any"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "é" * 16_384)}), "of t-0 has 32768 bytes"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, b"note")}),  # type: ignore[arg-type]
+     "the metadata of t-0 is b'note'; it must be text"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "\ud800")}), "the metadata of t-0 is no text"),
     (lambda: topics_of("subscribe", None), "subscribe: topics is None; it must be a list of names"),
     (lambda: topics_of("subscribe", "clicks"), "subscribe: topics is 'clicks'; it must be a list of names"),
     (lambda: topics_of("subscribe", [b"clicks"]), "subscribe: b'clicks' is no name of a topic"),
@@ -67,6 +74,8 @@ class Misspelled:
     (lambda it: it.poll("100"), TypeError, "poll: timeout_ms is '100'"),
     (lambda it: it.commit_async(callback=5), TypeError, "callback is 5"),
     (lambda it: it.offsets_for_times({ZERO: datetime(2026, 1, 1, tzinfo=UTC)}), TypeError, "is no whole number"),
+    (lambda it: it.assign([("t", 2**31)]), ValueError, "there is no partition"),
+    (lambda it: it.seek(ZERO, OffsetAndMetadata(2**63)), ValueError, "seek: .* is larger than any"),
     (lambda it: it.close(-1), ValueError, "close: timeout_ms is -1"),
 ])  # fmt: skip
 def test_a_consumer_refuses_them_before_anything_is_asked(

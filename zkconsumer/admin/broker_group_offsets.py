@@ -32,7 +32,7 @@ from zkconsumer.admin.kafka_changes import plan_kafka_changes
 from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges, shown_offset
 from zkconsumer.admin.offset_deletion import chosen_offsets
 from zkconsumer.admin.offset_import import check_logs, imported_offsets
-from zkconsumer.admin.offset_lines import OffsetLine
+from zkconsumer.admin.offset_lines import OffsetLine, fault_of_group
 from zkconsumer.admin.offset_plans import shift_offsets, target_offsets, topic_partitions
 from zkconsumer.admin.offset_target import OffsetTarget, parse_target
 from zkconsumer.admin.phrases import count_of
@@ -98,6 +98,8 @@ class BrokerGroupOffsets:
     def export_offsets(self, *groups: str) -> ExportedOffsets:
         """Return the stored offsets of groups, of all that brokers coordinate when none is named, as lines of text.
 
+        A group whose name cannot stand in a line is left out, and `problems` says so.
+
         Raises:
             NotFound: There is no such group.
         """
@@ -108,10 +110,12 @@ class BrokerGroupOffsets:
             listed = read_groups_of_brokers(self._coordinators)
             problems = listed.unlisted
             found = {group: self._offsets_of(group) for group in sorted(listed.groups)}
+        faults = {group: fault for group, offsets in found.items() if offsets and (fault := fault_of_group(group))}
         lines = [
             OffsetLine(group, name.topic, str(name.partition), offset, KAFKA)
-            for group, offsets in found.items() for name, offset in sorted(offsets.items())
+            for group, offsets in found.items() if group not in faults for name, offset in sorted(offsets.items())
         ]  # fmt: skip
+        problems += tuple(f"offsets of a group that no line can name: {fault}" for fault in faults.values())
         return ExportedOffsets(tuple(lines), problems, store=KAFKA)
 
     # -- changing ------------------------------------------------------------------------------------------------------

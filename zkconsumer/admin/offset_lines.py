@@ -20,10 +20,13 @@ from typing import NamedTuple
 
 from rebalance.zookeeper import znodes
 
-__all__ = ["OffsetLine", "fault_of", "format_line", "format_lines", "parse_lines", "parse_store"]
+__all__ = ["OffsetLine", "fault_of", "fault_of_group", "format_line", "format_lines", "parse_lines", "parse_store"]
 
-_NAME = re.compile(r"(?!\.\.?$)[^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
-"""A part of a path as ZooKeeper accepts it; Kafka 0.7 had no rule of its own for the names of groups."""
+_NAME = re.compile(r"(?!\.\.?$)(?! )([^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]| )+(?<! )")
+"""A part of a path as ZooKeeper accepts it; Kafka 0.7 and brokers that coordinate have no rule for names of groups.
+
+Blanks at its ends are more often a slip of the hand than a name.
+"""
 _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([^/:]*):(.*)")
 _PARTITION = re.compile(r"(0|[1-9][0-9]{0,8})|(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,8})")
 """Without leading zeros: another name would be a second node beside that of the partition.
@@ -121,15 +124,28 @@ def fault_of(content: str) -> str | None:
     if found is None:
         return _FORM
     group, topic, partition, offset = found.groups()
-    for what, name in (("group", group), ("topic", topic)):
-        if _NAME.fullmatch(name) is None:
-            return f"the {what} {name!r} has characters that no name may have"
+    for fault in (fault_of_group(group), _fault_of_name("topic", topic)):
+        if fault is not None:
+            return fault
     if _PARTITION.fullmatch(partition) is None:
         return (f"the partition {partition!r} is no number from 0 to 999999999 without leading zeros, and no name of "
                 "Kafka 0.7 such as 0-3")  # fmt: skip
     if not (offset.isascii() and offset.isdigit()) or len(offset) > _OFFSET_DIGITS or int(offset) > znodes.MAX_OFFSET:
         return f"the offset {offset[:_EXCERPT_CHARS]!r} is no number from 0 to {znodes.MAX_OFFSET}"
     return None
+
+
+def fault_of_group(group: str) -> str | None:
+    """Return why no line can be about a group, a clause; None if one can. Brokers take every text as a name.
+
+    >>> fault_of_group("a/b")
+    "the group 'a/b' has characters that no name may have"
+    """
+    return _fault_of_name("group", group)
+
+
+def _fault_of_name(what: str, name: str) -> str | None:
+    return None if _NAME.fullmatch(name) else f"the {what} {name!r} has characters that no name may have"
 
 
 def parse_lines(text: str) -> tuple[list[OffsetLine], list[str]]:

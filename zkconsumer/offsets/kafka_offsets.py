@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 _LOAD_BACKOFF: Final = Backoff(0.2, 5.0)
 _LEASE_AGAIN_S: Final = 0.05
+_MEMBERSHIP_OVER: Final = "the member is not in its group any more"
 _SURVEY_COUNTS_S: Final = 300.0
 """How long an offset that was there when a topic was created anew is taken for one of its earlier incarnation. Somebody
 has claimed the partition by then, and the group may have come to the same offset again."""
@@ -100,6 +101,7 @@ class KafkaOffsets(KnownOffsets):
     ) -> None:
         super().__init__()
         self._is_fenced = is_fenced
+        self._over = _MEMBERSHIP_OVER if is_fenced else SESSION_OVER
         self._manager = manager
         self._loop = loop
         self._has_lease = has_lease
@@ -156,7 +158,7 @@ class KafkaOffsets(KnownOffsets):
         running = self._running
         for job in ([running] if running is not None else []) + list(jobs):
             if isinstance(job, CommitJob):
-                self.failures += job.report(dict.fromkeys(job.positions, SESSION_OVER))
+                self.failures += job.report(dict.fromkeys(job.positions, self._over))
 
     def close(self, timeout_s: float) -> None:
         """End the connection and the thread, and wait for that. Threads: any."""
@@ -318,7 +320,7 @@ class KafkaOffsets(KnownOffsets):
 
     def _send_commit(self, job: CommitJob) -> None:
         if job.fence not in self._standing:
-            self._committed(job, dict.fromkeys(job.positions, SESSION_OVER))
+            self._committed(job, dict.fromkeys(job.positions, self._over))
             return
         if self._waits_for_lease(job):
             self._loop.call_later(_LEASE_AGAIN_S, self._send_again, job)
@@ -375,7 +377,7 @@ class KafkaOffsets(KnownOffsets):
 
         def refusal() -> str | None:
             if job.fence not in self._standing:
-                return SESSION_OVER
+                return self._over
             return None if self._is_fenced or self._has_lease() else "ZooKeeper has not confirmed the session in time"
 
         try:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.polling.records import OffsetAndMetadata
 
 __all__ = ["checked_offset", "checked_offsets", "one_partition", "pattern_of", "seconds_of", "several_partitions",
@@ -14,6 +14,9 @@ __all__ = ["checked_offset", "checked_offsets", "one_partition", "pattern_of", "
 
 _OF_07: Final = re.compile(r"[0-9]+-[0-9]+")
 _SHAPE: Final = "a partition is TopicPartition('clicks', 0)"
+_MAX_PARTITION: Final = 2**31 - 1
+_MAX_TEXT: Final = 2**15 - 1
+"""Bytes of a text that fit into a request."""
 
 
 def one_partition(call: str, value: object) -> TopicPartition:
@@ -21,12 +24,14 @@ def one_partition(call: str, value: object) -> TopicPartition:
 
     Raises:
         TypeError: It is none.
-        ValueError: Its number is negative.
+        ValueError: Its number is negative, or larger than any.
     """
     match value:
         case (str(topic), int(number)) if isinstance(value, tuple) and not isinstance(number, bool):
             if number < 0:
                 raise ValueError(f"{call}: the number of partition {topic}-{number} is negative; it must be 0 or more")
+            if number > _MAX_PARTITION:
+                raise ValueError(f"{call}: there is no partition {topic}-{number}; numbers are 0 to {_MAX_PARTITION}")
             return TopicPartition(topic, number)
         case (str(topic), str(name)) if isinstance(value, tuple) and _OF_07.fullmatch(name):
             return TopicPartition(topic, name)
@@ -39,7 +44,7 @@ def several_partitions(call: str, *values: object) -> list[TopicPartition]:
 
     Raises:
         TypeError: One is none.
-        ValueError: A number is negative.
+        ValueError: A number is negative, or larger than any.
     """
     found: dict[TopicPartition, None] = {}
     for value in values:
@@ -71,13 +76,15 @@ def checked_offset(call: str, partition: TopicPartition, value: object) -> int:
 
     Raises:
         TypeError: It is no whole number.
-        ValueError: It is negative.
+        ValueError: It is negative, or larger than any.
     """
     shown = f"{partition.topic}-{partition.partition}"
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{call}: {value!r} of {shown} is no whole number")
     if value < 0:
         raise ValueError(f"{call}: {value} of {shown} is negative; it must be 0 or more")
+    if value > MAX_INT64:
+        raise ValueError(f"{call}: {value} of {shown} is larger than any, 2^63-1")
     return value
 
 
@@ -86,7 +93,7 @@ def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAn
 
     Raises:
         TypeError: They are no mapping, or a key or value cannot be one.
-        ValueError: An offset is negative.
+        ValueError: An offset is negative or larger than any, or no request can have a text.
     """
     if not isinstance(offsets, Mapping):
         raise TypeError(f"{call}: offsets is {offsets!r}; it must map partitions to offsets, as "
@@ -94,10 +101,28 @@ def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAn
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in offsets.items():
         name = one_partition(call, key)
-        found[name] = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(
-            checked_offset(call, name, value)
-        )
+        if isinstance(value, OffsetAndMetadata):
+            checked_offset(call, name, value.offset)
+            _check_text(call, name, value.metadata)
+            found[name] = value
+        else:
+            found[name] = OffsetAndMetadata(checked_offset(call, name, value))
     return found
+
+
+def _check_text(call: str, partition: TopicPartition, text: object) -> None:
+    """Refuse a text that no request can have: nobody could send it, and the thread that tries would end."""
+    what = f"{call}: the metadata of {partition.topic}-{partition.partition}"
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is {text!r}; it must be text")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} is no text that UTF-8 has: {error.reason}") from None
+    if size > _MAX_TEXT:
+        raise ValueError(f"{what} has {size} bytes; brokers take 4096 by default, and no request {_MAX_TEXT + 1}")
 
 
 def topics_of(call: str, topics: object) -> tuple[str, ...]:

@@ -351,6 +351,13 @@ class AssignedPartitions:
         if assigned is not None:
             assigned.log_known(log_start, high_watermark, last_stable)
 
+    def log_end_known(self, partition: TopicPartition, end: int | None) -> None:
+        """Keep the offset behind the last record that this reader may see; None stands for what is not known."""
+        if self._read_committed:
+            self.log_known(partition, last_stable=end)
+        else:
+            self.log_known(partition, high_watermark=end)
+
     def log_end(self, partition: TopicPartition) -> int | None:
         """Return the offset behind the last record that this reader may see; None while it is not known."""
         assigned = self._partitions.get(partition)

@@ -113,8 +113,13 @@ class FollowedPositions:
             name = each.queue.partition
             if each.next_offset >= 0:
                 assigned.advance(name, each.next_offset)
-            if each.log_end is not None:
-                assigned.log_known(name, high_watermark=each.log_end)
+
+    def note_log_ends(self) -> None:
+        """Take note of where logs end, as last fetched, also where nothing came."""
+        member, assigned = self._joined.member, self._state.assigned
+        if member is not None:
+            for name, status in member.delivery.partition_status().items():
+                assigned.log_end_known(name, status.high_watermark)
 
     # -- resets --------------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,6 @@ class Taken:
         done_in_entry: How many messages of the entry at `next_offset` are done then (Kafka 0.7).
         spent: The chunks that are read to their end.
         reset_to: Where the position has jumped before the records (`auto.offset.reset`); None if it has not.
-        log_end: Where the log ended when the last of these chunks was fetched; None when it is not known.
     """
 
     queue: PartitionQueue
@@ -70,7 +69,6 @@ class Taken:
     first_index: int = 0
     spent: list[Chunk] = field(default_factory=list)
     reset_to: int | None = None
-    log_end: int | None = None
 
     @property
     def has_moved(self) -> bool:
@@ -230,7 +228,6 @@ class PollReader:
                 queue.take_out(chunk)
                 taken.reset_to = self.resets[queue.partition] = chunk.reset_to
                 continue
-            taken.log_end = chunk.high_watermark
             position = taken.next_offset if taken.next_offset >= 0 else queue.position
             if chunk.next_offset <= position:
                 taken.spent.append(chunk)

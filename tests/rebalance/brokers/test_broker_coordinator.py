@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from stepped_member import T0, T1, T2, T3, SteppedMember, cooperative, stable
@@ -280,6 +282,78 @@ def test_a_leader_whose_assignor_raises_is_out_leaves_at_once_and_says_so_to_who
     assert member.count("sync") == 0
     member.passes(30.0)
     assert member.count("heartbeat") == 0
+
+
+class Returns(RangeAssignor):
+    """An assignor of the application: it returns what it is made with."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__()
+        self._found = found
+
+    def assign(self, partitions_per_topic: Mapping[str, int], subscriptions: Mapping[str, Any]) -> Any:
+        return self._found
+
+
+@pytest.mark.parametrize(("found", "words"), [
+    (None, "returns None; it must map member ids to lists of partitions"),
+    ([("t", 0)], r"returns \[\('t', 0\)\]; it must map"),
+    ({"m": "t"}, "returns 't' for 'm'; it must map"),
+    ({"m": ["t"]}, r"returns \['t'\] for 'm'; it must map"),
+    ({"m": [("t", "0")]}, r"returns \[\('t', '0'\)\] for 'm'; it must map"),
+    ({"m": [("t", None)]}, r"returns \[\(.t., None\)\] for 'm'; it must map"),
+    ({"m": None}, "returns None for 'm'; it must map"),
+    ({"n": [("t", 0)]}, "assigns to 'n', which is no member"),
+])  # fmt: skip
+def test_a_leader_whose_assignor_returns_something_else_is_out_and_the_error_names_the_assignor(
+    found: object, words: str
+) -> None:
+    member = leading(Returns(found))
+    member.joined(1, ("m", ["t"]), leader="m")
+    assert isinstance(member.coordinator.error, AssignmentRefused)
+    assert re.search(f"assignor 'range' {words}", str(member.coordinator.error))
+    assert member.asked("leave").member_id == "m"
+
+
+def test_an_assignor_may_return_partitions_in_any_order_and_collection() -> None:
+    member = leading(Returns({"m": ([topic, number] for topic, number in (("t", 1), ("t", 0), ("t", 1)))}))
+    member.joined(1, ("m", ["t"]), leader="m")
+    assert decode_assignment(member.asked("sync").assignments["m"]).partitions == (("t", 0), ("t", 1))
+
+
+class Keeps(RangeAssignor):
+    """An assignor with user data, and a bug where it takes an assignment over."""
+
+    def __init__(self, user_data: Any) -> None:
+        super().__init__()
+        self._user_data = user_data
+
+    def subscription_user_data(self, topics: Iterable[str]) -> Any:
+        if isinstance(self._user_data, Exception):
+            raise self._user_data
+        return self._user_data
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("user_data", "words"), [
+    ("text", "returns 'text' from subscription_user_data, which is neither bytes nor None"),
+    (ZeroDivisionError(), "has failed in subscription_user_data: ZeroDivisionError"),
+])  # fmt: skip
+def test_a_member_whose_assignor_has_no_user_data_to_send_does_not_join(user_data: object, words: str) -> None:
+    member = leading(Keeps(user_data))
+    assert isinstance(member.coordinator.error, AssignmentRefused)
+    assert f"assignor 'range' {words}" in str(member.coordinator.error)
+    assert member.count("join") == 0
+
+
+def test_a_member_whose_assignor_fails_to_take_an_assignment_over_is_out_and_holds_nothing() -> None:
+    member = leading(Keeps(None))
+    member.joined(1, ("m", ["t"]), leader="m")
+    member.synced(("t", 0))
+    assert "assignor 'range' has failed in on_assignment: ZeroDivisionError" in str(member.coordinator.error)
+    assert (member.delivery.running, member.asked("leave").member_id) == ({}, "m")
 
 
 # -- topics that are created again -------------------------------------------------------------------------------------
