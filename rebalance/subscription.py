@@ -20,10 +20,12 @@ __all__ = [
     "INTERNAL_TOPICS",
     "Subscription",
     "UnsupportedFilter",
+    "check_any_group",
     "check_client_id",
     "check_group",
     "check_topic",
     "clean_filter_text",
+    "client_id_of",
     "consumer_id_of",
     "java_regex",
     "thread_ids",
@@ -37,6 +39,9 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 MAX_NAME_CHARS = 255
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]*")
+_ILLEGAL_CHAR = re.compile(r"[^a-zA-Z0-9._-]")
+_QUOTED = re.compile("([\"']).*\\1", re.DOTALL)
+_MAX_TEXT_BYTES = 2**15 - 1
 _OUTER_QUOTES = re.compile("^[\"']+|[\"']+\\Z")
 # The characters that java.lang.String.trim removes: more than blanks, fewer than Unicode's spaces.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
@@ -165,6 +170,35 @@ def check_group(name: str) -> str:
         InvalidName: It is empty, too long, `.`, `..`, or has other characters than `[a-zA-Z0-9._-]`.
     """
     return _check_name("group", name)
+
+
+def check_any_group(name: str) -> str:
+    """Return the name of a group that brokers may coordinate: they take any text.
+
+    Raises:
+        InvalidName: It is empty, no request can have it, or it has blanks or quotes at its ends: more often than a name
+            that is a slip of the hand, and the group would be another one.
+    """
+    if not isinstance(name, str):
+        raise InvalidName("group", name, "is not text")
+    if name != name.strip() or _QUOTED.fullmatch(name):
+        raise InvalidName("group", name, "has blanks or quotes at its ends")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidName("group", name, f"is no text that UTF-8 has: {error.reason}") from None
+    if not 0 < size <= _MAX_TEXT_BYTES:
+        raise InvalidName("group", name, f"has {size} bytes, not 1 to {_MAX_TEXT_BYTES}")
+    return name
+
+
+def client_id_of(group: str) -> str:
+    """Return the name of a group as a client id, which has fewer characters.
+
+    >>> client_id_of("team/app: orders")
+    'team_app__orders'
+    """
+    return _ILLEGAL_CHAR.sub("_", group)[:MAX_NAME_CHARS]
 
 
 def check_topic(name: str) -> str:

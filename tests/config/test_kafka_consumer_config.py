@@ -16,7 +16,7 @@ import pytest
 
 from rebalance.brokers.assignors.assignor import RebalanceProtocol
 from rebalance.brokers.assignors.simple import RangeAssignor
-from zkconsumer.config import KafkaConsumerConfig
+from zkconsumer.config import ConsumerConfig, KafkaConsumerConfig
 from zkconsumer.config.deserializers import DESERIALIZERS
 from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS, KAFKA_CONSUMER_SETTINGS, WITHOUT_EFFECT
 from zkconsumer.config.keys import ZOOKEEPER_KEYS
@@ -71,7 +71,7 @@ def config(**settings: Any) -> KafkaConsumerConfig:
 ROWS: list[tuple[str, object, object, object, tuple[object, ...]]] = [
     ("bootstrap.servers", (BrokerAddress("b", 9092),), "a:1,[::1]:2", (BrokerAddress("a", 1), BrokerAddress("::1", 2)),
      ("", "a", "a:0", "1:a:9092", 7)),
-    ("group.id", "g", "a.B-c_1", "a.B-c_1", ("", "a/b", ".", "x" * 256, 7)),
+    ("group.id", "g", "a.B-c_1", "a.B-c_1", ("", " a", "'a'", "\ud800", "x" * 2**15, 7)),
     ("group.instance.id", None, "i-1", "i-1", ("", "a/b", "..")),
     ("group.protocol", "classic", "CLASSIC", "classic", ("consumer", "streams", "")),
     ("client.id", "g", "c-1", "c-1", ("a b", "x" * 256)),
@@ -475,3 +475,17 @@ def test_settings_are_keywords_alone() -> None:
     assert all(each.kind is inspect.Parameter.VAR_KEYWORD
                for name, each in inspect.signature(KafkaConsumerConfig.__init__).parameters.items()
                if name != "self")  # fmt: skip
+
+
+@pytest.mark.parametrize("group", ["team/app: orders", "a", "größe", ".", "x" * 256])
+def test_a_group_that_brokers_coordinate_may_have_any_name(group: str) -> None:
+    found = KafkaConsumerConfig(bootstrap_servers="b:9092", group_id=group)
+    assert found.group_id == ConsumerConfig(bootstrap_servers="b:9092", group_id=group).group_id == group
+    assert re.fullmatch("[a-zA-Z0-9._-]{1,255}", found.client_id)
+
+
+@pytest.mark.parametrize("group", ["team/app", "größe", ".", "x" * 256])
+def test_a_group_in_zookeeper_has_a_name_that_a_node_may_have(group: str) -> None:
+    for kind in (KafkaConsumerConfig, ConsumerConfig):
+        with pytest.raises(ConfigError, match=r"group.id is .* it must be 1 to 255 of"):
+            kind(zookeeper_connect="zk", group_id=group)

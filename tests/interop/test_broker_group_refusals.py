@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broker_groups import SHORT_SESSIONS, Running, config, wait_owned, wait_shares
+from polling import consumer_of
 
 from rebalance.brokers.assignors.assignor import RebalanceProtocol, Subscriptions
 from rebalance.brokers.assignors.simple import RangeAssignor
@@ -102,6 +103,22 @@ def test_of_two_members_with_one_instance_id_the_older_one_fails_and_says_why(
         wait_until(lambda: older.reader.errors, AT_ONCE_S, "its stream to raise")
         assert isinstance(older.reader.errors[0], GroupRefused)
         wait_owned(newer, [(topic, 0), (topic, 1)])
+
+
+def test_a_polled_member_that_is_fenced_says_so_to_commits_as_well(
+    cluster: KafkaCluster, fresh_group: str, topic: str
+) -> None:
+    if version_tuple(cluster.version) < (2, 3):
+        pytest.skip("static members need Kafka 2.3")
+    with consumer_of(cluster, fresh_group, topic, group_instance_id="one") as older:
+        wait_until(lambda: older.poll(50) is not None and older.assignment(), AT_ONCE_S, "its partitions", interval_s=0)
+        with Running(cluster, fresh_group, topic, group_instance_id="one") as newer:
+            wait_owned(newer, [(topic, 0), (topic, 1)])
+            with pytest.raises(GroupRefused, match=r"group.instance.id, 'one'"):
+                wait_until(lambda: older.poll(50) is None, AT_ONCE_S, "an error", interval_s=0)
+            for commit in (older.commit_sync, older.commit_async):
+                with pytest.raises(GroupRefused):
+                    commit()
 
 
 class Raises(RangeAssignor):

@@ -58,6 +58,18 @@ def topic(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> str:
     return name
 
 
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_group_has_any_name_that_brokers_take(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
+    group = f"team/{fresh_group}: grüße"
+    with Running(cluster, group, topic) as one, Running(cluster, group, topic) as other:
+        wait_shares([one, other], 1, 1)
+        wait_read([one, other], 100)
+    assert not repeated([one, other])
+    assert stored(cluster, group, topic, [0, 1]) == [50, 50]
+
+
 # -- subscriptions -----------------------------------------------------------------------------------------------------
 
 

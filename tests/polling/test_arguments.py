@@ -49,6 +49,9 @@ def test_partitions_may_be_given_one_by_one_in_a_list_and_as_pairs() -> None:
     (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, b"note")}),  # type: ignore[arg-type]
      "the metadata of t-0 is b'note'; it must be text"),
     (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "\ud800")}), "the metadata of t-0 is no text"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "", 2**31)}), "leader epoch of t-0 is 2147483648"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "", "1")}),  # type: ignore[arg-type]
+     "the leader epoch of t-0 is '1'; it must be a whole number"),
     (lambda: topics_of("subscribe", None), "subscribe: topics is None; it must be a list of names"),
     (lambda: topics_of("subscribe", "clicks"), "subscribe: topics is 'clicks'; it must be a list of names"),
     (lambda: topics_of("subscribe", [b"clicks"]), "subscribe: b'clicks' is no name of a topic"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rebalance.errors import InvalidName
+from rebalance.subscription import check_group
 from zkconsumer.config.assignor_kind import ZOOKEEPER_STRATEGIES, AssignorChoice
 from zkconsumer.config.kinds import CREATOR_ACL
 from zkconsumer.config.security_keys import security_of
@@ -143,11 +145,21 @@ def _of_the_cluster(values: Mapping[str, Any]) -> Iterator[ConfigError]:
         yield ConfigError("kafka.generation", "0.7", "left out: brokers of Kafka 0.7 are found in ZooKeeper alone")
 
 
+def group_of_zookeeper(group: object) -> Iterator[ConfigError]:
+    """Yield that a name is none of a group in ZooKeeper."""
+    try:
+        if group is not None:
+            check_group(str(group))
+    except InvalidName:
+        yield ConfigError("group.id", group, "1 to 255 of [a-zA-Z0-9._-], not '.' or '..'")
+
+
 def _of_the_coordination(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     strategy = values["partition.assignment.strategy"]
     if coordinates(values["group.coordination"], values["zookeeper.connect"]) == "zookeeper":
         if values["zookeeper.connect"] is None:
             yield ConfigError("zookeeper.connect", None, "given, since group.coordination is zookeeper")
+        yield from group_of_zookeeper(values["group.id"])
         if strategy not in ZOOKEEPER_STRATEGIES:
             yield ConfigError("partition.assignment.strategy", AssignorChoice().format(strategy),
                               "range or roundrobin, since ZooKeeper coordinates the group")  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from zkconsumer.config.checks import contradictions_of_connections, warnings_about_zookeeper
+from zkconsumer.config.checks import contradictions_of_connections, group_of_zookeeper, warnings_about_zookeeper
 from zkconsumer.config.kafka_consumer_keys import WITHOUT_EFFECT
 from zkconsumer.errors import ConfigError
 
@@ -63,6 +63,8 @@ def _of_the_group(values: Mapping[str, Any]) -> Iterator[ConfigError]:
                               "commit for")  # fmt: skip
         if values["group.instance.id"] is not None:
             yield ConfigError("group.instance.id", values["group.instance.id"], "left out, since group.id is not given")
+    elif coordination_of(values) == ZOOKEEPER:
+        yield from group_of_zookeeper(values["group.id"])
     heartbeat_ms, session_ms = values["heartbeat.interval.ms"], values["session.timeout.ms"]
     if heartbeat_ms >= session_ms:
         yield ConfigError("heartbeat.interval.ms", heartbeat_ms,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rebalance.subscription import check_client_id, check_group
+from rebalance.subscription import check_any_group, check_client_id, check_group, client_id_of
 from zkconsumer.config.assignor_kind import AssignorList
 from zkconsumer.config.foreign_names import hint_for_name
 from zkconsumer.config.kafka_consumer_kinds import (
@@ -48,8 +48,9 @@ _CLUSTER = (
 )
 
 _GROUP = (
-    Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
-        "Name of the consumer group. Without one, the application assigns partitions, and nothing is committed.",
+    Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_any_group), None,
+        "Name of the consumer group; any text where brokers coordinate it. Without one, the application assigns "
+        "partitions, and nothing is committed.",
         default_text="none"),
     Key("group.instance.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
         "Name of a static member: it keeps its partitions over a restart that is shorter than `session.timeout.ms` "
@@ -57,7 +58,8 @@ _GROUP = (
     Key("group.protocol", GroupProtocol(), "classic", "The protocol of the group."),
     Key("client.id", Text("up to 255 of [a-zA-Z0-9._-]", check_client_id), None,
         "Name under which requests are sent to brokers.",
-        derive=lambda settings: settings["group.id"] or _CLIENT_ID, default_text=f"as `group.id`, or `{_CLIENT_ID}`"),
+        derive=lambda settings: client_id_of(settings["group.id"] or _CLIENT_ID),
+        default_text=f"as `group.id`, or `{_CLIENT_ID}`"),
     Key("client.rack", Text("up to 255 characters"), None,
         "Where this consumer is: from Kafka 2.4 on brokers may name a replica there, which is fetched from instead of "
         "the leader.", default_text="none"),

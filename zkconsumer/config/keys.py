@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rebalance.subscription import check_client_id, check_group
+from rebalance.subscription import check_any_group, check_client_id, check_group, client_id_of
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.assignor_kind import AssignorChoice
 from zkconsumer.config.foreign_names import hint_for_name
@@ -40,13 +40,14 @@ _CONNECTION = (
         "Some brokers of the cluster, which know the others: instead of `zookeeper.connect`. The brokers then "
         "coordinate the group.",
         default_text="none"),
-    Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
-        "Name of the consumer group.", name_07="groupid", required=True),
+    Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_any_group), None,
+        "Name of the consumer group; any text where brokers coordinate it.", name_07="groupid", required=True),
     Key("consumer.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
         "Fixed name of this consumer inside the group; two live consumers must not share one.",
         name_07="consumerid", default_text="generated"),
     Key("client.id", Text("up to 255 of [a-zA-Z0-9._-]", check_client_id),
-        meaning="Name under which requests are sent to brokers.", **_as("group.id")),
+        meaning="Name under which requests are sent to brokers.",
+        default=None, derive=lambda settings: client_id_of(settings["group.id"] or ""), default_text="as `group.id`"),
     Key("zookeeper.session.timeout.ms", Integer(1), 6000,
         "The requested ZooKeeper session time-out; if the server grants another one, that one counts.",
         name_07="zk.sessiontimeout.ms"),

@@ -15,6 +15,7 @@ __all__ = ["checked_offset", "checked_offsets", "one_partition", "pattern_of", "
 _OF_07: Final = re.compile(r"[0-9]+-[0-9]+")
 _SHAPE: Final = "a partition is TopicPartition('clicks', 0)"
 _MAX_PARTITION: Final = 2**31 - 1
+_MAX_EPOCH: Final = 2**31 - 1
 _MAX_TEXT: Final = 2**15 - 1
 """Bytes of a text that fit into a request."""
 
@@ -93,7 +94,7 @@ def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAn
 
     Raises:
         TypeError: They are no mapping, or a key or value cannot be one.
-        ValueError: An offset is negative or larger than any, or no request can have a text.
+        ValueError: An offset or a leader epoch is negative or larger than any, or no request can have a text.
     """
     if not isinstance(offsets, Mapping):
         raise TypeError(f"{call}: offsets is {offsets!r}; it must map partitions to offsets, as "
@@ -104,6 +105,7 @@ def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAn
         if isinstance(value, OffsetAndMetadata):
             checked_offset(call, name, value.offset)
             _check_text(call, name, value.metadata)
+            _check_epoch(call, name, value.leader_epoch)
             found[name] = value
         else:
             found[name] = OffsetAndMetadata(checked_offset(call, name, value))
@@ -123,6 +125,16 @@ def _check_text(call: str, partition: TopicPartition, text: object) -> None:
         raise ValueError(f"{what} is no text that UTF-8 has: {error.reason}") from None
     if size > _MAX_TEXT:
         raise ValueError(f"{what} has {size} bytes; brokers take 4096 by default, and no request {_MAX_TEXT + 1}")
+
+
+def _check_epoch(call: str, partition: TopicPartition, epoch: object) -> None:
+    if epoch is None:
+        return
+    what = f"{call}: the leader epoch of {partition.topic}-{partition.partition} is {epoch!r}"
+    if isinstance(epoch, bool) or not isinstance(epoch, int):
+        raise TypeError(f"{what}; it must be a whole number, or None")
+    if not -1 <= epoch <= _MAX_EPOCH:
+        raise ValueError(f"{what}; it must be 0 to {_MAX_EPOCH}, or None (or -1) if it is not known")
 
 
 def topics_of(call: str, topics: object) -> tuple[str, ...]:

@@ -291,6 +291,9 @@ class Poller:
         member, coordination = self.member, self._joined.coordination
         if member is None or coordination is None:
             raise NotSubscribed("commit", self.state.kind.value)
+        if member.error is not None:
+            # It holds nothing any more: a commit of all that it holds would store nothing, and raise nothing.
+            raise member.error
         mine = {(name, each.offset): (each.metadata, each.leader_epoch) for name, each in offsets.items()}
         stored = member.prepare_commit(
             {name: each.offset for name, each in offsets.items()}, self._joined.reader, wait_s
