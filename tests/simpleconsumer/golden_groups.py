@@ -9,6 +9,7 @@ from typing import Any
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
+from simpleconsumer.kafka011 import apis
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"g-apis" + bytes.fromhex("ffffffff")
@@ -37,7 +38,10 @@ def question(stem: str, version: int, body: bytes) -> AnyRequest[Any]:
     """Return what was asked; ids and generations, which differ from recording to recording, are read from it."""
     if stem in _OF_GROUPS:
         return _OF_GROUPS[stem]
-    group, at = _string(body, 0)
+    if stem.startswith("OffsetFetch") and version >= apis.OFFSET_FETCH.flexible_from:
+        group, at = body[1 : body[0]].decode(), 0
+    else:
+        group, at = _string(body, 0)
     if stem.startswith("JoinGroup"):
         member_id, at = _string(body, at + (8 if version >= 1 else 4))
         instance_id = _string(body, at)[0] if version >= 5 else None

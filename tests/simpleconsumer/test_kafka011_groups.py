@@ -13,7 +13,7 @@ from golden_groups import ASSIGNMENT, MISSING, ONE, SUBSCRIPTION, ZERO
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoinedMember, JoiningMember
-from simpleconsumer.types import OffsetAndMetadata
+from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
 
 def each_of(pattern: str) -> Any:
@@ -87,6 +87,18 @@ def test_all_offsets_of_a_group_are_read(each: Frames) -> None:
     assert found[ZERO][1].offset == 1
     assert ONE not in found
     assert set(found) <= {ZERO, MISSING}
+
+
+def test_a_consumer_asks_for_stable_offsets_as_java_does() -> None:
+    """Frames of a Java consumer and a broker of 2.8.2, which had no offsets of the group yet."""
+    asked = KAFKA011.committed("g-range", [TopicPartition("tt", 1), TopicPartition("tt", 0)]).at(7)
+    assert KAFKA011.frame(asked, 10, "A").hex() == (
+        "00000024000900070000000a0001410008672d72616e676502037474030000000100000000000100"
+    )
+    answer = bytes.fromhex(
+        "0000003a0000000a0000000000020374740300000001ffffffffffffffffffffffff0100000000000000ffffffffffffffffffffffff0100000000000000"
+    )
+    assert asked.decode(memoryview(answer)[8:]) == [(0, OffsetAndMetadata(-1))] * 2
 
 
 def test_a_static_member_is_never_sent_as_a_dynamic_one() -> None:
