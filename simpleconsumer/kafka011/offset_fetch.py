@@ -39,7 +39,7 @@ _FIRST_WITH_EPOCH = 5
 _FIRST_FLEXIBLE = 6
 _FIRST_WITH_STABLE = 7
 _NULL_ARRAY = b"\0"
-_SMALLEST_TOPIC = 2
+_SMALLEST_TOPIC = {CLASSIC: 6, FLEXIBLE: 3}
 """Bytes of a topic without a name and partitions."""
 
 
@@ -110,7 +110,7 @@ def _read(answer: Buffer, version: int) -> tuple[int, list[tuple[str, list[tuple
     start = FLEXIBLE.end(answer, 0) if layout is FLEXIBLE else 0  # of the header
     if version >= _FIRST_WITH_THROTTLE_TIME:
         start = read_int32(answer, start)[1]
-    topics, end = layout.read_array(answer, start, read_topic, _SMALLEST_TOPIC)
+    topics, end = layout.read_array(answer, start, read_topic, _SMALLEST_TOPIC[layout])
     code = 0
     if version >= _FIRST_WITH_GROUP_CODE:
         code, end = read_int16(answer, end)

@@ -66,8 +66,8 @@ def test_a_commit_carries_the_epoch_of_the_record_before_it(place: Place, fresh_
         consumer.commit_async(callback=lambda stored, error: done.append(error))
         wait_until(lambda: consumer.poll(50) is not None and bool(done), PATIENCE_S, "the callback", interval_s=0.0)
         assert committed(place, fresh_group) == OffsetAndMetadata(15, "", second)
-        consumer.commit_sync({name: OffsetAndMetadata(3, "by hand", first)})
-        assert committed(place, fresh_group) == OffsetAndMetadata(3, "by hand", first)
+        consumer.commit_sync({name: OffsetAndMetadata(3, "checkpoint", first)})
+        assert committed(place, fresh_group) == OffsetAndMetadata(3, "checkpoint", first)
 
 
 def test_so_do_auto_commits_and_the_last_commit(place: Place, fresh_group: str) -> None:

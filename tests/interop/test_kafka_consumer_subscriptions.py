@@ -342,12 +342,12 @@ def test_assigned_partitions_use_the_offsets_of_the_group(
     with consumer_of(cluster, fresh_group, max_poll_records=2, **more) as consumer:
         consumer.assign([at])
         assert offsets(poll_until(consumer, 2)) == [0, 1]
-        consumer.commit_sync({at: OffsetAndMetadata(1, "by hand")})
+        consumer.commit_sync({at: OffsetAndMetadata(1, "checkpoint")})
         committed = consumer.committed([at])[at]
         assert committed is not None
         assert committed.offset == 1
         if cluster.version != "0.8.2.2":
-            assert committed.metadata == "by hand"
+            assert committed.metadata == "checkpoint"
         assert offsets(poll_until(consumer, 2)) == [2, 3]
     with consumer_of(cluster, fresh_group, **more) as consumer:
         consumer.assign([at])

@@ -9,6 +9,7 @@ Rules, and which failure each prevents:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -69,15 +70,15 @@ class BrokerOffsets(JsonValue):
     lag_unit: str = "messages"
 
 
-class BrokerGroupOffsets:
+class BrokerGroupOffsets(ABC):
     """The methods of `BrokerGroups` for stored offsets."""
 
     _cluster: Cluster
     _coordinators: GroupCoordinators
 
+    @abstractmethod
     def read(self, group: str, *, with_logs: bool = True) -> BrokerGroupState:
         """Return everything that is known of a group."""
-        raise NotImplementedError
 
     def offsets(self, group: str, topic: str | None = None) -> BrokerOffsets:
         """Return the stored offsets of a group, of one topic or of all, and how far behind they are.

@@ -75,7 +75,7 @@ class MetadataReader:
         rng: Chooses the order in which brokers are asked.
         pins_topics: A topic that was created again has no leaders: it is not the one that is read.
         security: TLS and SASL of connections to brokers; None for neither.
-        on_new_topic: Called when an answer shows that a topic was deleted and created again, on the asking thread.
+        on_recreated: Called when an answer shows that a topic was deleted and created again, on the asking thread.
 
     Attributes:
         refused, left_out: Empty: brokers name no broker that cannot be asked.
@@ -98,10 +98,10 @@ class MetadataReader:
         *,
         pins_topics: bool = False,
         security: Security | None = None,
-        on_new_topic: Callable[[], None] | None = None,
+        on_recreated: Callable[[], None] | None = None,
     ) -> None:
         self._security = security
-        self._on_new_topic = on_new_topic
+        self._on_recreated = on_recreated
         self._pins_topics = pins_topics
         self._addresses = tuple(addresses)
         self._client_id = client_id
@@ -243,8 +243,8 @@ class MetadataReader:
         with self._lock:
             if found.brokers:
                 self._known = found.brokers
-        if self.topic_ids.note(found.topics) and self._on_new_topic is not None:
-            self._on_new_topic()
+        if self.topic_ids.note(found.topics) and self._on_recreated is not None:
+            self._on_recreated()
         self.cluster_id = found.cluster_id or self.cluster_id
         return found
 

@@ -80,12 +80,12 @@ class BrokerCoordination:
         timeout_s = config.socket_timeout_ms / 1000
         addresses = [(each.host, each.port) for each in config.bootstrap_servers or ()]
 
-        def reader(on_new_topic: Callable[[], None] | None = None) -> MetadataReader:
+        def reader(on_recreated: Callable[[], None] | None = None) -> MetadataReader:
             return MetadataReader(addresses, config.client_id, timeout_s, counters, security=config.security,
-                                  on_new_topic=on_new_topic)  # fmt: skip
+                                  on_recreated=on_recreated)  # fmt: skip
 
         self.notes = CommitNotes()
-        self._reader = reader(self._new_topic)
+        self._reader = reader(self._topic_recreated)
         cluster = Cluster(self._reader, config.client_id, timeout_s, counters=counters, security=config.security)
         self.directory = cluster.directory
         self._requests = BrokerGroupPort(
@@ -125,8 +125,8 @@ class BrokerCoordination:
         """Return the brokers of the cluster. Threads: any."""
         return self._reader.brokers()
 
-    def _new_topic(self) -> None:
-        """Have the topics read again: who looked for a leader has seen that one is another topic now. Threads: any."""
+    def _topic_recreated(self) -> None:
+        """Have the topics read again: an answer about leaders shows that one was created again. Threads: any."""
         self._loop.post(lambda: self.coordinator.topics.look_now())
 
     def _failed(self, error: Exception) -> None:

@@ -172,9 +172,8 @@ class Poller:
     def _note_epochs(self, taken: Iterable[Taken]) -> None:
         """Have the leader epochs of records stored with the offsets behind them."""
         coordination = self._joined.coordination
-        assert coordination is not None
         for each in taken:
-            if each.records:
+            if each.records and coordination is not None:
                 epochs = each.records[0].leader_epoch, each.records[-1].leader_epoch
                 coordination.notes.returned(each.queue.partition, each.first_offset, each.next_offset, epochs)
 
