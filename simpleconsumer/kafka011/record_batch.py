@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from simpleconsumer import kernel
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import MessageError
 from simpleconsumer.kafka011.batch_reading import open_reading
@@ -66,7 +67,12 @@ def decode_messages(
         try:
             batch = reading.batch
             if batch is not None:
-                if batch.base + batch.floor >= start_offset:
+                if kernel.compiled is not None:
+                    yield from kernel.compiled.RecordRows(reading, batch, topic, partition, start_offset)
+                    if batch.index == batch.count and batch.position == batch.end:
+                        reading.batch = None
+                        continue
+                elif batch.base + batch.floor >= start_offset:
                     before = batch.index
                     yield from read_run(reading, batch, topic, partition)
                     if batch.index == batch.count and batch.position == batch.end:

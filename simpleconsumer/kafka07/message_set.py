@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
-from simpleconsumer import codecs
+from simpleconsumer import codecs, kernel
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES, MAX_DEPTH
 from simpleconsumer.entry_walk import EntryLayout, plain
 from simpleconsumer.errors import (
@@ -44,7 +44,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.kafka07.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, shapes_at
+from simpleconsumer.kafka07.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, Shapes, shapes_at
 from simpleconsumer.types import MAX_INT64, Buffer, EntryMessage, Message
 
 __all__ = [
@@ -179,9 +179,9 @@ def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterato
         if shapes is not None:
             before = level.position
             if len(levels) == 1:
-                yield from shapes.run(level, reading.base, topic, partition)
+                yield from _run(shapes, level, reading.base, topic, partition)
             else:
-                inside = shapes.run_inside(level, entry, topic, partition)
+                inside = _run_inside(shapes, level, entry, topic, partition)
                 if entry.start == reading.skip_in:
                     for message in inside:
                         if message.index >= reading.skip:
@@ -217,6 +217,24 @@ def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterato
             held = message
         else:
             yield message
+
+
+def _run(shapes: Shapes, level: Level, base: int, topic: str, partition: int | str) -> Iterator[Message]:
+    """Return the plain messages of the outermost set from its place on, up to the first one for the slow path."""
+    if kernel.compiled is not None:
+        rows: Iterator[Message] = kernel.compiled.EntryRows07(level, base, topic, partition)
+        return rows
+    return shapes.run(level, base, topic, partition)
+
+
+def _run_inside(
+    shapes: Shapes, level: Level, entry: OpenEntry, topic: str, partition: int | str
+) -> Iterator[EntryMessage]:
+    """Return the plain messages of a compressed entry from its place on, up to the first one for the slow path."""
+    if kernel.compiled is not None:
+        rows: Iterator[EntryMessage] = kernel.compiled.InsideRows07(level, entry, topic, partition)
+        return rows
+    return shapes.run_inside(level, entry, topic, partition)
 
 
 def next_entry(reading: Reading, topic: str, partition: int | str) -> Entry | None:

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
-from simpleconsumer import codecs
+from simpleconsumer import codecs, kernel
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES, MAX_DEPTH
 from simpleconsumer.errors import (
     BrokenFraming,
@@ -127,10 +127,9 @@ def decode_messages(
     levels = open_levels(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
     while levels:
         level = levels[-1]
-        family = family_at(level)
-        if family is not None:
+        run = _run_at(level, topic, partition)
+        if run is not None:
             before = level.position
-            run = family.run(level, topic, partition)
             for message in run:
                 if message.offset >= start_offset:
                     start_offset = REACHED
@@ -149,6 +148,15 @@ def decode_messages(
         if entry is not None and entry.offset + level.base >= start_offset:
             start_offset = REACHED
             yield _message(level, entry, topic, partition)
+
+
+def _run_at(level: Level, topic: str, partition: int | str) -> Iterator[Message] | None:
+    """Return the messages from the place of a level on, up to the first one that the slow path must read."""
+    if kernel.compiled is not None:
+        rows: Iterator[Message] = kernel.compiled.EntryRows(level, topic, partition)
+        return rows
+    family = family_at(level)
+    return None if family is None else family.run(level, topic, partition)
 
 
 def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry | None:

@@ -58,6 +58,7 @@ def test_each_run_of_one_magic_in_an_entry_is_read_by_layouts(read_slowly: list[
     assert len(read_slowly) <= 9, "the entry, the messages before another magic and at the end, and both ends"
 
 
+@pytest.mark.usefixtures("plain_python")
 def test_messages_that_are_too_large_for_a_layout_are_read_all_the_same(read_slowly: list[int]) -> None:
     for magic, length in ((1, LARGEST - 5), (0, LARGEST - 4)):
         data = encode_message_set([b"x" * length] * 3, magic=magic)
@@ -66,6 +67,7 @@ def test_messages_that_are_too_large_for_a_layout_are_read_all_the_same(read_slo
         assert len(read_slowly) == 4
 
 
+@pytest.mark.usefixtures("plain_python")
 def test_no_more_layouts_than_the_limit_are_kept_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_shapes, "_MAX_SHAPES", 10)
     shapes = message_shapes._SHAPES_1

@@ -272,7 +272,7 @@ KEYS: dict[str, list[bytes | None]] = {
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("nulls", [0, 1])
-@pytest.mark.usefixtures("no_shapes")
+@pytest.mark.usefixtures("no_shapes", "plain_python")
 def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_null_value_too(
     monkeypatch: pytest.MonkeyPatch, keys: str, magic: int, codec: str, step: int, nulls: int
 ) -> None:
@@ -295,7 +295,7 @@ def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_n
     assert calls.count("family_at") <= (3 if codec == "none" else 5) + 2 * nulls
 
 
-@pytest.mark.usefixtures("no_shapes")
+@pytest.mark.usefixtures("no_shapes", "plain_python")
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("key", [None, b"key"])
 def test_a_shape_is_built_once_and_none_for_messages_that_are_too_large_or_too_small(
@@ -311,7 +311,7 @@ def test_a_shape_is_built_once_and_none_for_messages_that_are_too_large_or_too_s
             family[size]
 
 
-@pytest.mark.usefixtures("no_shapes")
+@pytest.mark.usefixtures("no_shapes", "plain_python")
 @pytest.mark.parametrize(("key_bytes", "has_family"), [(0, True), (1024, True), (1025, False)])
 def test_messages_with_large_keys_have_no_shapes(key_bytes: int, has_family: bool) -> None:
     for magic in (0, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from simpleconsumer import kernel
 from simpleconsumer.dialect import Dialect
 from simpleconsumer.dialect_types import Appended
 from simpleconsumer.types import MAX_INT64, Message
@@ -126,7 +127,11 @@ class TakenRecords:
             for message in messages:
                 records.append(self._record(message, epoch, kind))
             return
-        new, none = tuple.__new__, TimestampType.NO_TIMESTAMP_TYPE
+        none = TimestampType.NO_TIMESTAMP_TYPE
+        if kernel.compiled is not None:
+            kernel.compiled.add_records(ConsumerRecord, messages, records, epoch, kind, none)
+            return
+        new = tuple.__new__
         # A call for each record would take as long as the rest.
         records += [
             new(ConsumerRecord, (

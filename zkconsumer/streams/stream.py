@@ -22,7 +22,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident, main_thread
-from typing import Any, Generic, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
@@ -33,6 +33,7 @@ from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
 from zkconsumer.streams.cursor import Cursor, Decoder, Decoders
+from zkconsumer.streams.step import Step
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["KafkaStream", "LeaseView", "SleepsUntilWoken", "StreamParts"]
@@ -84,7 +85,7 @@ _NOT_DECODED_YET = object()
 """Stands for a message that a thread of its own still decodes."""
 
 
-class KafkaStream(Generic[K, V]):
+class KafkaStream(Step, Generic[K, V]):
     """A stream of messages: `for message in stream`.
 
     `ConsumerConnector.create_message_streams` returns streams; applications do not create them. A stream delivers the
@@ -150,9 +151,10 @@ class KafkaStream(Generic[K, V]):
         """Set of which generation the messages are, before the first one is read."""
         self._dialect = dialect
 
-    def __iter__(self) -> Self:
-        """Return the stream itself."""
-        return self
+    if TYPE_CHECKING:
+
+        def __next__(self) -> Message[K, V]:
+            """Return the next message, and wait for it as long as `consumer.timeout.ms` allows."""
 
     def __repr__(self) -> str:
         return f"KafkaStream({self.thread_id!r})"
@@ -231,34 +233,12 @@ class KafkaStream(Generic[K, V]):
         self._inside = {}
         self._error = error
 
-    # -- the fast path: a message out of the chunk that is open --------------------------------------------------------
+    # -- between the step (zkconsumer.streams.step), which is the fast path, and what follows --------------------------
 
-    def __next__(self) -> Message[K, V]:
-        """Return the next message, and wait for it as long as `consumer.timeout.ms` allows."""
-        message: Message[K, V] | None = None
-        trouble: Exception | None = None
-        try:
-            message = next(self._source)
-            queue = self._queue
-            queue.in_hand = message  # store, then check (zkconsumer.fetching.partition_queue)
-            self._reader = get_ident()
-            if self._decode is not None:
-                self._decode(message)
-            if queue.is_live and self._clock() < self._lease.until:
-                self.handed = message
-                return message
-        except StopIteration:
-            pass
-        except (MessageError, BrokenFraming, DecoderFailed) as error:
-            trouble = error
-        except BaseException as error:
-            self._interrupted(message, error)
-            raise
-        try:
-            found: Message[K, V] = self._next_slowly(message, trouble, None)
-            return found
-        finally:
-            trouble = None  # its traceback holds this frame: a cycle for each error otherwise
+    @staticmethod
+    def _is_trouble(error: BaseException) -> bool:
+        """Return whether an error is about the next message, and not an interrupt of the call."""
+        return isinstance(error, (MessageError, BrokenFraming, DecoderFailed))
 
     def _interrupted(self, message: InHand | None, error: BaseException) -> None:
         """Make sure that the next call decodes the message again which this call did not hand over."""

@@ -1,0 +1,31 @@
+"""The compiled kernel, where it was built: checksums and runs of messages, faster than in Python.
+
+Without it, or with `ZKCONSUMER_PURE=1` in the environment, the decoders in Python do the same alone.
+
+Attributes:
+    compiled: The extension module; None if there is none, or if it is turned off.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+__all__ = ["compiled", "description"]
+
+PURE_VARIABLE: Final = "ZKCONSUMER_PURE"
+
+
+def _load() -> tuple[Any, str]:
+    """Return the extension module, or None, and which path is used."""
+    if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
+        return None, f"plain Python, as {PURE_VARIABLE} says"
+    try:
+        from simpleconsumer.kernel import _kernel
+    except ImportError as error:
+        return None, f"plain Python; the compiled kernel cannot be loaded: {error}"
+    return _kernel, "the compiled kernel"
+
+
+compiled: Any
+compiled, description = _load()

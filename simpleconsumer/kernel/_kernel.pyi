@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+from typing import Any, Self
+
+from simpleconsumer.kafka011.batch_reading import BatchReading
+from simpleconsumer.kafka011.records import OpenBatch
+from simpleconsumer.kafka07.message_shapes import Level as Level07
+from simpleconsumer.kafka07.message_shapes import OpenEntry
+from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.types import Buffer, EntryMessage, Message
+
+def crc32(data: Buffer, before: int = 0, /) -> int: ...
+def crc32c(data: Buffer, before: int = 0, /) -> int: ...
+def add_records(
+    kind: type,
+    messages: list[Message],
+    records: list[Any],
+    epoch: int | None,
+    time_type: object,
+    no_time_type: object,
+    /,
+) -> None: ...
+
+class RecordRows(Iterator[Message]):
+    def __init__(
+        self, reading: BatchReading, batch: OpenBatch, topic: str, partition: int | str, start_offset: int
+    ) -> None: ...
+    def __next__(self) -> Message: ...
+
+class EntryRows(Iterator[Message]):
+    def __init__(self, level: Level, topic: str, partition: int | str) -> None: ...
+    def __next__(self) -> Message: ...
+
+class EntryRows07(Iterator[Message]):
+    def __init__(self, level: Level07, base: int, topic: str, partition: int | str) -> None: ...
+    def __next__(self) -> Message: ...
+
+class InsideRows07(Iterator[EntryMessage]):
+    def __init__(self, level: Level07, entry: OpenEntry, topic: str, partition: int | str) -> None: ...
+    def __next__(self) -> EntryMessage: ...
+
+class Step:
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...

@@ -1,0 +1,16 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""The compiled part of the decoders: checksums, and messages out of fetched bytes.
+
+Each class here reads a run: messages one after the other, until one is wrong in any way or of a form that is not read
+here. It raises no errors about messages. The decoder in Python beside it, from which the run was started, reads that
+message exactly, as it reads all messages where there is no kernel.
+
+A run writes its place back to the Python objects it was started from when it ends, and not before.
+"""
+
+include "checksums.pxi"
+include "rows.pxi"
+include "record_rows.pxi"
+include "entry_rows.pxi"
+include "step.pxi"
+include "poll_records.pxi"

@@ -1,0 +1,46 @@
+# The step from one message of a stream to the next.
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+
+cdef extern from "Python.h":
+    PyObject *PyIter_Next(object) except? NULL
+    unsigned long PyThread_get_thread_ident() nogil
+
+
+cdef class Step:
+    """What a stream does for each message; see `zkconsumer.streams.step`, which does the same in Python."""
+
+    cdef public object handed, _source, _queue, _reader, _decode, _lease, _clock
+    cdef object _thread
+    cdef unsigned long _thread_number
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef PyObject *found
+        cdef unsigned long thread
+        message = trouble = None
+        try:
+            found = PyIter_Next(self._source)
+            if found != NULL:
+                message = <object>found
+                Py_DECREF(message)
+                queue = self._queue
+                queue.in_hand = message  # store, then check (zkconsumer.fetching.partition_queue)
+                thread = PyThread_get_thread_ident()
+                if self._thread is None or thread != self._thread_number:
+                    self._thread_number, self._thread = thread, thread
+                self._reader = self._thread
+                if self._decode is not None:
+                    self._decode(message)
+                if queue.is_live and self._clock() < self._lease.until:
+                    self.handed = message
+                    return message
+        except BaseException as error:
+            if not self._is_trouble(error):
+                self._interrupted(message, error)
+                raise
+            trouble = error
+        return self._next_slowly(message, trouble, None)

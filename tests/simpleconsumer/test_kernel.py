@@ -1,0 +1,135 @@
+"""The compiled kernel next to plain Python: the same messages, errors and positions, from sound and damaged bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import golden_batches
+import golden_frames
+import pytest
+from drawn_sets import FORMATS, damaged, drawn_set
+
+from simpleconsumer import kernel
+from simpleconsumer.crc32c import crc32c
+from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.kafka011 import record_batch
+from simpleconsumer.kafka07 import message_set as set_07
+from simpleconsumer.kafka08 import message_set as set_08
+from simpleconsumer.types import AbortedTransaction, Message
+
+needs_kernel = pytest.mark.skipif(
+    kernel.compiled is None, reason=f"needs the compiled kernel, here is {kernel.description}"
+)
+
+DECODERS = {"0.7": set_07.decode_messages, "magic 0": set_08.decode_messages, "magic 1": set_08.decode_messages}
+
+
+def decoded(kind: str, data: bytes, start: int, **how: Any) -> tuple[list[Message], list[tuple[Any, ...]]]:
+    """Return the messages of a set, and its errors, behind which decoding goes on."""
+    decode = DECODERS.get(kind, record_batch.decode_messages)
+    messages: list[Message] = []
+    errors: list[tuple[Any, ...]] = []
+    resume = None
+    while True:
+        try:
+            for message in decode(data, "t", 0, start, resume=resume, **how):
+                messages.append(message)  # noqa: PERF402 - what came before an error counts
+            return messages, errors
+        except MessageError as error:
+            errors.append((type(error), len(messages), error.offset, error.next_offset, error.index, error.reason))
+            resume = error.resume
+        except BrokenFraming as error:
+            return messages, [*errors, (type(error), len(messages), str(error))]
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, start: int, **how: Any) -> int:
+    """Decode a set by both paths, compare what they give, and return how many messages that is."""
+    found = decoded(kind, data, start, **how)
+    with monkeypatch.context() as plain:
+        plain.setattr(kernel, "compiled", None)
+        expected = decoded(kind, data, start, **how)
+    assert found == expected
+    assert [type(message) for message in found[0]] == [type(message) for message in expected[0]]
+    return len(found[0])
+
+
+def starts(random: Random, kind: str) -> int:
+    return 0 if kind == "0.7" else random.choice((0, 0, 1, 30, 2**31 + 10, 2**40 + 3))
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("cases", [600, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_both_paths_give_the_same(monkeypatch: pytest.MonkeyPatch, kind: str, cases: int) -> None:
+    messages = 0
+    for seed in range(cases):
+        random = Random(f"{kind} {seed}")
+        data = drawn_set(random, kind)
+        if seed % 3:
+            data = damaged(random, data, kind)
+        how: dict[str, Any] = {"max_decoded_bytes": 1 << 20}
+        if kind != "0.7":
+            how["high_watermark"] = random.choice((None, None, 40, 2**40 + 50))
+        if kind in ("record batches", "mixed"):
+            how["aborted"] = random.choice(((), (), (AbortedTransaction(7, 0),)))
+        try:
+            messages += compared(monkeypatch, kind, data, starts(random, kind), **how)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+    assert messages > cases
+
+
+def golden_sets() -> Iterator[tuple[str, bytes]]:
+    """Yield every recorded set of a real broker."""
+    for fetch in golden_frames.fetches():
+        yield "magic 1", bytes(fetch.decode().message_set)
+    for answer in golden_batches.answers():
+        yield "mixed", bytes(answer.record_set)
+
+
+@needs_kernel
+def test_recorded_sets_cut_anywhere_and_with_flipped_bits_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, data in golden_sets():
+        compared(monkeypatch, kind, data, 0)
+        for at in range(min(len(data), 300)):
+            compared(monkeypatch, kind, data[:at], 0)
+            changed = bytearray(data)
+            changed[at] ^= 1 << at % 8
+            compared(monkeypatch, kind, bytes(changed), 0)
+
+
+@needs_kernel
+def test_checksums_are_those_of_the_libraries() -> None:
+    random = Random(1)
+    for size in [*range(300), 4095, 65_535, 65_536, 100_001]:
+        data, before = random.randbytes(size), random.getrandbits(32)
+        assert kernel.compiled.crc32(data) == zlib.crc32(data)
+        assert kernel.compiled.crc32(data, before) == zlib.crc32(data, before)
+        assert kernel.compiled.crc32c(data) == crc32c(data)
+        assert kernel.compiled.crc32c(data[size // 2 :], kernel.compiled.crc32c(data[: size // 2])) == crc32c(data)
+
+
+@needs_kernel
+def test_a_buffer_is_let_go_when_its_run_ends() -> None:
+    data = bytearray(drawn_set(Random(3), "record batches"))
+    assert list(record_batch.decode_messages(data, "t", 0))
+    data.clear()  # BufferError if it is still held
+
+
+@pytest.mark.parametrize(
+    ("value", "begins"),
+    [("1", "plain Python, as ZKCONSUMER_PURE says"), ("", kernel.description), ("0", kernel.description)],
+)
+def test_the_kernel_is_turned_off_by_the_environment(value: str, begins: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "from simpleconsumer import kernel; print(kernel.description)"],
+        env={**os.environ, "ZKCONSUMER_PURE": value}, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    if "ZKCONSUMER_PURE" not in os.environ or value == "1":
+        assert told.stdout.strip() == begins
