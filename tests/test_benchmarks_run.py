@@ -18,7 +18,6 @@ NOT_COMMANDS: Final = {"one_broker", "rebalance_phases", "rebalance_real", "reba
 SMALL: Final = {
     "async_next": ["--rounds", "1"],
     "blocked_stream": ["--embedded", "--kinds", "small", "--rounds", "1", "--large", "20", "--small", "2000"],
-    "column_lanes": ["1"],
     "columns": ["1"],
     "consume": ["--sizes", "100", "--codecs", "none", "--clients", "ours", "--rounds", "1", "--megabytes", "1",
                 "--kafka", "0.8.2.2", "embedded-0.8", "embedded-0.7"],

@@ -17,7 +17,7 @@ from struct import Struct, error
 from typing import Final
 
 from simpleconsumer.kafka011.batch_head import MAGIC, OVERHEAD
-from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.kafka08.level import Level
 from simpleconsumer.kafka08.offset_order import offset_behind
 from simpleconsumer.types import MAX_INT64, Buffer
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from struct import Struct, error
+from struct import Struct
 from typing import Final, NamedTuple, NoReturn
 
 from simpleconsumer import codecs
@@ -30,11 +30,9 @@ from simpleconsumer.kafka011.batch_head import (
     HEAD_BYTES,
     IS_CONTROL,
     IS_TRANSACTIONAL,
-    LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
     OVERHEAD,
-    SMALLEST_SIZE,
     BatchHead,
     has_batch_checksum,
 )
@@ -42,7 +40,7 @@ from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_b
 from simpleconsumer.kafka011.records import OpenBatch, Record, RecordFault, read_record, with_lost_offsets
 from simpleconsumer.kafka011.transactions import AbortedBatches
 from simpleconsumer.kafka08 import message_set
-from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.kafka08.level import Level
 from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, Message
 
@@ -144,46 +142,10 @@ class BatchReading:
             self._raise(self._unreadable(CorruptMessage, offset, *_NO_RECORDS, reason), topic, partition)
         return True
 
-    def plain_behind(
-        self, view: memoryview, position: int, floor: int, count: int
-    ) -> tuple[int, int, int, int, int, int | None] | None:
-        """Return what an `OpenBatch` needs of the plain batch at a position, or None, and then `open_next` decides.
-
-        It is the short way of `open_next` for batches that follow directly on the one before.
-
-        Args:
-            view: The set.
-            floor: The offset behind the batch before.
-            count: How many records that one has: `single_records` reads batches of one record faster.
-
-        Returns:
-            Its end, base offset, last difference, number of records, base timestamp, and the timestamp of log append.
-        """
-        try:
-            base, size, magic, crc, attributes, last_delta, base_time, records = _PLAIN(view, position)
-        except error:  # the set ends
-            return None
-        end = position + OVERHEAD + size
-        if magic != MAGIC or base != floor or not 0 < base < _LARGEST_OFFSET or not 0 < records <= last_delta + 1:
-            return None
-        if records == 1 == count or size < SMALLEST_SIZE or end > len(view):
-            return None
-        if not -_LARGEST_TIME < base_time < _LARGEST_TIME:  # a time might not fit into 64 bits
-            return None
-        append_time = None
-        if attributes:
-            if attributes & (CODEC_MASK | IS_CONTROL) or (attributes & IS_TRANSACTIONAL and self._aborted):
-                return None
-            if attributes & LOG_APPEND_TIME:
-                (append_time,) = _MAX_TIME(view, position)
-        if crc32c(view[position + CRC_BODY_AT : end]) != crc:
-            return None
-        return end, base, last_delta, records, base_time, append_time
-
     def move_to(
         self, end: int, base: int, last_delta: int, records: int, base_time: int, append_time: int | None
     ) -> None:
-        """Move to a batch that `plain_behind` returned: the open one becomes it."""
+        """Move to a later batch of the set, which the kernel has found sound: the open one becomes it."""
         batch, level = self.batch, self.level
         assert batch is not None
         level.position = batch.end = end

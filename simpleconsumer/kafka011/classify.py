@@ -26,7 +26,7 @@ from simpleconsumer.errors import BrokenFraming
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, OVERHEAD, SMALLEST_SIZE, has_batch_checksum, read_head
 from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_batch_is_damaged
 from simpleconsumer.kafka08 import classify as kafka08
-from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.kafka08.level import Level
 from simpleconsumer.kafka08.offset_order import most_in, why_damaged
 from simpleconsumer.kafka08.shallow import Walk, plain, walk_entries
 from simpleconsumer.types import Buffer, FetchedPartition

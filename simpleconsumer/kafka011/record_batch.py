@@ -24,9 +24,7 @@ from simpleconsumer import kernel
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import MessageError
 from simpleconsumer.kafka011.batch_reading import open_reading
-from simpleconsumer.kafka011.record_shapes import read_run
 from simpleconsumer.kafka011.records import Record
-from simpleconsumer.kafka011.single_records import read_singles
 from simpleconsumer.types import AbortedTransaction, Buffer, HeaderMessage, Message
 
 __all__ = ["MAX_DECODED_BYTES", "decode_messages"]
@@ -71,14 +69,6 @@ def decode_messages(
                     yield from kernel.compiled.RecordRows(reading, batch, topic, partition, start_offset)
                     if batch.index == batch.count and batch.position == batch.end:
                         reading.batch = None
-                        continue
-                elif batch.base + batch.floor >= start_offset:
-                    before = batch.index
-                    yield from read_run(reading, batch, topic, partition)
-                    if batch.index == batch.count and batch.position == batch.end:
-                        reading.batch = None
-                        if batch.count == 1 != before:
-                            yield from read_singles(reading, topic, partition)
                         continue
                 record = reading.next_record(topic, partition)
                 if record is not None and record.offset >= start_offset:

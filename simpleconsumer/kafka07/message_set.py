@@ -44,7 +44,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.kafka07.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, Shapes, shapes_at
+from simpleconsumer.kafka07.level import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, is_plain_at
 from simpleconsumer.types import MAX_INT64, Buffer, EntryMessage, Message
 
 __all__ = [
@@ -174,23 +174,9 @@ def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterato
     levels, entry = reading.levels, reading.entry
     held: EntryMessage | None = None  # perhaps the last one of its entry
     while levels:
-        level = levels[-1]
-        shapes = None if held is not None or reading.skips_here() else shapes_at(level)
-        if shapes is not None:
-            before = level.position
-            if len(levels) == 1:
-                yield from _run(shapes, level, reading.base, topic, partition)
-            else:
-                inside = _run_inside(shapes, level, entry, topic, partition)
-                if entry.start == reading.skip_in:
-                    for message in inside:
-                        if message.index >= reading.skip:
-                            yield message
-                            break
-                yield from inside
-            if level.position != before:
-                continue
-        # The slow path, one entry: compressed ones, large payloads, the last entry of a set, and all faults.
+        if kernel.compiled is not None and held is None and not reading.skips_here():
+            yield from _run(reading, topic, partition)
+        # What the kernel leaves: compressed entries, the ends of sets, and all faults.
         trouble: MessageError | None = None
         found: Entry | None = None
         try:
@@ -213,28 +199,22 @@ def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterato
             yield Message(topic, partition, entry.start, entry.end, None, found.payload)
             continue
         message = EntryMessage(topic, partition, entry.start, entry.start, None, found.payload, None, entry.index - 1)
-        if shapes_at(levels[-1]) is None:
+        if not is_plain_at(levels[-1]):
             held = message
         else:
             yield message
 
 
-def _run(shapes: Shapes, level: Level, base: int, topic: str, partition: int | str) -> Iterator[Message]:
-    """Return the plain messages of the outermost set from its place on, up to the first one for the slow path."""
-    if kernel.compiled is not None:
-        rows: Iterator[Message] = kernel.compiled.EntryRows07(level, base, topic, partition)
-        return rows
-    return shapes.run(level, base, topic, partition)
-
-
-def _run_inside(
-    shapes: Shapes, level: Level, entry: OpenEntry, topic: str, partition: int | str
-) -> Iterator[EntryMessage]:
-    """Return the plain messages of a compressed entry from its place on, up to the first one for the slow path."""
-    if kernel.compiled is not None:
-        rows: Iterator[EntryMessage] = kernel.compiled.InsideRows07(level, entry, topic, partition)
-        return rows
-    return shapes.run_inside(level, entry, topic, partition)
+def _run(reading: Reading, topic: str, partition: int | str) -> Iterator[Message]:
+    """Return the plain messages of the innermost level from its place on, as far as the kernel reads them."""
+    level, entry = reading.levels[-1], reading.entry
+    rows: Iterator[Message]
+    if len(reading.levels) == 1:
+        rows = kernel.compiled.EntryRows07(level, reading.base, topic, partition)
+    else:
+        first = reading.skip if entry.start == reading.skip_in else 0
+        rows = kernel.compiled.InsideRows07(level, entry, topic, partition, first)
+    return rows
 
 
 def next_entry(reading: Reading, topic: str, partition: int | str) -> Entry | None:

@@ -1,46 +1,39 @@
-"""Decodes message sets into Arrow record batches: the messages of `decode_messages`, several times as fast.
+"""Decodes message sets into Arrow record batches: the messages of `decode_messages`, column by column.
 
-A set is decoded stretch by stretch, about a megabyte each:
-
-    uncompressed messages  copied into a new buffer, and read as arrays
-    several small wrappers decompressed one behind the other (with the messages between them), then the same
-    one large wrapper      decompressed, and the same for one part of it after the other
-    all others             one message at a time, by the slow path of `decode_messages`
-
-There is one implementation of all checks: a stretch with any fault (one wrong byte is enough) is read again from its
-start in the last way. So values, errors, their places and `resume` are those of `decode_messages`.
+The kernel fills the columns of uncompressed messages, in wrappers too. What it leaves is read entry by entry, as
+`message_set` does. So values, errors, their places and `resume` are those of `decode_messages`.
 
 Memory is bounded by the message set, `max_decoded_bytes` for the wrapper that is being read, and some times
 `max_batch_bytes`.
 
-This module needs numpy and pyarrow (the extra `columns`); it is imported only when columns are asked for.
+This module needs pyarrow (the extra `columns`); it is imported only when columns are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
-
-from simpleconsumer.column_arrays import Ints, column_schema
-from simpleconsumer.column_walk import entry_positions
+from simpleconsumer import kernel
+from simpleconsumer.column_rows import (
+    APPEND_TIME,
+    COLUMNS,
+    CREATE_TIME,
+    KNOWN,
+    NO_TIME,
+    checked_schema,
+    last_wanted,
+    rows_of,
+)
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka08.column_batches import COLUMNS, KNOWN, Rows, size_of, to_batch
-from simpleconsumer.kafka08.column_entries import Part, read_entries, wrappers_among
-from simpleconsumer.kafka08.message_set import REACHED, Entry, next_entry, open_levels
-from simpleconsumer.kafka08.message_shapes import Level
-from simpleconsumer.kafka08.offset_order import PLAIN, why_damaged
-from simpleconsumer.kafka08.shallow import LAYOUT
+from simpleconsumer.kafka08.level import NO_TIMESTAMP, Level
+from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, REACHED, Entry, next_entry, open_levels
 from simpleconsumer.types import Buffer
 
-__all__ = ["COLUMNS", "MAX_BATCH_BYTES", "check_batch_bytes", "decode_columns"]
+__all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
 
-_LARGEST_BATCH_BYTES = 256 * 1024 * 1024
-_WORTH_ARRAYS = 32
-_FIRST_WINDOW_AFTER_ERROR = 4096
+_ENTRY_BYTES: Final = 26
 
 
 def decode_columns(
@@ -79,186 +72,41 @@ def decode_columns(
 
     Threads: Any number at once, each with its own generator.
     """
-    schema = column_schema(columns, KNOWN)
-    check_batch_bytes(max_batch_bytes)
+    schema = checked_schema(columns, KNOWN, max_batch_bytes)
     levels = open_levels(message_set, start_offset, high_watermark, max_decoded_bytes, resume)
-    reading = _Reading(topic, partition, schema, start_offset, end_offset, max_batch_bytes)
-    if resume is not None:
-        reading.window_bytes = min(_FIRST_WINDOW_AFTER_ERROR, max_batch_bytes)
-    return reading.batches(levels)
+    decoding = _Decoding(topic, partition, schema, start_offset, last_wanted(end_offset), max_batch_bytes)
+    return decoding.batches(levels)
 
 
-def check_batch_bytes(max_batch_bytes: int) -> None:
-    """Raise ValueError unless batches may be of that size."""
-    if not 1 <= max_batch_bytes <= _LARGEST_BATCH_BYTES:
-        raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {_LARGEST_BATCH_BYTES} are possible")
-
-
-class _Reading:
+class _Decoding:
     """The state of one call of `decode_columns`.
 
     Attributes:
         start_offset: REACHED once the first message was found.
-        window_bytes: Size of the next stretch. Small behind an error: if every message is wrong, only little must be
-            read in vain for each of them.
     """
 
     def __init__(
-        self, topic: str, partition: int | str, schema: Any, start_offset: int, end_offset: int | None, limit_bytes: int
+        self, topic: str, partition: int | str, schema: Any, start_offset: int, last_offset: int, limit_bytes: int
     ) -> None:
         self.start_offset = start_offset
-        self.window_bytes = limit_bytes
         self._topic = topic
         self._partition = partition
-        self._schema = schema
-        self._last_offset = None if end_offset is None else end_offset - 1
+        self._rows: Any = rows_of(schema, _ENTRY_BYTES)
+        self._last_offset = last_offset
         self._limit_bytes = limit_bytes
-        self._is_over = end_offset is not None and start_offset >= end_offset
+        self._is_over = start_offset > last_offset
 
     def batches(self, levels: list[Level]) -> Iterator[Any]:
         """Yield the rest of the levels, the innermost one first."""
-        while levels and not self._is_over:
-            level = levels[-1]
-            window = memoryview(level.buffer)[level.position : level.position + self.window_bytes]
-            positions = entry_positions(window, LAYOUT)
-            end = int(positions[-1])
-            parts = [Part(0, level, window[:end])]
-            wrappers = wrappers_among(window, positions)
-            if len(wrappers):
-                depth = len(levels)
-                parts, end = self._opened(levels, window, positions, wrappers)
-                if len(levels) > depth:
-                    continue
-            elif len(positions) <= _WORTH_ARRAYS:
-                parts.clear()
-            batch = self._together(parts, None if len(wrappers) else positions, level, end)
-            if batch is None:
-                yield from self._one_by_one(levels, level.position + max(end, 1))
-            else:
-                level.position += end
-                if batch.num_rows:
-                    yield batch
-            self.window_bytes = min(2 * self.window_bytes, self._limit_bytes)
-
-    # -- together ------------------------------------------------------------------------------------------------------
-
-    def _opened(
-        self, levels: list[Level], window: memoryview, positions: Ints, wrappers: Ints
-    ) -> tuple[list[Part], int]:
-        """Return the messages of a window and of its wrappers, in their order, and where they end in the window.
-
-        They end before a wrapper that cannot be opened, and as soon as they fill a batch. A wrapper that exceeds a
-        batch, or that is the only entry, becomes the innermost level instead.
-        """
-        level = levels[-1]
-        parts: list[Part] = []
-        done = size = 0
-        for index in wrappers.tolist():
-            start, end = positions[index : index + 2].tolist()
-            if start > done:
-                parts.append(Part(size, level, window[done:start]))
-                size += start - done
-            inside = None if len(levels) > 1 else self._open(level, level.position + start)
-            if inside is None:
-                return parts, start
-            data = inside.buffer
-            if len(data) > self._limit_bytes or len(positions) == 2:
-                if not parts:
-                    level.position += end
-                    levels.append(inside)
-                return parts, start
-            parts.append(Part(size, inside, data))
-            size += len(data)
-            done = end
-            if size >= self._limit_bytes:
-                return parts, end
-        end = int(positions[-1])
-        return ([*parts, Part(size, level, window[done:end])] if end > done else parts), end
-
-    def _open(self, level: Level, position: int) -> Level | None:
-        """Return the inside of an outermost wrapper; None if anything is wrong with it."""
-        at = copy(level)
-        at.position = position
-        levels = [at]
+        rows, trouble = self._rows, None
         try:
-            next_entry(levels, self._topic, self._partition)
-        except (MessageError, BrokenFraming):
-            return None
-        return levels[-1]
-
-    def _together(self, parts: Sequence[Part], positions: Ints | None, level: Level, end: int) -> Any:
-        """Return the messages of the parts as a batch, perhaps an empty one; None if they must be read one by one.
-
-        Args:
-            end: Where they end in the level, behind its position.
-        """
-        if not parts:
-            return None
-        joined = bytearray().join([part.data for part in parts])
-        stretch = np.frombuffer(joined, np.uint8)
-        if positions is None:
-            positions = entry_positions(joined, LAYOUT)
-            if len(positions) == 1 or positions[-1] != len(joined):
-                return None
-        entries = read_entries(stretch, positions, parts, level.floor + level.base)
-        if entries is None or not self._pass_on(parts[-1], entries.offset, level, level.position + end):
-            return None
-        first, count = self._wanted(entries.offset)
-        batch = to_batch(self._schema, stretch, positions, entries)
-        return batch if count == batch.num_rows else batch.slice(first, count)
-
-    def _pass_on(self, last: Part, offsets: Ints, level: Level, end: int) -> bool:
-        """Move the floor behind the messages, if the last one fits what is behind it; return whether it does."""
-        offset, before = int(offsets[-1]) - level.base, level.floor
-        if last.level is level:  # for a wrapper `_open` has checked this
-            if len(offsets) > 1:
-                level.floor = int(offsets[-2]) + 1 - level.base
-            if why_damaged(level, offset, end, PLAIN) is not None:
-                level.floor = before
-                return False
-        level.floor = offset + 1
-        return True
-
-    def _wanted(self, offsets: Ints) -> tuple[int, int]:
-        """Return which messages are asked for, as index of the first and number; note the end of the range."""
-        first, end = 0, len(offsets)
-        if self.start_offset != REACHED:
-            is_reached = offsets >= self.start_offset
-            if not is_reached.any():
-                return 0, 0
-            self.start_offset = REACHED
-            first = int(is_reached.argmax())
-        if self._last_offset is not None:
-            is_beyond = offsets[first:] >= self._last_offset
-            if is_beyond.any():
-                self._is_over = True
-                end = first + int(is_beyond.argmax())
-                end += int(offsets[end]) == self._last_offset
-        return first, end - first
-
-    # -- one by one ----------------------------------------------------------------------------------------------------
-
-    def _one_by_one(self, levels: list[Level], until: int) -> Iterator[Any]:
-        """Yield the messages of the innermost level up to a position, and of its wrappers up to a large one."""
-        depth = len(levels)
-        rows = Rows(self._schema)
-        trouble: Exception | None = None
-        while not self._is_over and (len(levels) > depth or (len(levels) == depth and levels[-1].position < until)):
-            level = levels[-1]
-            try:
-                entry = next_entry(levels, self._topic, self._partition)
-                if entry is None and len(levels) > depth and len(levels[-1].buffer) > self.window_bytes:
-                    break  # a wrapper larger than a window is read as arrays
-                if entry is None or not self._is_wanted(level, entry):
-                    continue
-            except (MessageError, BrokenFraming) as error:
-                if isinstance(error, MessageError) and error.offset < self.start_offset:
-                    continue
-                trouble = error
-                break
-            if rows.size_bytes and rows.size_bytes + size_of(entry) > self._limit_bytes:
-                yield rows.take()
-            rows.add(level, entry)
+            while levels and not self._is_over:
+                if kernel.compiled is not None:
+                    yield from self._filled(levels[-1])
+                if not self._is_over:
+                    yield from self._one(levels)
+        except (MessageError, BrokenFraming) as error:
+            trouble = error
         if rows.size_bytes:
             yield rows.take()
         if trouble is not None:
@@ -267,12 +115,46 @@ class _Reading:
             finally:
                 trouble = None  # its traceback holds this frame: a cycle for each error otherwise
 
-    def _is_wanted(self, level: Level, entry: Entry) -> bool:
-        offset = entry.offset + level.base
+    def _filled(self, level: Level) -> Iterator[Any]:
+        """Let the kernel read, and yield the batches that are full."""
+        rows = self._rows
+        run = kernel.compiled.EntryRows(level, self._topic, self._partition, self.start_offset)
+        while (how := run.fill(rows.rows, self._limit_bytes, self._last_offset)) == kernel.IS_FULL:
+            yield rows.take()
+        if run.has_reached:
+            self.start_offset = REACHED
+        self._is_over = how == kernel.IS_OVER
+
+    def _one(self, levels: list[Level]) -> Iterator[Any]:
+        """Read one entry."""
+        rows, level = self._rows, levels[-1]
+        try:
+            entry = next_entry(levels, self._topic, self._partition)
+        except MessageError as error:
+            if error.offset >= self.start_offset:
+                raise
+            return
+        if entry is None or not self._is_wanted(entry.offset + level.base):
+            return
+        size_bytes = _ENTRY_BYTES + len(entry.key or b"") + len(entry.value or b"")
+        if rows.size_bytes and rows.size_bytes + size_bytes > self._limit_bytes:
+            yield rows.take()
+        stamp, kind = _time_of(level, entry)
+        rows.add(entry.key, entry.value, entry.offset + level.base, stamp, kind, (), size_bytes)
+
+    def _is_wanted(self, offset: int) -> bool:
+        """Return whether a message is asked for; note the end of the range."""
         if offset < self.start_offset:
             return False
         self.start_offset = REACHED
-        if self._last_offset is None:
-            return True
         self._is_over = offset >= self._last_offset
         return offset <= self._last_offset
+
+
+def _time_of(level: Level, entry: Entry) -> tuple[int | None, int]:
+    """Return the timestamp of a message of a level, and who has set it."""
+    stamp = entry.timestamp_ms if level.timestamp_ms is None else level.timestamp_ms
+    if stamp is None or stamp == NO_TIMESTAMP:
+        return None, NO_TIME
+    is_appended = level.timestamp_ms is not None or entry.attributes & LOG_APPEND_TIME
+    return stamp, APPEND_TIME if is_appended else CREATE_TIME

@@ -7,7 +7,7 @@ from typing import Final
 
 from simpleconsumer.errors import BrokenFraming
 from simpleconsumer.kafka08.down_conversion import last_offset_of_batch
-from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD
+from simpleconsumer.kafka08.level import CODEC_MASK, ENTRY_OVERHEAD
 from simpleconsumer.kafka08.shallow import shallow_end
 from simpleconsumer.types import Buffer
 

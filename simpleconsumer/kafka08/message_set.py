@@ -41,8 +41,8 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
+from simpleconsumer.kafka08.level import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
 from simpleconsumer.kafka08.message_encode import encode_message_set
-from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level, family_at
 from simpleconsumer.kafka08.offset_order import most_in, offset_behind, place_of_damaged, why_damaged
 from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain, shallow_end
 from simpleconsumer.primitives import read_int32
@@ -127,18 +127,12 @@ def decode_messages(
     levels = open_levels(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
     while levels:
         level = levels[-1]
-        run = _run_at(level, topic, partition)
-        if run is not None:
-            before = level.position
-            for message in run:
-                if message.offset >= start_offset:
-                    start_offset = REACHED
-                    yield message
-                    break
+        if kernel.compiled is not None:
+            run = kernel.compiled.EntryRows(level, topic, partition, start_offset)
             yield from run
-            if level.position != before:
-                continue
-        # The slow path, one entry: wrappers, null values, large values, the last entry of a set, and all faults.
+            if run.has_reached:
+                start_offset = REACHED
+        # What the kernel leaves: wrappers, the end of a set, doubtful offsets, and all faults.
         try:
             entry = next_entry(levels, topic, partition)
         except MessageError as error:
@@ -148,15 +142,6 @@ def decode_messages(
         if entry is not None and entry.offset + level.base >= start_offset:
             start_offset = REACHED
             yield _message(level, entry, topic, partition)
-
-
-def _run_at(level: Level, topic: str, partition: int | str) -> Iterator[Message] | None:
-    """Return the messages from the place of a level on, up to the first one that the slow path must read."""
-    if kernel.compiled is not None:
-        rows: Iterator[Message] = kernel.compiled.EntryRows(level, topic, partition)
-        return rows
-    family = family_at(level)
-    return None if family is None else family.run(level, topic, partition)
 
 
 def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry | None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from simpleconsumer.kafka08.message_shapes import CODEC_MASK, ENTRY_OVERHEAD, Level
+from simpleconsumer.kafka08.level import CODEC_MASK, ENTRY_OVERHEAD, Level
 from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, Walk
 from simpleconsumer.types import MAX_INT64, Buffer
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from simpleconsumer import entry_walk
 from simpleconsumer.entry_walk import EntryLayout, Walk, plain
-from simpleconsumer.kafka08.message_shapes import ENTRY_OVERHEAD
+from simpleconsumer.kafka08.level import ENTRY_OVERHEAD
 from simpleconsumer.types import Buffer
 
 __all__ = ["LAYOUT", "SMALLEST_MESSAGE", "Walk", "plain", "shallow_end", "walk_entries"]

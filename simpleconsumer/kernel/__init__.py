@@ -11,7 +11,12 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-__all__ = ["compiled", "description"]
+__all__ = ["IS_FULL", "IS_OVER", "compiled", "description"]
+
+IS_FULL: Final = 1
+"""How a run ends that has filled columns: the next message does not fit."""
+IS_OVER: Final = 2
+"""The same: all that is wanted was read."""
 
 PURE_VARIABLE: Final = "ZKCONSUMER_PURE"
 

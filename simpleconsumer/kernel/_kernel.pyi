@@ -3,9 +3,9 @@ from typing import Any, Self
 
 from simpleconsumer.kafka011.batch_reading import BatchReading
 from simpleconsumer.kafka011.records import OpenBatch
-from simpleconsumer.kafka07.message_shapes import Level as Level07
-from simpleconsumer.kafka07.message_shapes import OpenEntry
-from simpleconsumer.kafka08.message_shapes import Level
+from simpleconsumer.kafka07.level import Level as Level07
+from simpleconsumer.kafka07.level import OpenEntry
+from simpleconsumer.kafka08.level import Level
 from simpleconsumer.types import Buffer, EntryMessage, Message
 
 def crc32(data: Buffer, before: int = 0, /) -> int: ...

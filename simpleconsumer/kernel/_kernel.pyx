@@ -9,6 +9,8 @@ A run writes its place back to the Python objects it was started from when it en
 """
 
 include "checksums.pxi"
+include "varints.pxi"
+include "columns.pxi"
 include "rows.pxi"
 include "record_rows.pxi"
 include "entry_rows.pxi"

@@ -8,12 +8,19 @@ cdef enum:
     ENTRY_OVERHEAD_07 = 4
     CRC_BYTES = 4
 
+cdef int64_t REACHED = INT64_MIN
+"""The start offset once the first message was found."""
+
 
 cdef class EntryRows(Run):
     """The uncompressed messages of a message set of magic 0 and 1.
 
     Args:
         level: The `Level`; its place is set when the run ends.
+        start_offset: The first message from there on is searched for, and all behind it are wanted.
+
+    Attributes:
+        has_reached: Whether that message was found.
     """
 
     cdef object level
@@ -22,8 +29,9 @@ cdef class EntryRows(Run):
     cdef bint has_append_time
     cdef int magic
 
-    def __init__(self, level, topic, partition):
+    def __init__(self, level, topic, partition, start_offset):
         base, floor = level.base, level.floor
+        self.start_offset = max(start_offset, REACHED)
         if not -LARGEST < base < LARGEST or not -LARGEST < floor < LARGEST:
             return  # an empty run: sums of them may not fit into 64 bits
         self.end = self.open(level.buffer, level.position, topic, partition)
@@ -35,58 +43,68 @@ cdef class EntryRows(Run):
         if self.has_append_time:
             self.append_time = append_time
 
-    def __next__(self):
+    cdef bint next_row(self, Row *row) noexcept nogil:
+        while self.read_entry(row):
+            if row.offset >= self.start_offset:
+                self.start_offset = REACHED
+                return True
+        return False
+
+    cdef bint read_entry(self, Row *row) noexcept nogil:
         cdef const uint8_t *at = self.at
         cdef const uint8_t *end
-        cdef const uint8_t *key
-        cdef const uint8_t *value
-        cdef int64_t offset, size, key_bytes, value_bytes, time = -1
-        cdef int magic
-        if not self.has_view:
-            raise StopIteration
-        while self.end - at >= ENTRY_OVERHEAD:  # once: to leave from anywhere
-            offset, size = big64(at), big32(at + 8)
-            if size < SMALLEST_OF_MAGIC_0 or size > self.end - at - ENTRY_OVERHEAD:
-                break
-            end = at + ENTRY_OVERHEAD + size
-            magic = at[16]
-            if magic > 1 or self.magic not in (-1, magic) or at[17] & CODEC:
-                break
-            if offset + self.base < 0:
-                break
-            if offset != self.floor:
-                # Behind a hole, the entry behind must agree.
-                if self.end - end < ENTRY_OVERHEAD or not self.floor < offset < big64(end) < self.limit:
-                    break
-            if magic == 1 and (offset >= self.limit or size < SMALLEST_OF_MAGIC_1):
-                break
-            if crc32_of(at + 16, end - at - 16, 0) != <uint32_t>big32(at + 12):
-                break
-            key = at + 18
-            if magic == 1:
-                time = self.append_time if self.has_append_time else big64(key)
-                key += 8
-            key_bytes = big32(key)
-            key += 4
-            if key_bytes < -1 or key_bytes > end - key - 4:
-                break
-            value = key + key_bytes if key_bytes > 0 else key
-            if end - value < 4:
-                break
-            value_bytes = big32(value)
-            value += 4
-            if value_bytes < -1 or (value_bytes if value_bytes > 0 else 0) != end - value:
-                break
-            self.at = end
-            self.floor = offset + 1
-            offset += self.base
-            return filled(
-                MESSAGE, self.topic, self.partition, offset, offset + 1, bytes_or_none(key, key_bytes),
-                bytes_or_none(value, value_bytes), None if time == -1 else time,
-            )
+        cdef int64_t offset, size
+        cdef int magic, attributes
+        if self.end - at < ENTRY_OVERHEAD:
+            return False
+        offset, size = big64(at), big32(at + 8)
+        if size < SMALLEST_OF_MAGIC_0 or size > self.end - at - ENTRY_OVERHEAD:
+            return False
+        end = at + ENTRY_OVERHEAD + size
+        magic, attributes = at[16], at[17]
+        if magic > 1 or (self.magic >= 0 and magic != self.magic) or attributes & CODEC:
+            return False
+        if offset + self.base < 0:
+            return False
+        if offset != self.floor:
+            # Behind a hole, the entry behind must agree.
+            if self.end - end < ENTRY_OVERHEAD or not self.floor < offset < big64(end) < self.limit:
+                return False
+        if magic == 1 and (offset >= self.limit or size < SMALLEST_OF_MAGIC_1):
+            return False
+        if crc32_checksum(at + 16, end - at - 16, 0) != <uint32_t>big32(at + 12):
+            return False
+        at += 18
+        row.time, row.time_type = -1, -1
+        if magic == 1:
+            row.time = self.append_time if self.has_append_time else big64(at)
+            if row.time != -1:
+                row.time_type = self.has_append_time or (attributes & LOG_APPEND_TIME) != 0
+            at += 8
+        row.key_bytes = big32(at)
+        row.key = at + 4
+        if row.key_bytes < -1 or row.key_bytes > end - row.key - 4:
+            return False
+        at = row.key + (row.key_bytes if row.key_bytes > 0 else 0)
+        if end - at < 4:
+            return False
+        row.value_bytes = big32(at)
+        row.value = at + 4
+        if row.value_bytes < -1 or (row.value_bytes if row.value_bytes > 0 else 0) != end - row.value:
+            return False
+        row.headers = row.header_bytes = 0
+        row.offset = offset + self.base
+        row.next_offset = row.offset + 1
+        self.at = end
+        self.floor = offset + 1
+        return True
+
+    @property
+    def has_reached(self):
+        return self.start_offset == REACHED
+
+    cdef leave(self):
         self.level.position, self.level.floor = self.at - self.start, self.floor
-        self.close()
-        raise StopIteration
 
 
 cdef inline int64_t plain_07(const uint8_t *at, const uint8_t *end) noexcept nogil:
@@ -102,10 +120,17 @@ cdef inline int64_t plain_07(const uint8_t *at, const uint8_t *end) noexcept nog
     return 6 if at[4] == 1 and at[5] == 0 and size >= 6 else 0
 
 
-cdef inline bint is_sound_07(const uint8_t *at, int64_t head, int64_t size):
-    """Return whether the payload of a message has the checksum that its head names."""
-    cdef const uint8_t *payload = at + ENTRY_OVERHEAD_07 + head
-    return crc32_of(payload, size - head, 0) == <uint32_t>big32(payload - CRC_BYTES)
+cdef bint read_07(const uint8_t *at, const uint8_t *end, Row *row) noexcept nogil:
+    """Read the payload of a plain message, and where the message ends; False if it must be read exactly."""
+    cdef int64_t head = plain_07(at, end)
+    if not head:
+        return False
+    row.end = at + ENTRY_OVERHEAD_07 + big32(at)
+    row.key_bytes = -1
+    row.value = at + ENTRY_OVERHEAD_07 + head
+    row.value_bytes = row.end - row.value
+    row.time_type, row.headers, row.header_bytes = -1, 0, 0
+    return crc32_checksum(row.value, row.value_bytes, 0) == <uint32_t>big32(row.value - CRC_BYTES)
 
 
 cdef class EntryRows07(Run):
@@ -120,28 +145,22 @@ cdef class EntryRows07(Run):
     cdef const uint8_t *end
     cdef int64_t base
 
-    def __init__(self, level, int64_t base, topic, partition):
+    def __init__(self, level, base, topic, partition):
+        if base > INT64_MAX:
+            return  # there is no position behind it
         self.end = self.open(level.buffer, level.position, topic, partition)
         self.level, self.base = level, base
 
-    def __next__(self):
-        cdef const uint8_t *at = self.at
-        cdef int64_t head, size, offset
-        if not self.has_view:
-            raise StopIteration
-        head = plain_07(at, self.end)
-        if head:
-            size = big32(at)
-            if is_sound_07(at, head, size):
-                self.at = at + ENTRY_OVERHEAD_07 + size
-                offset = self.base + (at - self.start)
-                return filled(
-                    MESSAGE, self.topic, self.partition, offset, offset + ENTRY_OVERHEAD_07 + size, None,
-                    bytes_or_none(at + ENTRY_OVERHEAD_07 + head, size - head), None,
-                )
+    cdef bint next_row(self, Row *row) noexcept nogil:
+        if not read_07(self.at, self.end, row):
+            return False
+        row.offset, row.next_offset = self.base + (self.at - self.start), self.base + (row.end - self.start)
+        row.entry_index = 0
+        self.at = row.end
+        return True
+
+    cdef leave(self):
         self.level.position = self.at - self.start
-        self.close()
-        raise StopIteration
 
 
 cdef class InsideRows07(Run):
@@ -150,40 +169,39 @@ cdef class InsideRows07(Run):
     Args:
         level: The `Level` of the inside; its place is set when the run ends.
         entry: The outermost entry, an `OpenEntry`, as is the number of its next message.
+        first: Messages of the entry with lower numbers are passed by.
     """
 
-    cdef object level, entry, place
+    cdef object level, entry
     cdef const uint8_t *end
-    cdef int64_t index
+    cdef int64_t place
+    cdef int32_t index, first
 
-    def __init__(self, level, entry, topic, partition):
+    def __init__(self, level, entry, topic, partition, int32_t first):
         self.end = self.open(level.buffer, level.position, topic, partition)
         self.level, self.entry, self.place, self.index = level, entry, entry.start, entry.index
+        self.first = first
 
-    def __next__(self):
-        cdef const uint8_t *at = self.at
-        cdef const uint8_t *behind
-        cdef int64_t head, size
-        if not self.has_view:
-            raise StopIteration
-        head = plain_07(at, self.end)
-        if head:
-            size = big32(at)
-            behind = at + ENTRY_OVERHEAD_07 + size
-            if is_followed_07(behind, self.end) and is_sound_07(at, head, size):
-                message = filled(
-                    ENTRY_MESSAGE, self.topic, self.partition, self.place, self.place, None,
-                    bytes_or_none(at + ENTRY_OVERHEAD_07 + head, size - head), None,
-                )
-                fill_slot(message, INDEX_AT, self.index)
-                self.at = behind
-                self.index += 1
-                return message
+    cdef bint next_row(self, Row *row) noexcept nogil:
+        while read_07(self.at, self.end, row):
+            # Whether the message behind it is whole is not looked at.
+            if self.end - row.end < ENTRY_OVERHEAD_07 + 2 or row.end[4] > 1 or (row.end[4] == 1 and row.end[5]):
+                return False
+            self.at = row.end
+            row.offset = row.next_offset = self.place
+            row.entry_index = self.index
+            self.index += 1
+            if row.entry_index >= self.first:
+                return True
+        return False
+
+    cdef object message(self, const Row *row):
+        message = filled(
+            ENTRY_MESSAGE, self.topic, self.partition, row.offset, row.next_offset, None,
+            bytes_or_none(row.value, row.value_bytes), None,
+        )
+        fill_slot(message, INDEX_AT, row.entry_index)
+        return message
+
+    cdef leave(self):
         self.level.position, self.entry.index = self.at - self.start, self.index
-        self.close()
-        raise StopIteration
-
-
-cdef inline bint is_followed_07(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Return whether the head of a plain message stands there; whether that is whole is not looked at."""
-    return end - at >= ENTRY_OVERHEAD_07 + 2 and (at[4] == 0 or at[4] == 1 and at[5] == 0)

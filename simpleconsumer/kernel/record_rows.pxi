@@ -13,6 +13,7 @@ cdef enum:
     CRC_BODY_AT = 21
     OVERHEAD = 12
     SMALLEST_RECORD = 6  # without its length
+    HEADER_BYTES = 2  # of the lengths of key and value
     CODEC_OR_CONTROL = 7 | 32
     LOG_APPEND_TIME = 8
     IS_TRANSACTIONAL = 16
@@ -22,72 +23,72 @@ cdef int64_t LARGEST = 1 << 62
 """Base offsets and times from there on are left to the decoder in Python, as sums of them may not fit into 64 bits."""
 
 
-cdef struct Fields:
-    int64_t delta
-    int64_t stamp
-    int64_t key_bytes
-    int64_t value_bytes
-    int64_t headers
-    const uint8_t *key
-    const uint8_t *value
-    const uint8_t *headers_at
-    const uint8_t *end
-
-
-cdef bint read_fields(const uint8_t *at, const uint8_t *batch_end, Fields *record) noexcept nogil:
-    """Read where the fields of a record are; False if it is wrong or must be read exactly. Headers are not checked."""
+cdef bint read_record(const uint8_t *at, const uint8_t *batch_end, Row *row) noexcept nogil:
+    """Read the fields of a record, difference of offsets and of times as found; False if it must be read exactly."""
     cdef int64_t size
     if not read_varint(&at, batch_end, &size) or size < SMALLEST_RECORD or size > batch_end - at:
         return False
     cdef const uint8_t *end = at + size
-    record.end = end
+    row.end = end
     at += 1  # attributes, which mean nothing so far
     if at[0] < 0x80:
-        record.stamp = (at[0] >> 1) ^ -<int64_t>(at[0] & 1)
+        row.time = (at[0] >> 1) ^ -<int64_t>(at[0] & 1)
         at += 1
-    elif not read_long(&at, end, 64, &record.stamp):
+    elif not read_long(&at, end, 64, &row.time):
         return False
-    if not read_varint(&at, end, &record.delta) or not read_varint(&at, end, &record.key_bytes):
+    if not read_varint(&at, end, &row.offset):
         return False
-    record.key = at
-    if record.key_bytes > 0:
-        if record.key_bytes > end - at:
-            return False
-        at += record.key_bytes
-    elif record.key_bytes < -1:
+    if not read_bytes(&at, end, &row.key, &row.key_bytes) or not read_bytes(&at, end, &row.value, &row.value_bytes):
         return False
-    if not read_varint(&at, end, &record.value_bytes):
+    if not read_varint(&at, end, &row.headers):
         return False
-    record.value = at
-    if record.value_bytes > 0:
-        if record.value_bytes > end - at:
-            return False
-        at += record.value_bytes
-    elif record.value_bytes < -1:
-        return False
-    if not read_varint(&at, end, &record.headers):
-        return False
-    record.headers_at = at
-    return at == end if record.headers == 0 else 0 < record.headers <= MOST_HEADERS
+    row.headers_at, row.header_bytes = at, 0
+    return at == end if row.headers == 0 else 0 < row.headers <= MOST_HEADERS
 
 
-cdef tuple read_headers(const uint8_t *at, const uint8_t *end, int64_t count):
-    """Return the headers of a record; None if they are wrong."""
-    cdef int64_t size
+cdef inline bint read_bytes(
+    const uint8_t **at, const uint8_t *end, const uint8_t **found, int64_t *size
+) noexcept nogil:
+    """Read a length and find the bytes behind it; False if they do not fit. Null has the length -1."""
+    if not read_varint(at, end, size) or size[0] < -1 or size[0] > end - at[0]:
+        return False
+    found[0] = at[0]
+    if size[0] > 0:
+        at[0] += size[0]
+    return True
+
+
+cdef bint are_sound_headers(Row *row, bint are_ascii) noexcept nogil:
+    """Return whether headers fill their record, have keys and, if that is asked for, keys of ASCII alone."""
+    cdef const uint8_t *at = row.headers_at
     cdef const uint8_t *key
-    cdef int64_t key_bytes
+    cdef const uint8_t *value
+    cdef int64_t key_bytes, value_bytes, number
+    for number in range(row.headers):
+        if not read_bytes(&at, row.end, &key, &key_bytes) or key_bytes < 0:
+            return False
+        if not read_bytes(&at, row.end, &value, &value_bytes):
+            return False
+        row.header_bytes += HEADER_BYTES + key_bytes + (value_bytes if value_bytes > 0 else 0)
+        while are_ascii and key_bytes > 0:
+            key_bytes -= 1
+            if key[key_bytes] >= 0x80:
+                return False
+    return at == row.end
+
+
+cdef tuple headers_of(const Row *row):
+    """Return sound headers as a message has them."""
+    cdef const uint8_t *at = row.headers_at
+    cdef const uint8_t *key = NULL
+    cdef const uint8_t *value = NULL
+    cdef int64_t key_bytes = 0, value_bytes = 0
     headers = []
-    for _ in range(count):
-        if not read_varint(&at, end, &key_bytes) or key_bytes < 0 or key_bytes > end - at:
-            return None
-        key = at
-        at += key_bytes
-        if not read_varint(&at, end, &size) or size < -1 or size > end - at:
-            return None
-        headers.append((key[:key_bytes].decode("utf-8", "replace"), bytes_or_none(at, size)))
-        if size > 0:
-            at += size
-    return tuple(headers) if at == end else None
+    for _ in range(row.headers):
+        read_bytes(&at, row.end, &key, &key_bytes)
+        read_bytes(&at, row.end, &value, &value_bytes)
+        headers.append((key[:key_bytes].decode("utf-8", "replace"), bytes_or_none(value, value_bytes)))
+    return tuple(headers)
 
 
 cdef class RecordRows(Run):
@@ -102,7 +103,7 @@ cdef class RecordRows(Run):
     cdef object reading, batch
     cdef const uint8_t *end
     cdef const uint8_t *buffer_end
-    cdef int64_t base, floor, last_delta, base_time, append_time, start_offset, limit
+    cdef int64_t base, floor, last_delta, base_time, append_time, limit
     cdef int64_t index, count
     cdef bint has_append_time, is_plain, has_no_aborted, has_moved
 
@@ -123,55 +124,44 @@ cdef class RecordRows(Run):
         self.has_no_aborted = reading.has_no_aborted()
         self.start_offset = start_offset
         self.limit = min(reading.level.limit, LARGEST)
-        self.has_moved = False
 
-    def __next__(self):
-        cdef Fields record
-        cdef int64_t offset, time
-        cdef tuple headers
-        if not self.has_view:
-            raise StopIteration
+    cdef bint next_row(self, Row *row) noexcept nogil:
         while True:
             if self.index >= self.count or self.at >= self.end:
                 if self.index == self.count and self.at == self.end and self.is_plain and self.move_on():
                     continue
-                break
-            if not read_fields(self.at, self.end, &record):
-                break
-            if not self.floor <= record.delta <= self.last_delta:
-                break
-            if added_overflows(self.base_time, record.stamp, &time):
-                break
-            if self.has_append_time:
-                time = self.append_time
-            headers = None
-            offset = self.base + record.delta
-            if record.headers and offset >= self.start_offset:
-                headers = read_headers(record.headers_at, record.end, record.headers)
-                if headers is None:
-                    break
-            elif record.headers:
-                break  # headers before the first message that is wanted have to be checked, too
-            self.at = record.end
+                return False
+            if not read_record(self.at, self.end, row) or not self.floor <= row.offset <= self.last_delta:
+                return False
+            if row.headers and not are_sound_headers(row, self.ascii_headers):
+                return False
+            if added_overflows(self.base_time, row.time, &row.time):
+                return False
+            self.at = row.end
             self.index += 1
-            self.floor = record.delta + 1
-            if offset >= self.start_offset:
-                return self.message(&record, offset, time, headers)
-        self.leave()
-        raise StopIteration
+            self.floor = row.offset + 1
+            row.offset += self.base
+            if row.offset < self.start_offset:
+                continue
+            row.next_offset = row.offset + 1
+            if self.has_append_time:
+                row.time = self.append_time
+            row.time_type = -1 if row.time == -1 else self.has_append_time
+            return True
 
-    cdef object message(self, Fields *record, int64_t offset, int64_t time, tuple headers):
+    cdef object message(self, const Row *row):
+        if not row.headers:
+            return Run.message(self, row)
         message = filled(
-            MESSAGE if headers is None else HEADER_MESSAGE, self.topic, self.partition, offset, offset + 1,
-            bytes_or_none(record.key, record.key_bytes), bytes_or_none(record.value, record.value_bytes),
-            None if time == -1 else time,
+            HEADER_MESSAGE, self.topic, self.partition, row.offset, row.next_offset,
+            bytes_or_none(row.key, row.key_bytes), bytes_or_none(row.value, row.value_bytes),
+            None if row.time_type < 0 else row.time,
         )
-        if headers is not None:
-            fill_slot(message, HEADERS_AT, headers)
+        fill_slot(message, HEADERS_AT, headers_of(row))
         return message
 
-    cdef bint move_on(self):
-        """Move to the next batch if it is plain, sound, and follows on this one; the rules are those of BatchReading."""
+    cdef bint move_on(self) noexcept nogil:
+        """Move to the next batch if it is plain, sound, and follows on this one; else BatchReading looks at it."""
         cdef const uint8_t *head = self.end
         if self.buffer_end - head < HEAD_BYTES:
             return False
@@ -190,7 +180,7 @@ cdef class RecordRows(Run):
             # Behind a hole, the entry behind must agree.
             if base < floor or self.buffer_end - end < OVERHEAD or not base + last_delta < big64(end) < self.limit:
                 return False
-        if crc32c_of(head + CRC_BODY_AT, end - head - CRC_BODY_AT, 0) != <uint32_t>big32(head + CRC_AT):
+        if crc32c_checksum(head + CRC_BODY_AT, end - head - CRC_BODY_AT, 0) != <uint32_t>big32(head + CRC_AT):
             return False
         self.has_append_time = (attributes & LOG_APPEND_TIME) != 0
         self.append_time = big64(head + 35)
@@ -201,7 +191,6 @@ cdef class RecordRows(Run):
         return True
 
     cdef leave(self):
-        """Write the place back, and let go of the buffer."""
         batch = self.batch
         if self.has_moved:
             self.reading.move_to(
@@ -210,4 +199,3 @@ cdef class RecordRows(Run):
             )
         batch.position = self.at - self.start
         batch.index, batch.floor = self.index, self.floor
-        self.close()

@@ -65,55 +65,30 @@ cdef inline object bytes_or_none(const uint8_t *at, int64_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *>at, size)
 
 
-cdef inline uint16_t big16(const uint8_t *at) noexcept nogil:
-    return <uint16_t>(at[0] << 8 | at[1])
-
-
-cdef inline int32_t big32(const uint8_t *at) noexcept nogil:
-    return <int32_t>(<uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3])
-
-
-cdef inline int64_t big64(const uint8_t *at) noexcept nogil:
-    return <int64_t>(<uint64_t><uint32_t>big32(at) << 32 | <uint32_t>big32(at + 4))
-
-
-cdef bint read_long(const uint8_t **at, const uint8_t *end, int bits, int64_t *number) noexcept nogil:
-    """Read a zigzag varint of up to 32 or 64 bits and move behind it; False if it does not fit, or ends behind `end`."""
-    cdef uint64_t found = 0
-    cdef int shift = 0
-    cdef const uint8_t *here = at[0]
-    while here < end and shift < bits:
-        if shift == 63 and here[0] > 1 or shift == 28 and bits == 32 and here[0] > 15:
-            return False
-        found |= <uint64_t>(here[0] & 0x7F) << shift
-        if here[0] < 0x80:
-            at[0] = here + 1
-            number[0] = <int64_t>(found >> 1) ^ -<int64_t>(found & 1)
-            return True
-        shift += 7
-        here += 1
-    return False
-
-
-cdef inline bint read_varint(const uint8_t **at, const uint8_t *end, int64_t *number) noexcept nogil:
-    if at[0] < end and at[0][0] < 0x80:
-        number[0] = (at[0][0] >> 1) ^ -<int64_t>(at[0][0] & 1)
-        at[0] += 1
-        return True
-    return read_long(at, end, 32, number)
+cdef enum:
+    # How `fill` ends.
+    AT_END = 0
+    IS_FULL = 1
+    IS_OVER = 2
 
 
 cdef class Run:
     """A run of messages out of a buffer.
 
+    Attributes:
+        start_offset: Messages before it are passed by.
+
     Threads: One at a time. The decoder that reads from it is a generator, which lets in one thread only.
     """
 
     cdef Py_buffer view
-    cdef bint has_view
+    cdef bint has_view, is_held
     cdef const uint8_t *start
     cdef const uint8_t *at
     cdef object topic, partition
+    cdef Row held  # a row that did not fit, and comes next
+    cdef bint ascii_headers
+    cdef readonly int64_t start_offset
 
     cdef const uint8_t *open(self, data, Py_ssize_t position, topic, partition) except NULL:
         """Hold a buffer from now on, and start at a position of it; return where it ends."""
@@ -126,6 +101,20 @@ cdef class Run:
         self.topic, self.partition = topic, partition
         return self.start + self.view.len
 
+    cdef bint next_row(self, Row *row) noexcept nogil:
+        """Read the next message that is wanted; False at the end of the run."""
+        return False
+
+    cdef object message(self, const Row *row):
+        """Return a row as a message."""
+        return filled(
+            MESSAGE, self.topic, self.partition, row.offset, row.next_offset, bytes_or_none(row.key, row.key_bytes),
+            bytes_or_none(row.value, row.value_bytes), None if row.time_type < 0 else row.time,
+        )
+
+    cdef leave(self):
+        """Write the place back."""
+
     cdef void close(self):
         if self.has_view:
             self.has_view = False
@@ -136,3 +125,54 @@ cdef class Run:
 
     def __iter__(self):
         return self
+
+    def __next__(self):
+        cdef Row row
+        if self.has_view:
+            if self.next_row(&row):
+                return self.message(&row)
+            self.leave()
+            self.close()
+        raise StopIteration
+
+    def fill(self, ColumnRows rows, int64_t limit_bytes, int64_t last_offset, /):
+        """Add messages to columns; other threads run meanwhile.
+
+        Args:
+            limit_bytes: With so many bytes the columns are full, unless one message alone has more.
+            last_offset: The last message that is wanted.
+
+        Returns:
+            AT_END: The run has ended; its place is written back.
+            IS_FULL: The next message does not fit.
+            IS_OVER: All that is wanted was read; the place is not written back.
+        """
+        cdef int how = AT_END
+        if not self.has_view:
+            return AT_END
+        self.ascii_headers = rows.wants_headers
+        with nogil:
+            how = self.filled(rows, limit_bytes, last_offset)
+        if how < 0:
+            raise MemoryError
+        if how == AT_END:
+            self.leave()
+            self.close()
+        return how
+
+    cdef int filled(self, ColumnRows rows, int64_t limit_bytes, int64_t last_offset) noexcept nogil:
+        cdef Row row
+        while True:
+            if self.is_held:
+                row, self.is_held = self.held, False
+            elif not self.next_row(&row):
+                return AT_END
+            if row.offset > last_offset:
+                return IS_OVER
+            if rows.size_bytes and rows.size_bytes + rows.size_of(&row) > limit_bytes:
+                self.held, self.is_held = row, True
+                return IS_FULL
+            if not rows.push_row(&row):
+                return -1
+            if row.offset == last_offset:
+                return IS_OVER

@@ -16,7 +16,7 @@ _SETS: Final = [
     f"{_WIRE}{name}.py" for name in ("offset_order", "shallow_end", "wrappers", "values", "message_set_properties")
 ]
 _SETS_07: Final = [f"{_WIRE}{name}.py" for name in ("kafka07_message_set", "kafka07_fast_paths", "kafka07_properties")]
-_COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "column_walk", "columns_properties")]
+_COLUMNS: Final = [f"{_WIRE}{name}.py" for name in ("columns", "columns_properties")]
 _STORE: Final = [f"{_OFFSETS}offset_{name}.py" for name in ("loads", "writes", "rivals", "faults", "fences")]
 
 TESTS: Final[dict[str, list[str]]] = {
@@ -35,28 +35,24 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
     "simpleconsumer/kafka07/boundaries.py": [f"{_WIRE}kafka07_fetching.py"],
     "simpleconsumer/kafka07/classify.py": [f"{_WIRE}kafka07_fetching.py"],
-    "simpleconsumer/kafka07/column_batches.py": _SETS_07,
     "simpleconsumer/kafka07/column_cuts.py": [f"{_WIRE}kafka07_cuts.py"],
-    "simpleconsumer/kafka07/column_entries.py": _SETS_07,
     "simpleconsumer/kafka07/columns.py": [*_SETS_07, f"{_WIRE}kafka07_batches.py"],
     "simpleconsumer/kafka07/dialect.py": [
         f"{_WIRE}kafka07_{name}.py" for name in ("dialect", "requests", "fetching", "message_set", "cuts")
     ],
     "simpleconsumer/kafka07/message_encode.py": [f"{_WIRE}kafka07_requests.py", *_SETS_07],
     "simpleconsumer/kafka07/message_set.py": _SETS_07,
-    "simpleconsumer/kafka07/message_shapes.py": _SETS_07,
+    "simpleconsumer/kafka07/level.py": _SETS_07,
     "simpleconsumer/kafka07/requests.py": [f"{_WIRE}kafka07_requests.py"],
     "simpleconsumer/kafka08/classify.py": [f"{_WIRE}classify.py", f"{_WIRE}down_conversion.py"],
-    "simpleconsumer/kafka08/column_entries.py": _COLUMNS,
-    "simpleconsumer/column_arrays.py": _COLUMNS,
-    "simpleconsumer/column_walk.py": _COLUMNS,
+    "simpleconsumer/column_rows.py": _COLUMNS,
     "simpleconsumer/kafka08/columns.py": _COLUMNS,
     "simpleconsumer/kafka08/down_conversion.py": [f"{_WIRE}down_conversion.py"],
     "simpleconsumer/kafka08/entry_heads.py": [f"{_WIRE}entry_heads.py"],
     "simpleconsumer/entry_walk.py": _SETS[:2],
     "simpleconsumer/framing.py": [f"{_WIRE}framing.py"],
     "simpleconsumer/kafka08/message_set.py": _SETS,
-    "simpleconsumer/kafka08/message_shapes.py": _SETS,
+    "simpleconsumer/kafka08/level.py": _SETS,
     "simpleconsumer/kafka08/offset_order.py": _SETS[:2],
     "simpleconsumer/primitives.py": [
         f"{_WIRE}{name}.py" for name in ("primitives", "kafka08_requests", "kafka08_responses")

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from decoding import MEBIBYTE
 
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka011 import columns, record_walk
 from simpleconsumer.kafka011.columns import decode_columns
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.types import AbortedTransaction, Buffer
 
 Found = list[tuple[Any, ...]]
 COLUMNS = ("key", "value", "offset", "timestamp_ms", "headers")
-
-
-@contextmanager
-def arrays_from(entries: int) -> Iterator[None]:
-    """Read stretches as arrays from so many records on, in lanes too, so that small examples get there."""
-    before = columns._WORTH_ARRAYS, record_walk._WORTH_LANES
-    columns._WORTH_ARRAYS, record_walk._WORTH_LANES = entries, 8 * entries  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        columns._WORTH_ARRAYS, record_walk._WORTH_LANES = before  # type: ignore[misc]
 
 
 def by_messages(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from decoding import MEBIBYTE
 
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka08 import columns
 from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Buffer
 
@@ -18,17 +15,6 @@ Row = tuple[bytes | None, bytes | None, int, int | None]
 Found = Row | tuple[type, str]
 
 FIRST = ("key", "value", "offset", "timestamp_ms")
-
-
-@contextmanager
-def arrays_from(entries: int) -> Iterator[None]:
-    """Read stretches as arrays from so many entries on, so that small examples get there too."""
-    before = columns._WORTH_ARRAYS
-    columns._WORTH_ARRAYS = entries
-    try:
-        yield
-    finally:
-        columns._WORTH_ARRAYS = before
 
 
 def found_by_messages(

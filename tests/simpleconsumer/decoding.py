@@ -10,12 +10,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simpleconsumer import codecs
+from simpleconsumer import codecs, kernel
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import Buffer, Message
 
 MEBIBYTE = 1024 * 1024
+
+
+PATHS = ("kernel", "plain")
+
+
+@contextmanager
+def decoding_by(path: str) -> Iterator[None]:
+    """Decode by the compiled kernel, if there is one, or by plain Python alone."""
+    before = kernel.compiled
+    if path == "plain":
+        kernel.compiled = None
+    try:
+        yield
+    finally:
+        kernel.compiled = before
 
 
 def decode_all(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import golden_batches
 import pyarrow as pa
 import pytest
-from batch_columns import COLUMNS, arrays_from, by_columns, by_messages, rows_of
+from batch_columns import COLUMNS, by_columns, by_messages, rows_of
 from batch_decoding import message_of
-from decoding import MEBIBYTE
+from decoding import MEBIBYTE, PATHS, decoding_by
 from hypothesis import given
 from hypothesis import strategies as st
 from test_damaged_batches import LONG_VARINT, record, sealed, transaction
@@ -38,7 +38,7 @@ def test_columns_hold_what_messages_do(codec: str, headers: bool, batch_bytes: i
     expected = by_messages(data)
     assert len(expected) == 605
     assert by_columns(data, batch_bytes=batch_bytes) == expected
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert by_columns(data, batch_bytes=batch_bytes) == expected
 
 
@@ -59,8 +59,8 @@ def test_a_range_is_exact(start: int, end: int | None) -> None:
     data = many(0, 300) + many(300, 5) + many(400, 300, "gzip")
     expected = by_messages(data, start, end)
     for batch_bytes in (2000, MEBIBYTE):
-        for worth in (1, 32):
-            with arrays_from(worth):
+        for path in PATHS:
+            with decoding_by(path):
                 assert by_columns(data, start, end, batch_bytes) == expected
 
 
@@ -93,8 +93,8 @@ def test_header_keys_that_are_no_utf8_are_read_as_messages_have_them() -> None:
 @pytest.mark.parametrize("append", [None, 17, 2**40])
 def test_the_type_of_timestamps_is_told(append: int | None) -> None:
     sent: list[Message] = as_messages([(None, b"v", stamp, ()) for stamp in (5, None, 7)] * 20)
-    for worth in (1, 100):
-        with arrays_from(worth):
+    for path in PATHS:
+        with decoding_by(path):
             data = encode_record_batch(sent, log_append_time_ms=append)
             [batch] = decode_columns(data, "t", 0, columns=("timestamp_ms", "timestamp_type"))
             expected = [(5, 0), (None, -1), (7, 0)] if append is None else [(append, 1)] * 3
@@ -103,8 +103,8 @@ def test_the_type_of_timestamps_is_told(append: int | None) -> None:
 
 @pytest.mark.parametrize("answer", golden_batches.answers(), ids=lambda each: f"{each.version}-{each.name}")
 def test_real_answers_are_the_same_in_columns(answer: golden_batches.GoldenAnswer) -> None:
-    for worth in (1, 32):
-        with arrays_from(worth):
+    for path in PATHS:
+        with decoding_by(path):
             assert by_columns(answer.record_set, aborted=answer.aborted) == by_messages(
                 answer.record_set, aborted=answer.aborted
             )
@@ -117,9 +117,9 @@ batches = st.lists(st.tuples(rows, codecs, st.integers(0, 3), st.none() | st.int
 starts = st.integers(0, 100)
 
 
-@given(batches=batches, start=starts, length=st.none() | starts, worth=st.sampled_from([1, 32]))
+@given(batches=batches, start=starts, length=st.none() | starts, path=st.sampled_from(PATHS))
 def test_any_batches_are_the_same_in_columns(
-    batches: list[tuple[list[Row], str, int, int | None]], start: int, length: int | None, worth: int
+    batches: list[tuple[list[Row], str, int, int | None]], start: int, length: int | None, path: str
 ) -> None:
     data, offset = b"", 0
     for some, codec, hole, append in batches:
@@ -130,7 +130,7 @@ def test_any_batches_are_the_same_in_columns(
         offset += len(some) + hole + 1
     end = None if length is None else start + length
     expected = by_messages(data, start, end)
-    with arrays_from(worth):
+    with decoding_by(path):
         for batch_bytes in (100, MEBIBYTE):
             assert by_columns(data, start, end, batch_bytes) == expected
 
@@ -140,7 +140,7 @@ def test_any_batches_are_the_same_in_columns(
 
 def test_a_flipped_bit_anywhere_gives_the_same_messages_and_errors() -> None:
     data = many(0, 8) + many(8, 8, "gzip", headers=True) + many(16, 8)
-    with arrays_from(1):
+    with decoding_by("kernel"):
         for position in range(len(data)):
             damaged = bytearray(data)
             damaged[position] ^= 1 << position % 8
@@ -150,7 +150,7 @@ def test_a_flipped_bit_anywhere_gives_the_same_messages_and_errors() -> None:
 
 def test_a_set_cut_anywhere_gives_the_same_messages() -> None:
     data = many(0, 8) + many(8, 8, "snappy") + many(16, 8)
-    with arrays_from(1):
+    with decoding_by("kernel"):
         for end in range(len(data)):
             assert by_columns(data[:end]) == by_messages(data[:end]), end
 
@@ -171,8 +171,8 @@ def test_what_is_wrong_with_one_record_of_many_is_found_in_the_same_place(middle
     area = b"".join(record(delta) for delta in range(40)) + middle + b"".join(record(delta) for delta in range(41, 81))
     data = many(0, 10) + sealed(area, 81, 80) + many(100, 40)
     expected = by_messages(data)
-    for worth in (1, 32):
-        with arrays_from(worth):
+    for path in PATHS:
+        with decoding_by(path):
             for batch_bytes in (100, 1000, MEBIBYTE):
                 assert by_columns(data, batch_bytes=batch_bytes) == expected
 
@@ -189,7 +189,7 @@ def test_any_records_under_a_right_checksum_are_the_same_in_columns(
     area: bytes, count: int, last: int, attributes: int, base_time: int, batch_bytes: int
 ) -> None:
     data = batch_of(area, count, last, attributes, base_time) + many(100, 40)
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert by_columns(data, batch_bytes=batch_bytes) == by_messages(data)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from decoding import MEBIBYTE, memory_growth_below
 
-from simpleconsumer import column_arrays
-from simpleconsumer.column_walk import entry_positions
+from simpleconsumer.column_rows import COLUMNS
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import (
     BrokenFraming,
@@ -20,11 +18,8 @@ from simpleconsumer.errors import (
     MessageError,
     MessageTooLarge,
 )
-from simpleconsumer.kafka08 import column_entries, columns
-from simpleconsumer.kafka08.column_batches import COLUMNS
+from simpleconsumer.kafka08 import columns
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.kafka08.message_shapes import Level
-from simpleconsumer.kafka08.shallow import LAYOUT
 from simpleconsumer.types import Message
 
 BOTH = pytest.mark.parametrize("count", [3, 300], ids=["one by one", "together"])
@@ -174,8 +169,8 @@ def test_right_messages_are_all_read_as_arrays(
     table = decode(data, max_batch_bytes=batch_bytes)
     assert rows_of(table, "key", "value") == expected
     assert table.column("offset").to_pylist() == list(offsets)
-    # What is left at the end of a set or of a large wrapper is too little for arrays.
-    assert len(read_alone) < (1 if batch_bytes == MEBIBYTE else 40)
+    # The last message of a set or of a wrapper, if nothing shows that the hole before it is right.
+    assert len(read_alone) <= (0 if holes == 1 else 200 // size)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -209,45 +204,6 @@ def test_messages_of_both_magics_are_read_as_arrays_too(read_alone: list[Any]) -
     assert read_alone == []
 
 
-def read_together(data: bytes) -> column_entries.Entries | None:
-    part = column_entries.Part(0, Level(data), data)
-    stretch = np.frombuffer(bytearray(data), np.uint8)
-    return column_entries.read_entries(stretch, entry_positions(data, LAYOUT), [part], 0)
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_what_is_read_as_arrays_has_its_own_kind_of_numbers(magic: int) -> None:
-    data = encode_message_set([b"value"] * 40, magic=magic)
-    entries = read_together(data)
-    assert entries is not None
-    assert {each.dtype for each in entries[:6]} == {np.dtype(np.int64)}
-    assert entries.timestamp_type.dtype == np.int32
-    assert entries.timestamp_ms.tolist() == entries.timestamp_type.tolist() == [-1] * 40
-
-
-@pytest.mark.parametrize(
-    ("rows", "step"),
-    [
-        ([b"value"] * 40, 31),
-        ([(b"key", b"value")] * 40, 34),
-        ([b"value"] * 39 + [b"other size"], 0),
-        ([(b"ab", b"c")] * 20 + [(b"a", b"bc")] * 20, 0),
-        ([None] * 20 + [b""] * 20, 0),
-        ([(None, b"value")] * 20 + [(b"", b"value")] * 20, 0),
-    ],
-)
-def test_entries_of_one_size_with_keys_of_one_length_have_a_step(rows: list[Any], step: int) -> None:
-    entries = read_together(encode_message_set(rows))
-    assert entries is not None
-    assert entries.step == step
-
-
-def test_entries_of_one_size_but_two_magics_have_no_step() -> None:
-    entries = read_together(encode_message(0, None, bytes(8)) + encode_message(1, None, b"", 1))
-    assert entries is not None
-    assert (entries.step, entries.value_length.tolist()) == (0, [8, 0])
-
-
 def test_a_wrong_checksum_among_messages_that_are_all_the_same_is_noticed() -> None:
     data = bytearray(encode_message_set([b"value"] * 100))
     data[50 * 31 + 12] ^= 1
@@ -273,16 +229,15 @@ def test_a_set_in_which_every_message_is_wrong_takes_no_square_of_its_length() -
     count, looked_at = 3000, 0
     data = bytearray(encode_message_set([b"value"] * count))
     data[30::31] = b"x" * count
-    real = columns.entry_positions
+    real = columns.next_entry
 
-    def counted(buffer: Any, layout: Any) -> Any:
+    def counted(*given: Any) -> Any:
         nonlocal looked_at
-        positions = real(buffer, layout)
-        looked_at += len(positions)
-        return positions
+        looked_at += 1
+        return real(*given)
 
     resume, errors = None, 0
-    columns.entry_positions = counted
+    columns.next_entry = counted
     try:
         while True:
             try:
@@ -291,9 +246,9 @@ def test_a_set_in_which_every_message_is_wrong_takes_no_square_of_its_length() -
             except MessageError as error:
                 resume, errors = error.resume, errors + 1
     finally:
-        columns.entry_positions = real
+        columns.next_entry = real
     assert errors == count
-    assert looked_at < 150 * count
+    assert looked_at < 3 * count
 
 
 def test_behind_an_error_batches_soon_have_their_size_again() -> None:
@@ -314,33 +269,6 @@ def test_an_offset_that_no_column_holds_is_damaged_and_the_rest_is_read() -> Non
         list(decode_columns(data, "t", 0))
     rest = pa.Table.from_batches(decode_columns(data, "t", 0, resume=caught.value.resume))
     assert rest.column("value").to_pylist() == [b"last", *[b"after"] * 50]
-
-
-def absolute(found: list[int], *bases: int) -> list[int] | None:
-    """The offsets of entries that stand one in each part, or all in the only one; parts have these bases."""
-    parts = []
-    for base in bases:
-        level = Level(b"", 0)
-        level.base = base
-        parts.append(column_entries.Part(0, level, b""))
-    counts = np.array([1] * len(bases) if len(bases) > 1 else [len(found)])
-    offsets = column_entries._offsets(np.array(found, np.int64), parts, counts)
-    return None if offsets is None else offsets.tolist()
-
-
-LAST = 2**63 - 1
-
-
-def test_relative_offsets_are_read_together_as_long_as_64_bits_hold_them_and_their_base() -> None:
-    assert absolute([0, 1], LAST - 1) == [LAST - 1, LAST]
-    assert absolute([0, 1], LAST) is None
-    assert absolute([-1, 0], -LAST) == [-LAST - 1, -LAST]
-    assert absolute([-2, 0], -LAST) is None
-    assert absolute([-1], LAST + 1) is absolute([1], -LAST - 2) is None
-    assert absolute([0, 0], 0, LAST) == [0, LAST]
-    assert absolute([0, 0], -LAST - 1, LAST) == [-LAST - 1, LAST]
-    assert absolute([0, 1], 5, LAST) is absolute([-1, 0], 5, -LAST - 1) is None
-    assert absolute([-1, -1], 5, LAST + 1) is None
 
 
 def test_a_wrapper_above_the_limit_costs_itself() -> None:
@@ -366,8 +294,9 @@ def test_batches_are_about_as_large_as_asked_for() -> None:
 def test_small_wrappers_share_a_batch_and_a_large_one_makes_many() -> None:
     small = b"".join(encode_message_set([bytes(100)] * 10, "gzip", first_offset=n) for n in range(0, 1000, 10))
     assert [batch.num_rows for batch in decode_columns(small, "t", 0)] == [1000]
-    for limit in (5000, 4 * 1260):
-        assert [batch.num_rows for batch in decode_columns(small, "t", 0, max_batch_bytes=limit)] == [40] * 25
+    for limit, rows in ((5000, 39), (5040, 40)):
+        sizes = [batch.num_rows for batch in decode_columns(small, "t", 0, max_batch_bytes=limit)]
+        assert (set(sizes[:-1]), sum(sizes)) == ({rows}, 1000)
     large, more = (encode_message_set([bytes(100)] * 1000, "gzip", first_offset=first) for first in (0, 1000))
     sizes = [batch.num_rows for batch in decode_columns(large + more, "t", 0, max_batch_bytes=12_600)]
     assert sizes == [100] * 20
@@ -416,12 +345,3 @@ def test_a_batch_outlives_the_buffer_it_came_from() -> None:
 
 
 # The checksum of all in one
-
-
-@pytest.mark.parametrize("size", column_arrays.CLOSING)
-def test_the_closing_bytes_bring_the_checksum_back_to_its_start(size: int) -> None:
-    closing = column_arrays.CLOSING[size]
-    assert len(closing) == size
-    for body in (b"", b"x", b"any body " * 100):
-        right = column_arrays.crc32(body).to_bytes(4, "little")
-        assert column_arrays.crc32(body + right + closing) == 0

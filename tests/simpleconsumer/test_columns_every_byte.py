@@ -6,7 +6,8 @@ import struct
 
 import golden_frames
 import pytest
-from column_decoding import arrays_from, found_by_columns, found_by_messages
+from column_decoding import found_by_columns, found_by_messages
+from decoding import decoding_by
 from golden_frames import VERSIONS
 
 from simpleconsumer.columns import decode_columns
@@ -16,7 +17,7 @@ from simpleconsumer.kafka08.message_encode import encode_message_set
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_sets_give_the_same_whole_cut_anywhere_and_with_any_byte_wrong(version: str) -> None:
-    with arrays_from(1):
+    with decoding_by("kernel"):
         for fetch in [fetch for fetch in golden_frames.fetches() if fetch.version == version]:
             data = bytes(fetch.decode().message_set)
             assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)

@@ -7,8 +7,8 @@ import zlib
 from typing import Any
 
 import pytest
-from column_decoding import arrays_from, found_by_columns, found_by_messages
-from decoding import MEBIBYTE, entries
+from column_decoding import found_by_columns, found_by_messages
+from decoding import MEBIBYTE, PATHS, decoding_by, entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,35 +85,35 @@ batch_sizes = st.sampled_from([MEBIBYTE, 1, 100, 700, 5000])
 buffers = st.sampled_from([bytes, bytearray, memoryview])
 
 
-@given(data=sets(), start=starts, end=ends, batch_bytes=batch_sizes, worth=st.sampled_from([1, 32]), kind=buffers)
+@given(data=sets(), start=starts, end=ends, batch_bytes=batch_sizes, path=st.sampled_from(PATHS), kind=buffers)
 @settings(deadline=None)
 def test_right_sets_give_the_same_messages(
-    data: bytes, start: int, end: int | None, batch_bytes: int, worth: int, kind: type[Buffer]
+    data: bytes, start: int, end: int | None, batch_bytes: int, path: str, kind: type[Buffer]
 ) -> None:
-    with arrays_from(worth):
+    with decoding_by(path):
         assert found_by_columns(kind(data), start, end, batch_bytes) == found_by_messages(data, start, end)
 
 
-@given(data=damaged_sets(), start=starts, end=ends, batch_bytes=batch_sizes, worth=st.sampled_from([1, 32]))
+@given(data=damaged_sets(), start=starts, end=ends, batch_bytes=batch_sizes, path=st.sampled_from(PATHS))
 @settings(deadline=None, max_examples=300)
 def test_damaged_sets_give_the_same_messages_and_the_same_errors_at_the_same_places(
-    data: bytes, start: int, end: int | None, batch_bytes: int, worth: int
+    data: bytes, start: int, end: int | None, batch_bytes: int, path: str
 ) -> None:
-    with arrays_from(worth):
+    with decoding_by(path):
         assert found_by_columns(data, start, end, batch_bytes) == found_by_messages(data, start, end)
 
 
 @given(
     inside=damaged_sets(), codec=codecs, magic=st.sampled_from([0, 1]), last=st.sampled_from([999, 10]),
-    worth=st.sampled_from([1, 32]), limit=st.integers(0, 3000), start=st.sampled_from([0, 20, 999, 1010]),
+    path=st.sampled_from(PATHS), limit=st.integers(0, 3000), start=st.sampled_from([0, 20, 999, 1010]),
 )  # fmt: skip
 @settings(deadline=None)
 def test_damaged_sets_in_a_wrapper_with_a_right_checksum_too(
-    inside: bytes, codec: str, magic: int, last: int, worth: int, limit: int, start: int
+    inside: bytes, codec: str, magic: int, last: int, path: str, limit: int, start: int
 ) -> None:
     after = encode_message_set([b"after"] * 40, magic=magic, first_offset=1000)
     data = encode_wrapper(inside, codec, magic, last) * 2 + after
-    with arrays_from(worth):
+    with decoding_by(path):
         assert found_by_columns(data, start, None, 500, limit) == found_by_messages(data, start, None, limit)
 
 
@@ -137,7 +137,7 @@ def test_messages_that_contradict_themselves_under_a_right_checksum_are_wrong_in
 ) -> None:
     good = [encode_message_set([(None, b"v" * n)], magic=magic, first_offset=n) for n in range(20)]
     data = b"".join([*good, under_right_checksum(20, bytes.fromhex(body)), *good])
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
         alone = under_right_checksum(20, bytes.fromhex(body)) * 40
         assert found_by_columns(alone, 0, None) == found_by_messages(alone, 0, None)
@@ -149,19 +149,19 @@ def test_any_bytes_under_a_right_checksum_give_the_same(rows: list[tuple[int, in
         under_right_checksum(offset, bytes((magic, attributes)) + rest)
         for offset, (magic, attributes, rest) in enumerate(rows)
     )
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
 
 
-@pytest.mark.parametrize("worth", [1, 32])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("batch_bytes", [500, MEBIBYTE])
 def test_wrappers_whose_insides_would_be_one_set_if_they_were_joined_break_off_each_by_itself(
-    worth: int, batch_bytes: int
+    path: str, batch_bytes: int
 ) -> None:
     whole = encode_message_set([b"value"] * 100)
     for cut in range(31 * 50, 31 * 52):
         data = encode_wrapper(whole[:cut], "gzip", 0, 49) + encode_wrapper(whole[cut:], "gzip", 0, 99)
-        with arrays_from(worth):
+        with decoding_by(path):
             assert found_by_columns(data, 0, None, batch_bytes) == found_by_messages(data, 0, None)
 
 
@@ -180,14 +180,14 @@ def test_messages_of_another_magic_than_their_wrapper_are_wrong_in_the_same_way(
 
 @given(st.binary(max_size=400))
 def test_any_bytes_give_the_same(data: bytes) -> None:
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
 
 
 @given(data=damaged_sets(), start=starts)
 @settings(deadline=None)
 def test_one_goes_on_where_the_other_stopped(data: bytes, start: int) -> None:
-    with arrays_from(1):
+    with decoding_by("kernel"):
         for first, then in ((decode_messages, decode_columns), (decode_columns, decode_messages)):
             try:
                 list(first(data, "t", 0, start))
@@ -256,13 +256,13 @@ UP, ON = range(50), range(50, 100)
         wrapper(*UP) + plain(*ON) + wrapper(100, 101, magic=1, inside=0),
     ],
 )
-@pytest.mark.parametrize("worth", [1, 32])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("high_watermark", [None, 90, 120])
 def test_what_is_wrong_with_one_of_many_is_found_in_the_same_place(
-    data: bytes, worth: int, high_watermark: int | None
+    data: bytes, path: str, high_watermark: int | None
 ) -> None:
     expected = found_by_messages(data, 0, None, high_watermark=high_watermark)
-    with arrays_from(worth):
+    with decoding_by(path):
         for batch_bytes in (MEBIBYTE, 1000):
             found = found_by_columns(data, 0, None, batch_bytes, high_watermark=high_watermark)
             assert found == expected
@@ -278,7 +278,7 @@ def test_a_damaged_offset_is_found_wherever_a_batch_ends(found: int, magic: int,
         if is_wrapped:
             data = plain(5) + encode_wrapper(data, "gzip", magic, 39) + plain(*range(40, 50))
         expected = found_by_messages(data, 0, None, high_watermark=1000)
-        with arrays_from(1):
+        with decoding_by("kernel"):
             for batch_bytes in (80, 300):
                 assert found_by_columns(data, 0, None, batch_bytes, high_watermark=1000) == expected
 
@@ -299,7 +299,7 @@ def test_wrappers_in_a_wrapper_count_against_its_limit_and_only_two_deep(magic: 
     sets = [outside, plain(0) + outside, *map(nested, (2, 3, 4)), nested(3) + plain(*range(2, 90))]
     for data in sets:
         expected = found_by_messages(data, 0, None, limit)
-        for worth in (1, 32):
-            with arrays_from(worth):
+        for path in PATHS:
+            with decoding_by(path):
                 for batch_bytes in (600, MEBIBYTE):
                     assert found_by_columns(data, 0, None, batch_bytes, limit) == expected

@@ -9,13 +9,13 @@ from decoding import MEBIBYTE
 from kafka07_decoding import PARTITION, decode_all, decode_simply
 
 from simpleconsumer.errors import CorruptMessage
-from simpleconsumer.kafka07 import message_set, message_shapes
+from simpleconsumer.kafka07 import message_set
 from simpleconsumer.kafka07.columns import decode_columns
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.kafka07.message_set import decode_messages
 from simpleconsumer.types import MAX_INT64
 
-LARGEST = message_shapes._LARGEST_CACHED
+LARGEST = 16 * 1024
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def read_slowly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("length", [0, 1, 100, LARGEST - 6])
-def test_plain_messages_are_read_by_layouts_of_their_size(read_slowly: list[int], length: int, magic: int) -> None:
+def test_plain_messages_are_read_by_the_kernel(read_slowly: list[int], length: int, magic: int) -> None:
     data = encode_message_set([b"x" * length] * 50 + [b"y" * (length // 2)] * 50, magic=magic)
     assert list(decode_messages(data, "t", PARTITION)) == decode_simply(data)
     assert len(read_slowly) <= 2, "the last one, and the end"
@@ -42,7 +42,7 @@ def test_plain_messages_are_read_by_layouts_of_their_size(read_slowly: list[int]
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("length", [0, 1, 100, LARGEST - 6])
-def test_messages_of_a_compressed_entry_are_read_by_layouts_of_their_size(
+def test_messages_of_a_compressed_entry_are_read_by_the_kernel(
     read_slowly: list[int], length: int, magic: int
 ) -> None:
     inside = encode_message_set([b"x" * length] * 50 + [b"y" * (length // 2)] * 50, magic=magic)
@@ -51,32 +51,19 @@ def test_messages_of_a_compressed_entry_are_read_by_layouts_of_their_size(
     assert len(read_slowly) <= 5, "the entry, its last two messages, and both ends"
 
 
-def test_each_run_of_one_magic_in_an_entry_is_read_by_layouts(read_slowly: list[int]) -> None:
+def test_each_run_of_one_magic_in_an_entry_is_read_by_the_kernel(read_slowly: list[int]) -> None:
     runs = [encode_message_set([b"x" * (magic + 9)] * 50, magic=magic) for magic in (0, 1, 0)]
     data = encode_wrapper(b"".join(runs), "gzip")
     assert list(decode_messages(data, "t", PARTITION)) == decode_simply(data)
     assert len(read_slowly) <= 9, "the entry, the messages before another magic and at the end, and both ends"
 
 
-@pytest.mark.usefixtures("plain_python")
-def test_messages_that_are_too_large_for_a_layout_are_read_all_the_same(read_slowly: list[int]) -> None:
+def test_large_messages_are_read_by_the_kernel_too(read_slowly: list[int]) -> None:
     for magic, length in ((1, LARGEST - 5), (0, LARGEST - 4)):
         data = encode_message_set([b"x" * length] * 3, magic=magic)
         read_slowly.clear()
         assert list(decode_messages(data, "t", PARTITION)) == decode_simply(data)
-        assert len(read_slowly) == 4
-
-
-@pytest.mark.usefixtures("plain_python")
-def test_no_more_layouts_than_the_limit_are_kept_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_shapes, "_MAX_SHAPES", 10)
-    shapes = message_shapes._SHAPES_1
-    shapes.clear()
-    most = 0
-    for length in range(100):
-        list(decode_messages(encode_message_set([bytes(length)] * 2), "t", PARTITION))
-        most = max(most, len(shapes))
-    assert most == 10
+        assert len(read_slowly) <= 2
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])

@@ -6,18 +6,17 @@ import gc
 import struct
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from decoding import MEBIBYTE, memory_growth_below
+from decoding import MEBIBYTE, PATHS, decoding_by, memory_growth_below
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kafka07_decoding import PARTITION, decode_all, decode_simply, entries, numbered
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import BrokenFraming, CrcMismatch, MessageError
-from simpleconsumer.kafka07 import columns, message_set, message_shapes
+from simpleconsumer.kafka07 import columns, message_set
 from simpleconsumer.kafka07.columns import decode_columns
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.kafka07.message_set import decode_messages
@@ -83,17 +82,6 @@ def damaged_sets(draw: st.DrawFn) -> bytes:
 
 Row = tuple[bytes | None, int, int, int]
 Found = Row | tuple[type, str, int]
-
-
-@contextmanager
-def arrays_from(count: int) -> Iterator[None]:
-    """Read stretches as arrays from so many entries on, so that small examples get there too."""
-    before = columns._WORTH_ARRAYS
-    columns._WORTH_ARRAYS = count
-    try:
-        yield
-    finally:
-        columns._WORTH_ARRAYS = before
 
 
 def trouble_of(error: MessageError | BrokenFraming) -> Found:
@@ -213,7 +201,7 @@ def test_any_bytes_give_messages_or_documented_errors(data: bytes) -> None:
     else:
         assert (end, count) == (max((e for _, e in entries(data)), default=0), len(entries(data)))
         assert behind == (end if count else None)
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
 
 
@@ -237,7 +225,7 @@ def test_any_bytes_in_a_compressed_entry_give_messages_or_documented_errors(insi
     assert messages[-1].value == b"after"
     assert all(isinstance(error, MessageError) for error in errors)
     assert len(errors) <= len(inside) // 4 + 1
-    with arrays_from(1):
+    with decoding_by("kernel"):
         assert found_by_columns(data, 0, None) == found_by_messages(data, 0, None)
 
 
@@ -284,13 +272,6 @@ def test_a_flipped_bit_of_the_attributes_costs_no_other_entry() -> None:
             assert len(errors) <= 1
 
 
-def test_layouts_are_cached_within_a_limit() -> None:
-    shapes = message_shapes._SHAPES_1
-    for length in range(message_shapes._MAX_SHAPES + 100):
-        list(decode_messages(encode_message_set([bytes(length)] * 2), "t", PARTITION))
-    assert len(shapes) <= message_shapes._MAX_SHAPES
-
-
 def failed(decoding: Iterator[Any]) -> None:
     try:
         for _ in decoding:
@@ -333,16 +314,16 @@ def test_an_error_that_is_kept_does_not_keep_its_message_set() -> None:
 starts = st.integers(0, 2**20)
 ends = st.none() | st.integers(0, 2**20)
 batch_sizes = st.sampled_from([MEBIBYTE, 1, 100, 700, 5000])
-worths = st.sampled_from([1, 32])
+paths = st.sampled_from(PATHS)
 
 
 @given(
-    data=sets() | damaged_sets(), at=starts, index=st.integers(0, 5), end=ends, batch_bytes=batch_sizes, worth=worths,
+    data=sets() | damaged_sets(), at=starts, index=st.integers(0, 5), end=ends, batch_bytes=batch_sizes, path=paths,
     kind=kinds, base=bases, limit=st.sampled_from([MEBIBYTE, 3000, 100]),
 )  # fmt: skip
 @settings(deadline=None, max_examples=400)
 def test_columns_hold_what_messages_do(
-    data: bytes, at: int, index: int, end: int | None, batch_bytes: int, worth: int, kind: type[Buffer], base: int,
+    data: bytes, at: int, index: int, end: int | None, batch_bytes: int, path: str, kind: type[Buffer], base: int,
     limit: int,
 ) -> None:  # fmt: skip
     boundaries = [start for start, _ in entries(data)] or [0]
@@ -351,7 +332,7 @@ def test_columns_hold_what_messages_do(
         end = base + end % (len(data) + 2)
     place = {"data_offset": base, "start_index": index}
     expected = found_by_messages(data, start, end, limit, **place)
-    with arrays_from(worth):
+    with decoding_by(path):
         assert found_by_columns(kind(data), start, end, batch_bytes, limit, **place) == expected
 
 
@@ -382,14 +363,14 @@ def test_one_goes_on_where_the_other_stopped(data: bytes, batch_bytes: int) -> N
             list(decode(data, "t", PARTITION))
         except (MessageError, BrokenFraming) as error:
             resume = error.resume if isinstance(error, MessageError) else None
-        with arrays_from(1):
+        with decoding_by("kernel"):
             assert rest_by_columns(resume) == rest_by_messages(resume)
 
 
 @given(data=sets(), row=starts, batch_bytes=batch_sizes)
 @settings(deadline=None)
 def test_decoding_continues_behind_any_row(data: bytes, row: int, batch_bytes: int) -> None:
-    with arrays_from(1):
+    with decoding_by("kernel"):
         batches = list(decode_columns(data, "t", PARTITION, 50, max_batch_bytes=batch_bytes))
         whole = [value for batch in batches for value in batch.column("value").to_pylist()]
         if not whole:
@@ -457,7 +438,7 @@ def test_compressed_sets_are_read_as_arrays(read_alone: list[int], codec: str, e
     data = b"".join(encode_message_set(values[at : at + each], codec) for at in range(0, len(values), each))
     batches = list(decode_columns(data, "t", PARTITION, 9, max_batch_bytes=200_000))
     assert [value for batch in batches for value in batch.column("value").to_pylist()] == values
-    assert len(read_alone) <= 3, "the end of the set, and entries that are larger than what is looked at together"
+    assert len(read_alone) <= 3 * len(values) // each + 1, "each entry, its last message, its end, and the end of all"
     assert len(batches) > 3
 
 
@@ -466,23 +447,6 @@ def test_a_wrong_checksum_among_messages_that_are_all_the_same_is_noticed() -> N
     data[50 * 15 + 6] ^= 1
     with pytest.raises(CrcMismatch, match="t/0-1 at 750: the CRC is"):
         list(decode_columns(data, "t", PARTITION))
-
-
-def test_a_set_in_which_every_message_is_wrong_takes_no_square_of_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    count, looked_at = 3000, 0
-    data = bytearray(encode_message_set([b"value"] * count))
-    data[14::15] = b"x" * count
-    real = columns.entry_positions
-
-    def counted(buffer: Any, layout: Any) -> Any:
-        nonlocal looked_at
-        positions = real(buffer, layout)
-        looked_at += len(positions)
-        return positions
-
-    monkeypatch.setattr(columns, "entry_positions", counted)
-    assert len(found_by_columns(data, 0, None)) == count
-    assert looked_at < 300 * count
 
 
 def test_a_compressed_entry_in_which_every_message_is_wrong_is_inflated_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,13 @@ import golden_frames
 import pytest
 from drawn_sets import FORMATS, damaged, drawn_set
 
-from simpleconsumer import kernel
+from simpleconsumer import column_rows, kernel
 from simpleconsumer.crc32c import crc32c
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka011 import record_batch
+from simpleconsumer.kafka011 import columns, record_batch
+from simpleconsumer.kafka07 import columns as columns_07
 from simpleconsumer.kafka07 import message_set as set_07
+from simpleconsumer.kafka08 import columns as columns_08
 from simpleconsumer.kafka08 import message_set as set_08
 from simpleconsumer.types import AbortedTransaction, Message
 
@@ -59,8 +61,44 @@ def compared(monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, start: int
     return len(found[0])
 
 
+COLUMNS = {"0.7": columns_07.decode_columns, "magic 0": columns_08.decode_columns, "magic 1": columns_08.decode_columns}
+
+
+def columns_of(kind: str, data: bytes, start: int, **how: Any) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """Return the record batches of a set, and its errors, behind which decoding goes on."""
+    decode = COLUMNS.get(kind, columns.decode_columns)
+    batches: list[Any] = []
+    errors: list[tuple[Any, ...]] = []
+    resume = None
+    while True:
+        try:
+            for batch in decode(data, "t", 0, start, resume=resume, **how):
+                batch.validate(full=True)
+                batches.append(batch)
+            return batches, errors
+        except MessageError as error:
+            errors.append((type(error), len(batches), error.offset, error.reason))
+            resume = error.resume
+        except BrokenFraming as error:
+            return batches, [*errors, (type(error), len(batches), str(error))]
+
+
 def starts(random: Random, kind: str) -> int:
     return 0 if kind == "0.7" else random.choice((0, 0, 1, 30, 2**31 + 10, 2**40 + 3))
+
+
+def names_of(random: Random, kind: str) -> list[str]:
+    known = list(column_rows.COLUMNS_07 if kind == "0.7" else column_rows.KNOWN)
+    return random.sample(known, random.randint(1, len(known)))
+
+
+def compared_columns(monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, start: int, **how: Any) -> None:
+    """Decode a set into columns by both paths, and compare these."""
+    found = columns_of(kind, data, start, **how)
+    with monkeypatch.context() as plain:
+        plain.setattr(kernel, "compiled", None)
+        expected = columns_of(kind, data, start, **how)
+    assert found == expected
 
 
 @needs_kernel
@@ -79,7 +117,10 @@ def test_both_paths_give_the_same(monkeypatch: pytest.MonkeyPatch, kind: str, ca
         if kind in ("record batches", "mixed"):
             how["aborted"] = random.choice(((), (), (AbortedTransaction(7, 0),)))
         try:
-            messages += compared(monkeypatch, kind, data, starts(random, kind), **how)
+            start = starts(random, kind)
+            messages += compared(monkeypatch, kind, data, start, **how)
+            how |= {"max_batch_bytes": random.choice((1, 500, 1 << 20)), "columns": names_of(random, kind)}
+            compared_columns(monkeypatch, kind, data, start, **how)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
     assert messages > cases

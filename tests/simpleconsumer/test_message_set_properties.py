@@ -17,7 +17,6 @@ from isal import isal_zlib
 
 from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka08 import message_set, message_shapes
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.kafka08.shallow import shallow_end
@@ -200,33 +199,6 @@ def test_what_cannot_be_encoded_is_named() -> None:
 # The caches behind the fast paths
 
 
-@pytest.fixture
-def no_shapes() -> None:
-    """Nothing is known of what was read before."""
-    for known in (message_shapes._families, message_shapes._Keyed0.known, message_shapes._Keyed1.known):
-        known.clear()
-
-
-def test_the_cache_of_shapes_is_bounded_whatever_sizes_and_key_lengths_come() -> None:
-    for key_length in range(40):
-        data = encode_message_set([(b"k" * key_length, bytes(size)) for size in range(600)])
-        assert sum(1 for _ in decode_messages(data, "t", 0)) == 600
-        assert sum(map(len, message_shapes._families.values())) <= message_shapes._MAX_SHAPES
-    assert len(message_shapes._families) <= message_shapes._MAX_SHAPES
-
-
-def test_a_run_continues_when_all_shapes_are_dropped_during_it() -> None:
-    data = encode_message_set([(b"%d" % number, b"v" * (number % 50)) for number in range(500)], magic=1)
-    decoding = decode_messages(data, "t", 0)
-    found = []
-    for message in decoding:
-        found.append(message)
-        if message.offset % 97 == 0:
-            message_shapes._room = 0
-            message_shapes._make_room()
-    assert found == decode_simply(data)
-
-
 @given(st.binary(max_size=1000), st.integers(0, 2**32 - 1))
 def test_the_checksum_is_the_one_that_zlib_and_crcmod_compute(data: bytes, state: int) -> None:
     reference = crcmod.predefined.mkCrcFun("crc-32")
@@ -258,62 +230,3 @@ def test_an_error_that_is_kept_does_not_keep_its_message_set() -> None:
     del data
     gc.collect()
     assert gone() is None
-
-
-KEYS: dict[str, list[bytes | None]] = {
-    "none": [None],
-    "of one length": [b"key"],
-    "of many": [b"", b"a", b"key", b"four"],
-}
-
-
-@pytest.mark.parametrize("keys", KEYS)
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", ["none", "gzip"])
-@pytest.mark.parametrize("step", [1, 3])
-@pytest.mark.parametrize("nulls", [0, 1])
-@pytest.mark.usefixtures("no_shapes", "plain_python")
-def test_runs_of_plain_messages_are_read_by_shapes_up_to_the_last_one_behind_a_null_value_too(
-    monkeypatch: pytest.MonkeyPatch, keys: str, magic: int, codec: str, step: int, nulls: int
-) -> None:
-    some = KEYS[keys]
-    rows = [(some[n % len(some)], b"v" * (n // 10), n or None) for n in range(200)]
-    rows[100 : 100 + nulls] = [(None, None, 100)] * nulls
-    found = as_messages(rows, magic)
-    data = encode_message_set(found, codec, magic, offsets=range(0, 200 * step, step))
-    expected = decode_simply(data)
-    list(decode_messages(data, "t", 0))  # builds the shapes anew
-    calls: list[str] = []
-    for name in ("next_entry", "family_at"):
-        original = getattr(message_set, name)
-        monkeypatch.setattr(
-            message_set, name, lambda *given, name=name, call=original: calls.append(name) or call(*given)
-        )
-    assert list(decode_messages(data, "t", 0)) == expected
-    # The last message and the end of the set; for a wrapper, itself and the end behind it too.
-    assert calls.count("next_entry") == (2 if codec == "none" else 4) + nulls
-    assert calls.count("family_at") <= (3 if codec == "none" else 5) + 2 * nulls
-
-
-@pytest.mark.usefixtures("no_shapes", "plain_python")
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("key", [None, b"key"])
-def test_a_shape_is_built_once_and_none_for_messages_that_are_too_large_or_too_small(
-    magic: int, key: bytes | None
-) -> None:
-    level = message_shapes.Level(encode_message_set([(key, b"value")], magic=magic))
-    family = message_shapes.family_at(level)
-    assert family is not None
-    assert message_shapes.family_at(level) is family
-    assert family[16 * 1024] is family[16 * 1024]
-    for size in (16 * 1024 + 1, family.overhead - 1):
-        with pytest.raises(KeyError, match=str(size)):
-            family[size]
-
-
-@pytest.mark.usefixtures("no_shapes", "plain_python")
-@pytest.mark.parametrize(("key_bytes", "has_family"), [(0, True), (1024, True), (1025, False)])
-def test_messages_with_large_keys_have_no_shapes(key_bytes: int, has_family: bool) -> None:
-    for magic in (0, 1):
-        level = message_shapes.Level(encode_message_set([(bytes(key_bytes), b"value")], magic=magic))
-        assert (message_shapes.family_at(level) is not None) is has_family

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from simpleconsumer.crc32c import crc32c
 from simpleconsumer.errors import BrokenFraming, MessageError
-from simpleconsumer.kafka011 import record_shapes
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.kafka011.varints import encode_varint, read_varint, read_varlong
@@ -191,30 +190,6 @@ def test_an_error_that_is_kept_does_not_keep_its_set(kind: str) -> None:
     del data
     gc.collect()
     assert gone() is None
-
-
-def test_the_cache_of_shapes_is_bounded_whatever_lengths_come() -> None:
-    for key_length in range(40):
-        data = encode_record_batch([(b"k" * key_length, bytes(size)) for size in range(400)])
-        assert sum(1 for _ in decode_messages(data, "t", 0)) == 400
-    keyed = [each for form in record_shapes._keyed.values() for each in form.values()]
-    families = [*record_shapes._keyless.values(), *keyed]
-    assert sum(map(len, families)) + len(families) <= record_shapes._MAX_SHAPES + 12
-    spread = encode_record_batch(as_messages([(None, b"v", 10**6 + number * 9, ()) for number in range(8000)]))
-    for _ in range(3):
-        assert sum(1 for _ in decode_messages(spread, "t", 0)) == 8000
-    assert len(record_shapes._stamps) <= record_shapes._MAX_STAMPS
-
-
-def test_a_run_continues_when_all_shapes_are_dropped_during_it() -> None:
-    data = encode_record_batch([(b"%d" % number, b"v" * (number % 50)) for number in range(500)])
-    found = []
-    for message in decode_messages(data, "t", 0):
-        found.append(message)
-        if message.offset % 97 == 0:
-            record_shapes._room = 0
-            record_shapes._make_room()
-    assert found == decode_simply(data)
 
 
 def test_framing_that_cannot_be_is_reported_behind_what_came_before() -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from batch_columns import Found, by_messages
 from batch_decoding import decode_simply, message_of
+from decoding import decoding_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simpleconsumer.crc32c import crc32c
-from simpleconsumer.kafka011 import record_batch, single_records
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, Headers, Message
+from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, Headers
 
 Row = tuple[bytes | None, bytes | None, int | None, Headers]
 
@@ -51,17 +50,6 @@ def encoded(some: Sequence[Any], first: int = 3) -> bytes:
         )  # fmt: skip
         offset += len(fields)
     return bytes(data)
-
-
-@contextmanager
-def exactly() -> Iterator[None]:
-    """Have each record read by the path that reports errors."""
-    before = record_batch.read_run, record_batch.read_singles
-    record_batch.read_run = record_batch.read_singles = lambda *_: iter(())  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        record_batch.read_run, record_batch.read_singles = before
 
 
 @given(some=sets, kind=kinds, start=st.integers(0, 40))
@@ -119,7 +107,7 @@ def test_any_damage_gives_the_messages_and_errors_of_the_exact_path(
     def found() -> Found:
         return by_messages(wrong, start, high_watermark=high_watermark, aborted=aborted)
 
-    with exactly():
+    with decoding_by("plain"):
         expected = found()
     assert found() == expected
 
@@ -148,7 +136,7 @@ def test_each_flipped_bit_gives_the_messages_and_errors_of_the_exact_path(kind: 
             wrong = bytearray(data)
             wrong[position] ^= 1 << bit
             damaged = sealed(bytes(wrong)) if is_sealed else bytes(wrong)
-            with exactly():
+            with decoding_by("plain"):
                 expected = by_messages(damaged, high_watermark=60)
             assert by_messages(damaged, high_watermark=60) == expected, (position, bit)
 
@@ -161,7 +149,7 @@ def test_each_cut_each_start_and_each_aborted_transaction_are_those_of_the_exact
     each += [{"data": data, "aborted": (AbortedTransaction(7, first),)} for first in range(25)]
     each += [{"data": data, "high_watermark": end} for end in range(25)]
     for arguments in each:
-        with exactly():
+        with decoding_by("plain"):
             expected = by_messages(**arguments)
         assert by_messages(**arguments) == expected, arguments
 
@@ -174,7 +162,7 @@ def test_a_batch_whose_size_or_time_cannot_be_is_read_exactly() -> None:
     short = struct.pack(">qiibIhiqqqhii", 5, 30, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1)
     for behind in (late, bytes(above), short, short + pair):
         data = sealed(pair + behind)
-        with exactly():
+        with decoding_by("plain"):
             expected = by_messages(data)
         assert by_messages(data) == expected
 
@@ -190,49 +178,10 @@ def test_a_time_of_two_bytes_behind_one_of_one_is_not_taken_for_a_hole() -> None
 # Singles
 
 
-@pytest.mark.parametrize("key_bytes", [None, 0, 5, 63])
-@pytest.mark.parametrize("size", [0, 1, 60, 200, 8180, 12_000])
-def test_a_run_of_single_records_is_read_by_the_fast_path(key_bytes: int | None, size: int) -> None:
-    key = None if key_bytes is None else bytes(key_bytes)
-    for value_bytes in range(size, size + 12):
-        some = [([(key, bytes(value_bytes), 1000 + number, ())], 0, None, None, "none") for number in range(6)]
-        data = encoded(some)
-        assert list(decode_messages(data, "t", 0)) == decode_simply(data)
-        assert sum(1 for _ in read_behind_first(data)) == 4  # but the first one, and the last, which nothing follows
-
-
-def read_behind_first(data: bytes) -> Iterator[Message]:
-    reading = record_batch.open_reading(data, 0, None, 0, (), None)
-    assert reading.open_next("t", 0)
-    while reading.batch is not None:
-        reading.next_record("t", 0)
-    return single_records.read_singles(reading, "t", 0)
-
-
-def test_single_records_with_keys_of_many_lengths_are_one_run() -> None:
-    some = [([(b"k" * (number % 7), b"v" * number, None, ())], number % 3, None, None, "none") for number in range(99)]
-    data = encoded(some)
-    assert list(decode_messages(data, "t", 0)) == decode_simply(data)
-    assert sum(1 for _ in read_behind_first(data)) == 97
-
-
 def test_offsets_end_before_the_largest_one() -> None:
     offsets = (10, 11, 2**62 + 1, MAX_INT64 - 2, MAX_INT64 - 1, MAX_INT64, 5)
     data = b"".join(encode_record_batch([b"v"], first_offset=offset) for offset in offsets)
-    with exactly():
+    with decoding_by("plain"):
         expected = by_messages(data)
     assert by_messages(data) == expected
     assert sum(isinstance(each[0], type) for each in expected) == 2  # the last two are wrong
-
-
-def test_the_cache_of_layouts_is_bounded_whatever_sizes_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_records, "_MOST_LAYOUTS", 50)
-    monkeypatch.setattr(single_records, "_room", 0)
-    single_records._make_room()
-    for key_length in (None, *range(20)):
-        key = None if key_length is None else b"k" * key_length
-        data = encoded([([(key, bytes(size), None, ())], 0, None, None, "none") for size in range(30)])
-        assert list(decode_messages(data, "t", 0)) == decode_simply(data)
-        forms = [form for each in single_records._keyed.values() for form in each.values()]
-        kept = sum(map(len, [*single_records._keyless.values(), *forms])) + len(forms)
-        assert kept <= 50 + len(single_records._keyless) + 1
