@@ -9,6 +9,7 @@ Attributes:
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any, Final
 
 __all__ = ["IS_FULL", "IS_OVER", "compiled", "description"]
@@ -26,10 +27,11 @@ def _load() -> tuple[Any, str]:
     if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
         return None, f"plain Python, as {PURE_VARIABLE} says"
     try:
-        from simpleconsumer.kernel import _kernel
+        return import_module("simpleconsumer.kernel._kernel"), "the compiled kernel"
+    except ModuleNotFoundError:
+        return None, "plain Python, as the compiled kernel was not built"
     except ImportError as error:
         return None, f"plain Python; the compiled kernel cannot be loaded: {error}"
-    return _kernel, "the compiled kernel"
 
 
 compiled: Any

@@ -23,6 +23,7 @@ import pytest
 
 import simpleconsumer
 import zkconsumer
+from simpleconsumer import kernel
 from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import CrcMismatch
 from simpleconsumer.kafka08.message_encode import encode_message_set
@@ -121,9 +122,13 @@ class InterruptedEachTime:
             return next(self._reading)
 
 
-@pytest.mark.parametrize("lines", [150, 250, 400])
+@pytest.mark.parametrize(("path", "lines"), [("kernel", 90), ("kernel", 120), ("plain", 150), ("plain", 400)])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_batches_advance_when_each_call_is_interrupted_after_so_many_lines(codec: str, lines: int) -> None:
+def test_batches_advance_when_each_call_is_interrupted_after_so_many_lines(
+    monkeypatch: pytest.MonkeyPatch, codec: str, path: str, lines: int
+) -> None:
+    if path == "plain":
+        monkeypatch.setattr(kernel, "compiled", None)
     feed = Feed()
     queue = feed.queue()
     queue.push(many_sizes(codec))

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from simpleconsumer import kernel
 from zkconsumer.cli.check_config import check_config
 from zkconsumer.cli.cluster import cluster
 from zkconsumer.cli.compact_files import compact_files
@@ -98,7 +99,11 @@ def _fault(error: Exception) -> str:
 
 @click.group(cls=_Program, context_settings=_MAIN_HELP)
 @click.option("--debug", is_flag=True, help="Log everything, and show tracebacks.")
-@click.version_option(package_name="zkconsumer", prog_name="zkconsumer")
+@click.version_option(
+    package_name="zkconsumer",
+    prog_name="zkconsumer",
+    message=f"%(prog)s, version %(version)s; messages are decoded by {kernel.description}",
+)
 def program(debug: bool) -> None:
     """Consumer groups of ZooKeeper-coordinated Kafka (0.7 to 3.9).
 

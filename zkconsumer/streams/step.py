@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from simpleconsumer import kernel
 from zkconsumer.fetching.partition_queue import InHand, PartitionQueue
 
-if TYPE_CHECKING:
-    from zkconsumer.streams.stream import LeaseView
+__all__ = ["LeaseView", "PlainStep", "Step"]
 
-__all__ = ["PlainStep", "Step"]
+
+class LeaseView(Protocol):
+    """Until when messages may be handed over, on the clock of the stream."""
+
+    @property
+    def until(self) -> float: ...
 
 
 class PlainStep:

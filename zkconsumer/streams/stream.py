@@ -33,7 +33,7 @@ from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
 from zkconsumer.streams.cursor import Cursor, Decoder, Decoders
-from zkconsumer.streams.step import Step
+from zkconsumer.streams.step import LeaseView, Step
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["KafkaStream", "LeaseView", "SleepsUntilWoken", "StreamParts"]
@@ -43,13 +43,6 @@ log = logging.getLogger(__name__)
 _LEASE_POLL_S = 0.05
 _LOOK_AGAIN_S = 0.05
 _NOWHERE = TopicPartition("", -1)
-
-
-class LeaseView(Protocol):
-    """Until when messages may be handed over, on the clock of the stream."""
-
-    @property
-    def until(self) -> float: ...
 
 
 class SleepsUntilWoken(Protocol):
