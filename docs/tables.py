@@ -43,6 +43,7 @@ PACKAGES = (
     "simpleconsumer/kafka07",
     "simpleconsumer/kafka08",
     "simpleconsumer/kafka011",
+    "simpleconsumer/kernel",
     "simpleconsumer/security",
     "rebalance",
     "rebalance/zookeeper",
