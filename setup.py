@@ -27,10 +27,11 @@ def extensions() -> list[Extension]:
     parts = sorted(str(path) for pattern in ("*.pxi", "*.h") for path in KERNEL.glob(pattern))
     kernel = Extension(
         "simpleconsumer.kernel._kernel", [str(KERNEL / "_kernel.pyx")], include_dirs=[str(KERNEL)], depends=parts,
-        extra_compile_args=["-O3"] if os.name == "posix" else [], optional=True,
+        extra_compile_args=["-O3"] if os.name == "posix" else [],
     )  # fmt: skip
-    translated: list[Extension] = cythonize([kernel], build_dir="build/cython", language_level=3)
-    return translated
+    [translated] = cythonize([kernel], build_dir="build/cython", language_level=3)
+    translated.optional = True
+    return [translated]
 
 
 def for_a_package_index(readme: str) -> str:
