@@ -88,14 +88,14 @@ cdef bint push_bit(Block *block, Py_ssize_t index, bint is_set) noexcept nogil:
 
 cdef Memory taken(Block *block):
     """Return what a block holds, and empty it."""
+    cdef uint8_t *shrunk
     memory = Memory()
-    if block.size:
-        memory.data = <uint8_t *>PyMem_RawRealloc(block.data, block.size)
-        if memory.data == NULL:
-            raise MemoryError
-        memory.size = block.size
-    else:
-        PyMem_RawFree(block.data)
+    # A block that is nearly full stays as it is: one that shrinks each time is mapped anew each time, page by page.
+    if block.size < block.room // 4 * 3:
+        shrunk = <uint8_t *>PyMem_RawRealloc(block.data, block.size)
+        if shrunk != NULL:
+            block.data = shrunk
+    memory.data, memory.size = block.data, block.size
     block.data, block.size, block.room = NULL, 0, 0
     return memory
 
@@ -175,6 +175,11 @@ cdef class ColumnRows:
         PyMem_RawFree(self.headers_valid.data)
         PyMem_RawFree(self.indexes.data)
         PyMem_RawFree(self.next_offsets.data)
+
+    cdef void expect(self, int64_t size) noexcept nogil:
+        """Make room for values of so many bytes at once, if there is memory: a block that grows is copied."""
+        if self.wants_value and self.values.count == 0:
+            reserve(&self.values.data, size)
 
     cdef int64_t size_of(self, const Row *row) noexcept nogil:
         """Return what a row counts."""

@@ -152,6 +152,7 @@ cdef class Run:
             return AT_END
         self.ascii_headers = rows.wants_headers
         with nogil:
+            rows.expect(min(limit_bytes, self.view.len - (self.at - self.start)))
             how = self.filled(rows, limit_bytes, last_offset)
         if how < 0:
             raise MemoryError
