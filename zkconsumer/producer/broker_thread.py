@@ -15,13 +15,13 @@ from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
 from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, by_partition
-from zkconsumer.producer.errors import TransactionFailed, without_frames
+from zkconsumer.producer.errors import TransactionFailed, may_have_been_sent, without_frames
 from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import running
 
@@ -235,8 +235,8 @@ class BrokerThread:
             without_frames(error)  # the messages' errors keep it
             self._say_failed(error)
             is_final = isinstance(error, AuthenticationFailed)
-            never_sent = is_final or (not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent)
-            self._delivery.request_failed(batches, self.broker.id, error, not never_sent, is_final=is_final)
+            is_sent = is_sent or may_have_been_sent(error)
+            self._delivery.request_failed(batches, self.broker.id, error, is_sent, is_final=is_final)
         else:
             self._failures = 0
             seconds = time.monotonic() - started

@@ -40,7 +40,7 @@ class BrokerDispatch:
                 )
                 outcome, index = self._delivery.add(*placed, wait_s=None)
             except MessageNotSent as error:
-                self._delivery.count_refused(item.topic)
+                self._delivery.refused(error)
                 report(item, error)
             except ProducerClosed as error:
                 report(item, MessageNotSent(item.topic, item.partition, str(error)))

@@ -18,7 +18,6 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
-from zkconsumer.producer.batch import undecided_codes
 from zkconsumer.producer.broker_thread import ANY_PARTITION, RequestSettings
 from zkconsumer.producer.coordinator import Coordinator
 from zkconsumer.producer.delivery import Delivery
@@ -49,6 +48,11 @@ class Handlers(NamedTuple):
     callbacks: object
     events: EventHandler | None
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is one of them."""
+        return self.callbacks is not None or self.events is not None
+
 
 def open_sending(
     config: ProducerConfig,
@@ -73,6 +77,8 @@ def open_sending(
         What opening a connection to ZooKeeper raises.
     """
     hooks_of(handlers.callbacks)  # what is no handler is refused before a thread starts
+    if handlers.has_any and config.transactional_id is not None:
+        raise ConfigError("transactional.id", config.transactional_id, "left out with a callback or event handler")
     wait_ms = config.queue_enqueue_timeout_ms
     wait_s = None if wait_ms < 0 else wait_ms / 1000
     limits = _limits(config)
@@ -91,8 +97,6 @@ def open_sending(
     if found.notify is not None:
         found.notify(delivery.look_up_again)
     placer = Placer(delivery, encoding, config.message_max_bytes, found.has_keys)
-    if handlers.callbacks is not None and transactions is not None:
-        raise ConfigError("transactional.id", config.transactional_id, "left out with a callback handler")
     if handlers.callbacks is not None:
         return HandledSending(handlers.callbacks, BrokerDispatch(placer, delivery), limits, wait_s)
     return DirectSending(placer, delivery, limits, wait_s, transactions)
@@ -193,7 +197,7 @@ def _limits(config: ProducerConfig) -> Limits:
         0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
         config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
         config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
-        lambda topic: _codec_of(config, topic) != "none", undecided_codes(config.request_required_acks),
+        lambda topic: _codec_of(config, topic) != "none", config.request_required_acks,
         absence_s=config.unknown_topic_timeout_ms / 1000,
     )  # fmt: skip
 
