@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
@@ -51,6 +51,7 @@ class RequestSettings:
         security: TLS and SASL; None for neither.
         is_idempotent: Brokers store each batch once.
         transactional_id: Of a transactional producer; None for none.
+        hint: What to do about a broker that takes connections and has answered nothing yet; a clause.
     """
 
     acks: int
@@ -63,6 +64,7 @@ class RequestSettings:
     security: Security | None = None
     is_idempotent: bool = False
     transactional_id: str | None = None
+    hint: str = ""
 
     def connection(self, broker: Broker) -> SimpleConsumer:
         """Return a new connection to a broker."""
@@ -130,6 +132,7 @@ class BrokerThread:
         self._connection: SimpleConsumer | None = None
         self._latest: TopicPartition | None = None
         self._failures = 0
+        self._has_answered = False
         self._sets = MessageSets(settings.codec_of)
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
@@ -236,9 +239,12 @@ class BrokerThread:
             self._say_failed(error)
             is_final = isinstance(error, AuthenticationFailed)
             is_sent = is_sent or may_have_been_sent(error)
+            if not self._has_answered and isinstance(error, ConnectionFailed) and error.is_sent:
+                error.remedy = self._settings.hint
             self._delivery.request_failed(batches, self.broker.id, error, is_sent, is_final=is_final)
         else:
             self._failures = 0
+            self._has_answered = True
             seconds = time.monotonic() - started
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 

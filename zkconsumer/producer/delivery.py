@@ -95,6 +95,11 @@ class Delivery:
         known = self._accumulator.layout.partitions(topic)
         return known or self._lookups.partitions(topic, wait_s, self._check_open)
 
+    def partitions_by_now(self, topic: str, missing: int | str) -> Mapping[int | str, int | None] | str:
+        """Return the partitions of a topic that is known, looked up once more for one that was missing."""
+        reason = self._lookups.look_for(topic, missing, self._check_open)
+        return reason or self.partitions(topic)
+
     def takes_null_values(self, topic: str) -> bool | str:
         """Return whether the brokers are of Kafka 0.8.1 or later; or, as text, why that is not known."""
         if self._takes_null_values is None:

@@ -35,6 +35,10 @@ from zkconsumer.producer.zookeeper_lookup import Lookup07, ZooKeeperLookup
 __all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending", "registered_cluster"]
 
 _CODECS_07: Final = ("none", "gzip", "snappy")
+_HINT_07: Final = "list each broker of Kafka 0.7 as id:host:port, or set kafka.generation to 0.7"
+_HINT_08: Final = (
+    "brokers with ids in the list are of Kafka 0.7: leave the ids and kafka.generation out for Kafka 0.8 and later"
+)
 
 
 class Handlers(NamedTuple):
@@ -130,11 +134,11 @@ def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> Fo
     timeout_s = config.connect_timeout_ms / 1000
     brokers = config.metadata_broker_list
     if brokers is not None:
-        if brokers[0].id is not None or config.kafka_generation == "0.7":
+        if _is_listed_as_07(config):
             _check_07(config)
             return FoundCluster(_ListOf07(brokers), False, _nothing)
         addresses = [(each.host, each.port) for each in brokers]
-        lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security)
+        lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security, _HINT_07)
         return FoundCluster(lookup, True, _nothing, brokers=lookup.brokers)
     assert config.zookeeper_connect is not None
     stack = ExitStack()
@@ -180,6 +184,11 @@ class _ListOf07:
         return dict.fromkeys(topics, self._found)
 
 
+def _is_listed_as_07(config: ProducerConfig) -> bool:
+    brokers = config.metadata_broker_list
+    return brokers is not None and (brokers[0].id is not None or config.kafka_generation == "0.7")
+
+
 def _check_07(config: ProducerConfig) -> None:
     if config.compression_codec not in _CODECS_07:
         raise ConfigError("compression.codec", config.compression_codec, "none, gzip or snappy with Kafka 0.7")
@@ -213,5 +222,5 @@ def _request_settings(config: ProducerConfig) -> RequestSettings:
         config.request_required_acks, config.request_timeout_ms, config.connect_timeout_ms / 1000,
         config.send_buffer_bytes, config.client_id, partial(_codec_of, config),
         None if refresh_ms < 0 else refresh_ms / 1000, config.security, config.enable_idempotence,
-        config.transactional_id,
+        config.transactional_id, _HINT_08 if _is_listed_as_07(config) else "",
     )  # fmt: skip

@@ -81,9 +81,9 @@ class Producer:
                             "or ProducerConfig.from_properties(...) of a file or a dict")  # fmt: skip
         self.config = config
         self._is_sync = config.producer_type == "sync"
+        value = _encoder(value_encoder, config.serializer_class, "serializer.class", config)
         encoding = Encoding(
-            _encoder(key_encoder, config.key_serializer_class, "key.serializer.class", config),
-            _encoder(value_encoder, config.serializer_class, "serializer.class", config),
+            _encoder(key_encoder, config.key_serializer_class, "key.serializer.class", config), value,
             as_partitioner(config.partitioner_class if partitioner is None else partitioner),
         )  # fmt: skip
         callbacks = callback_handler or configured_handler(
