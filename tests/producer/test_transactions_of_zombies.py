@@ -128,6 +128,44 @@ def test_a_producer_without_a_successor_goes_on_after_a_loss_where_brokers_have_
     assert read(brokers, topic) == [b"next"]
 
 
+def test_all_answers_about_the_next_epoch_may_be_lost_and_the_abort_called_again(
+    brokers: EmbeddedCluster, topic: str
+) -> None:
+    """By then the coordinator has another epoch, which is not that of a successor."""
+    if not has_epochs(brokers):
+        pytest.skip("brokers before 2.5 are not asked")
+    with producer(brokers, next(NAMES)) as made:
+        made.init_transactions()
+        lose_a_message(brokers, made, topic)
+        brokers.faults.add(Fault.close(api="init_producer_id"), times=None)
+        with pytest.raises(TransactionFailed, match="in time"):
+            made.abort_transaction(timeout_s=0.5)
+        brokers.faults.clear()
+        made.abort_transaction()
+        with made.transaction():
+            made.send(topic, b"next", partition=0)
+    assert read(brokers, topic) == [b"next"]
+
+
+def test_a_second_init_transactions_without_an_answer_is_finished_by_an_abort(
+    brokers: EmbeddedCluster, topic: str
+) -> None:
+    if not has_epochs(brokers):
+        pytest.skip("brokers before 2.5 are not asked")
+    with producer(brokers, next(NAMES)) as made:
+        made.init_transactions()
+        brokers.faults.add(Fault.close(api="init_producer_id"), times=None)
+        with pytest.raises(TransactionFailed, match="in time"):
+            made.init_transactions(timeout_s=0.5)
+        brokers.faults.clear()
+        with pytest.raises(TransactionFailed, match="abort it again"):
+            made.begin_transaction()
+        made.abort_transaction()
+        with made.transaction():
+            made.send(topic, b"next", partition=0)
+    assert read(brokers, topic) == [b"next"]
+
+
 def test_an_answer_about_the_next_epoch_may_be_lost(brokers: EmbeddedCluster, topic: str) -> None:
     if not has_epochs(brokers):
         pytest.skip("brokers before 2.5 are not asked")

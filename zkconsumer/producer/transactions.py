@@ -103,6 +103,7 @@ class Transactions:
         self._is_begun = False  # for the coordinator: it may know a partition
         self._is_unsure = False  # an end was asked for, and its answer did not come
         self._needs_epoch = False  # a request of the last one may still come to the coordinator
+        self._is_renewing = False  # a new epoch was asked for, and the answer did not come
         self._failure: BaseException | None = None  # the first one of the transaction
 
     def init(self, sends: Sends, timeout_s: float) -> None:
@@ -115,6 +116,8 @@ class Transactions:
         if self.state is TransactionState.NEW:
             self._start(sends, NO_ID, deadline)
         else:
+            with self._lock:  # without an answer the epoch is not known, as in an abort
+                self.state, self._needs_epoch = TransactionState.ABORTING, True
             self._renew(sends, deadline)
 
     def begin(self) -> None:
@@ -246,13 +249,8 @@ class Transactions:
 
     def _start(self, sends: Sends, before: ProducerId, deadline: float) -> None:
         """Get an id and an epoch: any with `NO_ID`, else the ones after those."""
-        request = KAFKA011.producer_id(self.id, self._timeout_ms, before)
-        first = None if before == NO_ID else KAFKA011.end_transaction(self.id, before, commit=False)
         with self._turn(deadline):
-            try:
-                code, producer = self._coordinator.ask(request, lambda answer: answer[0], deadline, first).answer
-            except FencedFirst as error:
-                code = error.code
+            code, producer = self._ask_for_epoch(before, deadline)
         if code:
             raise self._refusal(code)
         sends.start_numbers(producer)
@@ -260,6 +258,26 @@ class Transactions:
             self._producer = producer
             self._enlisted.clear()
         self._get_ready()
+
+    def _ask_for_epoch(self, before: ProducerId, deadline: float) -> tuple[int, ProducerId]:
+        """Return error code, and id and epoch.
+
+        Whether another producer has the name is asked first, unless a new epoch was asked for before, and the answer
+        did not come: the one of before may then have been replaced by this producer's own.
+        """
+        is_sure = before != NO_ID and not self._is_renewing
+        request = KAFKA011.producer_id(self.id, self._timeout_ms, before)
+        first = KAFKA011.end_transaction(self.id, before, commit=False) if is_sure else None
+        was_renewing, self._is_renewing = self._is_renewing, True  # an interrupt leaves it so
+        try:
+            answer = self._coordinator.ask(request, lambda answer: answer[0], deadline, first).answer
+        except FencedFirst as error:
+            return error.code, NO_ID
+        except TransactionFailed as error:
+            self._is_renewing = was_renewing or error.outcome_is_unknown
+            raise
+        self._is_renewing = False
+        return answer
 
     def _renew(self, sends: Sends, deadline: float) -> None:
         """Get the next epoch; go on with the one of now where brokers are too old, and all numbers are known."""
