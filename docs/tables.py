@@ -1,10 +1,10 @@
-"""Write the tables of ARCHITECTURE, COMPATIBILITY, REBALANCE, FAULTS and SPARK_*.md: `python docs/tables.py`.
+"""Write the tables of several documents, such as ARCHITECTURE and PRODUCING: `python docs/tables.py`.
 
 They stand between markers: the way of a message, the pure modules (from `setup.cfg`), the file map (first sentence of
 each module), the state machines, the catalogue of faults (from the markers of the tests), the options of the Spark
-source, and the versions of requests (from what real brokers of each version have answered). The events and states of a
-machine are read from its transition table, and what a step may do from the source of the step. Pictures are written in
-the language of Mermaid, which GitHub and the documentation site draw.
+source, the error codes of Produce, and the versions of requests (from what real brokers of each version have answered).
+The events and states of a machine are read from its transition table, and what a step may do from the source of the
+step. Pictures are written in the language of Mermaid, which GitHub and the documentation site draw.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from rebalance import partition
 from rebalance.brokers import machine as member_machine
 from rebalance.zookeeper import machine
 from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.errors import broker_error
 from simpleconsumer.kafka011.apis import APIS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.polling import partition_position
+from zkconsumer.producer.produce_codes import PRODUCE_CODES
 from zkconsumer.spark.option_table import OPTIONS, Option
 from zkconsumer.spark.sink_option_table import SINK_OPTIONS
 
@@ -35,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 REBALANCE = ROOT / "docs" / "REBALANCE.md"
 COMPATIBILITY = ROOT / "docs" / "COMPATIBILITY.md"
+PRODUCING = ROOT / "docs" / "PRODUCING.md"
 FAULTS = ROOT / "docs" / "FAULTS.md"
 SPARK = ROOT / "docs" / "SPARK_READING.md"
 SPARK_SINK = ROOT / "docs" / "SPARK_WRITING.md"
@@ -354,6 +357,17 @@ def request_versions() -> str:
     return "\n".join([f"| request | {' | '.join(names)} |", "|---|" + "---|" * len(names), *rows])
 
 
+def produce_codes() -> str:
+    """Return one table: what each error code of Produce means for a batch and its numbers."""
+    rows = [
+        f"| {row.code} | `{broker_error(row.code).name}` | {row.stored.value} | {row.numbers.value} | {row.reason} |"
+        for row in PRODUCE_CODES.values()
+    ]
+    rows.append("| any other | | maybe | kept for a repeat; a new producer id when the tries run out | not known |")
+    head = ["| code | error | stored | sequence numbers | why |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *rows])
+
+
 def sections() -> dict[Path, dict[str, str]]:
     """Return what stands between the markers of each section of each document."""
     return {
@@ -369,6 +383,7 @@ def sections() -> dict[Path, dict[str, str]]:
             "files": file_map(),
         },
         COMPATIBILITY: {"versions of requests": request_versions()},
+        PRODUCING: {"produce codes": produce_codes()},
         FAULTS: dict(zip(("summary", "catalogue"), fault_tables(), strict=True)),
         REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),

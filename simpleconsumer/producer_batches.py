@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from simpleconsumer.kafka011.apis import INIT_PRODUCER_ID, PRODUCE
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.kafka011.init_producer_id import NO_ID, ProducerId
 from simpleconsumer.kafka011.record_encode import NO_PRODUCER, BatchProducer, encode_producer_batch
 from simpleconsumer.kafka011.record_runs import Run
 
 __all__ = [
-    "NO_PRODUCER", "RECORD_BATCH", "BatchProducer", "ProducerId", "Run", "encode_producer_batch", "takes_producer_ids",
-    "takes_zstd",
+    "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchProducer", "ProducerId", "Run", "encode_producer_batch",
+    "takes_producer_ids", "takes_zstd",
 ]  # fmt: skip
 
 RECORD_BATCH: Final = 2

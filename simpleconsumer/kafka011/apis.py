@@ -62,7 +62,7 @@ LIST_GROUPS: Final = Api(16, "ListGroups", (0, 1, 4, 5), 3)
 SASL_HANDSHAKE: Final = Api(17, "SaslHandshake", (0, 1))
 # Only a request of version 0 is sure to be answered, and an answer to it has the old header.
 API_VERSIONS: Final = Api(18, "ApiVersions", (0,), 3)
-INIT_PRODUCER_ID: Final = Api(22, "InitProducerId", (0, 1), 2)
+INIT_PRODUCER_ID: Final = Api(22, "InitProducerId", (0, 1, 3, 4), 2)
 OFFSET_FOR_LEADER_EPOCH: Final = Api(23, "OffsetForLeaderEpoch", (0, 1, 2, 3), 4)
 ADD_PARTITIONS_TO_TXN: Final = Api(24, "AddPartitionsToTxn", (0, 1), 3)
 END_TXN: Final = Api(26, "EndTxn", (0, 1), 3)

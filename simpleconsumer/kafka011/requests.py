@@ -24,7 +24,7 @@ from simpleconsumer.kafka011 import (
 from simpleconsumer.kafka011.api_versions import decode_api_versions
 from simpleconsumer.kafka011.apis import APIS
 from simpleconsumer.kafka011.group_requests import GroupRequests
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.kafka011.init_producer_id import NO_ID, ProducerId
 from simpleconsumer.kafka011.sasl_authenticate import SaslAnswer
 from simpleconsumer.kafka011.versioned_requests import request_of, serves, versioned
 from simpleconsumer.kafka08 import requests as requests_08
@@ -264,7 +264,7 @@ class Requests(GroupRequests):
         return 2 if serves(served, apis.PRODUCE, apis.PRODUCE.versions[1:]) else 1
 
     def producer_id(
-        self, transactional_id: str | None, transaction_timeout_ms: int
+        self, transactional_id: str | None, transaction_timeout_ms: int, before: ProducerId = NO_ID
     ) -> VersionedRequest[tuple[int, ProducerId]]:
         """Return the request for error code and a producer's id: Kafka 0.11 and later.
 
@@ -272,10 +272,18 @@ class Requests(GroupRequests):
             transactional_id: None for a producer that is idempotent alone; else the request goes to the coordinator of
                 that id, and fences all producers that had it before.
             transaction_timeout_ms: When the coordinator aborts a transaction that is not ended.
+            before: What the producer had: the coordinator refuses one that is not the last one of its transactional
+                id. Kafka 2.5 and later.
         """
-        body = init_producer_id.encode_init_producer_id(transactional_id, transaction_timeout_ms)
-        decode = init_producer_id.decode_init_producer_id
-        return versioned(apis.INIT_PRODUCER_ID, partial(request_of, apis.INIT_PRODUCER_ID, body=body, decode=decode))
+
+        def at(version: int) -> Request[tuple[int, ProducerId]]:
+            body = init_producer_id.encode_init_producer_id(transactional_id, transaction_timeout_ms, before, version)
+            decode = partial(init_producer_id.decode_init_producer_id, version=version)
+            return request_of(apis.INIT_PRODUCER_ID, version, body, decode)
+
+        api = apis.INIT_PRODUCER_ID
+        first = init_producer_id.FIRST_WITH_PRODUCER if before != NO_ID else 0
+        return versioned(api, at, tuple(version for version in api.versions if version >= first))
 
     def add_to_transaction(
         self, transactional_id: str, producer: ProducerId, partitions: Sequence[TopicPartition]

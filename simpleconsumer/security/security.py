@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
+from simpleconsumer.imported_names import NotImported, imported, is_place
 from simpleconsumer.security.jaas import JaasEntry, parse_jaas
 from simpleconsumer.security.sasl import MECHANISMS, Sasl
 from simpleconsumer.security.scram import HASHES
@@ -195,18 +195,16 @@ class ImportedCallback:
     place: str
 
     def __post_init__(self) -> None:
-        module, _, name = self.place.partition(":")
-        if not all(part.isidentifier() for part in (*module.split("."), name)):
+        if not is_place(self.place):
             raise WrongSecuritySetting("sasl.oauthbearer.token.callback", f"{self.place!r} is no module:function")
 
     def __call__(self) -> str:
-        module, _, name = self.place.partition(":")
         try:
-            callback = getattr(importlib.import_module(module), name, None)
-        except ImportError as error:
-            missing = f"there is no module {error.name!r}"
-            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", missing) from error
-        if callback is None:
-            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", f"module {module!r} has no {name!r}")
+            callback = imported(self.place)
+        except NotImported as error:
+            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", str(error)) from error
+        if not callable(callback):
+            reason = f"{self.place} is a {type(callback).__name__}, and no function"
+            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", reason)
         token: str = callback()
         return token

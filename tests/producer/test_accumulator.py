@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator
-from zkconsumer.producer.batch import Ahead, Batch, message_size, undecided_codes
+from zkconsumer.producer.batch import Ahead, Batch, message_size
 from zkconsumer.producer.effects import Effect, Finished, Split
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.limits import Limits
@@ -414,7 +414,7 @@ def test_leaders_are_looked_up_for_what_comes_behind_a_look_up_that_found_none(a
 
 def test_a_leader_that_denies_it_may_have_stored_what_waited_for_replicas() -> None:
     for acks, is_open in ((1, False), (-1, True)):
-        made = Accumulator(Limits(retries=0, undecided=undecided_codes(acks)))
+        made = Accumulator(Limits(retries=0, acks=acks))
         name = TopicPartition("t", 0)
         made.set_partitions("t", {0: 1}, 0.0)
         made.add_batch(name, [(None, b"v")], 27, False, 0.0)

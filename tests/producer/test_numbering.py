@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from simpleconsumer.errors import _CODES
 from simpleconsumer.producer_batches import BatchProducer, ProducerId
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits
-from zkconsumer.producer.batch import Batch, undecided_codes
+from zkconsumer.producer.batch import Batch
 from zkconsumer.producer.errors import MessageNotSent
-from zkconsumer.producer.numbering import DUPLICATE, Numbering
+from zkconsumer.producer.numbering import Numbering
+from zkconsumer.producer.produce_codes import DUPLICATE, OUT_OF_STEP, PRODUCE_CODES, Stored, may_be_stored
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST, SECOND = ProducerId(7, 0), ProducerId(8, 0)
-LIMITS = Limits(batch_messages=2, linger_s=0.0, retries=3, backoff_s=0.0, undecided=undecided_codes(-1))
+LIMITS = Limits(batch_messages=2, linger_s=0.0, retries=3, backoff_s=0.0, acks=-1)
 
 
 class Sender:
@@ -162,3 +165,95 @@ def test_behind_a_failure_a_transactional_producer_waits_for_the_id_of_its_coord
     sender.numbering.start(ProducerId(7, 1))
     sender.numbering.number(waiting)
     assert waiting.numbers == BatchProducer(7, 1, 0, True)
+
+
+EVERY_CODE = [*sorted({row.code for row in _CODES} - {0}), 997]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("code", EVERY_CODE)
+def test_the_next_batch_takes_the_numbers_of_one_that_failed_only_if_no_broker_can_have_it(
+    code: int, acks: int
+) -> None:
+    """A broker would acknowledge the next batch as a repeat of the one that it has, and not store it."""
+    sender = Sender()
+    sender.accumulator._limits = replace(LIMITS, acks=acks)
+    sender.put(T0, b"a")
+    effects: list[Effect] = []
+    ids = set()
+    while not effects:
+        batches = sender.take()
+        ids |= {each.numbers.id for each in batches if each.numbers is not None}
+        effects = sender.answer(batches, code)
+    error = effects[0].error if isinstance(effects[0], Finished) else None
+    assert isinstance(error, MessageNotSent)
+    row = PRODUCE_CODES.get(code)
+    is_open = row is None or row.stored is Stored.MAYBE or (row.stored is Stored.MAYBE_WITH_ALL and acks == -1)
+    assert error.may_be_stored is is_open
+    sender.put(T0, b"c")
+    [(producer, sequence, values)] = numbers_of(sender.take())
+    assert (sequence, values) == (0, [b"c"])
+    if is_open or code in OUT_OF_STEP:
+        assert producer not in ids - {8}, "a new id, which is always 8 here"
+    else:
+        assert {producer} == ids
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("code", EVERY_CODE)
+def test_a_batch_that_may_be_stored_is_not_tried_again_if_repeats_are_not_wanted(code: int, acks: int) -> None:
+    accumulator = Accumulator(Limits(retries=3, backoff_s=0.0, acks=acks, repeats=False))
+    accumulator.set_partitions("t", {0: 0}, 0.0)
+    accumulator.add_batch(T0, [(b"k", b"v")], 30, False, 0.0)
+    tries = 0
+    effects: list[Effect] = []
+    while not effects:
+        accumulator.set_partitions("t", {0: 0}, 1.0 + tries)
+        effects = accumulator.answered(accumulator.take(0, 1.0 + tries), {T0: ProducedPartition(code, -1)}, 1.0 + tries)
+        tries += 1
+    [finished] = effects
+    assert isinstance(finished, Finished)
+    assert isinstance(finished.error, MessageNotSent)
+    assert finished.error.may_be_stored is may_be_stored(code, acks)
+    if finished.error.may_be_stored:
+        assert tries == 1
+    assert accumulator.repeated == 0
+
+
+def test_numbers_that_another_batch_has_are_no_acknowledgement() -> None:
+    sender = Sender()
+    sender.put(T0, b"a", b"b", b"c")
+    sender.answer(sender.take(), 0, 1)
+    assert sender.answer(sender.take(), DUPLICATE) == []
+    assert numbers_of(sender.take()) == [(8, 0, [b"c"])]
+
+
+@pytest.mark.parametrize("code", [10, 87])
+def test_a_batch_that_may_be_stored_is_not_sent_in_parts_which_no_broker_would_know(code: int) -> None:
+    sender = Sender()
+    sender.put(T0, b"a", b"b", b"c")
+    sender.lose(sender.take(), may_be_stored=True)
+    [failed] = sender.answer(sender.take(), code)
+    assert isinstance(failed, Finished)
+    assert isinstance(failed.error, MessageNotSent)
+    assert failed.error.may_be_stored
+    assert numbers_of(sender.take()) == [(8, 0, [b"c"])]
+
+
+def test_a_message_that_is_too_large_now_may_have_been_stored_before() -> None:
+    sender = Sender()
+    sender.put(T0, b"a")
+    sender.lose(sender.take(), may_be_stored=True)
+    [failed] = sender.answer(sender.take(), 10)
+    assert isinstance(failed, Finished)
+    assert isinstance(failed.error, MessageNotSent)
+    assert failed.error.may_be_stored
+
+
+@pytest.mark.parametrize("code", sorted(OUT_OF_STEP - {DUPLICATE}))
+def test_a_transactional_producer_that_is_out_of_step_needs_the_id_of_its_coordinator(code: int) -> None:
+    sender = Sender(is_transactional=True)
+    sender.put(T0, b"a", b"b")
+    [failed] = sender.answer(sender.take(), code)
+    assert isinstance(failed, Finished)
+    assert sender.numbering.producer is None

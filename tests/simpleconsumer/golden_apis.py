@@ -136,6 +136,8 @@ def _offsets(stem: str, body: bytes) -> AnyRequest[Any]:
 
 def _others(stem: str, body: bytes) -> AnyRequest[Any]:
     producer = ProducerId(-1, -1)
+    if stem in ("InitProducerId-next", "InitProducerId-fenced"):
+        producer = ProducerId(*struct.unpack_from(">qh", body, len(body) - 11))
     if stem.startswith(("AddPartitions", "EndTxn")):
         producer = ProducerId(*struct.unpack_from(">qh", body, 2 + struct.unpack_from(">h", body)[0]))
     asked: dict[str, AnyRequest[Any]] = {
@@ -153,6 +155,8 @@ def _others(stem: str, body: bytes) -> AnyRequest[Any]:
         "DeleteGroups-unknown": KAFKA011.delete_group("g-none"),
         "InitProducerId": KAFKA011.producer_id("g-txn", 60_000),
         "InitProducerId-idempotent": KAFKA011.producer_id(None, 60_000),
+        "InitProducerId-next": KAFKA011.producer_id("g-txn", 60_000, producer),
+        "InitProducerId-fenced": KAFKA011.producer_id("g-txn", 60_000, producer),
         "AddPartitionsToTxn": KAFKA011.add_to_transaction("g-txn", producer, [ZERO]),
         "EndTxn-commit": KAFKA011.end_transaction("g-txn", producer, commit=True),
         "EndTxn-abort": KAFKA011.end_transaction("g-txn", producer, commit=False),

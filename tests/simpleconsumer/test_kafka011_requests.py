@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import golden_apis
 import pytest
@@ -12,7 +13,7 @@ from golden_apis import ONE, VERSIONS, ZERO, Frames
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.kafka011.init_producer_id import ProducerId, encode_init_producer_id
 from simpleconsumer.types import (
     AbortedTransaction,
     ClusterMetadata,
@@ -242,6 +243,12 @@ def test_ids_of_producers_and_the_ends_of_transactions() -> None:
         assert isinstance(rows, tuple)
         code, producer = rows
         assert (code, isinstance(producer, ProducerId), producer.producer_id >= 0) == (0, True, True)
+    nexts: Any = decoded(r"InitProducerId-next-v\d")
+    assert {version: (code, epoch) for version, (code, (_, epoch)) in nexts.items()} == {3: (0, 1), 4: (0, 4)}
+    fenced: Any = decoded(r"InitProducerId-fenced-v\d")
+    assert {version: code for version, (code, _) in fenced.items()} == {3: 47, 4: 90}, "an epoch before the last one"
+    with pytest.raises(ValueError, match="InitProducerId 1 has no field for"):
+        encode_init_producer_id("t", 1, ProducerId(7, 0), 1)
     assert set(map(str, decoded(r"AddPartitionsToTxn-v\d").values())) == {"[0]"}
     assert (decoded(r"EndTxn-commit-v0"), decoded(r"EndTxn-abort-v1")) == ({0: 0}, {1: 0})
     assert decoded(r"EndTxn-none-v0") == {0: 49}, "the transactional id has no producer id"

@@ -28,7 +28,8 @@ from zkconsumer.producer.batch_queues import BatchQueue, BatchQueues
 from zkconsumer.producer.effects import Effect, Finished, Split
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.limits import Limits
-from zkconsumer.producer.numbering import DUPLICATE, OUT_OF_STEP, Numbering
+from zkconsumer.producer.numbering import Numbering
+from zkconsumer.producer.produce_codes import DUPLICATE, OUT_OF_STEP, may_be_stored
 from zkconsumer.producer.refusals import (
     MOST_CHECKSUM_TRIES,
     TOO_LARGE,
@@ -144,15 +145,15 @@ class Accumulator(BatchQueues):
         for name, mine in by_partition(batches).items():
             self._queues[name].in_flight.clear()
             code, offset = results[name]
-            if code == DUPLICATE and all(each.numbers is not None for each in mine):
+            if code == DUPLICATE and all(each.numbers is not None and each.may_be_stored for each in mine):
                 code, offset = 0, -1
             for each in mine:
-                each.may_be_stored |= code in self._limits.undecided
-            if code:
+                each.may_be_stored |= may_be_stored(code, self._limits.acks)
+            if code and code not in OUT_OF_STEP:
                 self._give_back(mine)
             if code == 0:
                 effects += self._acknowledged(name, mine, offset)
-            elif any(is_about_a_message(code, each.pairs) for each in mine):
+            elif any(is_about_a_message(code, each.pairs) for each in mine) and not self._is_bound(mine):
                 effects += self._refused(name, mine, code, now)
             elif code in OUT_OF_STEP and self._can_start_again(mine):
                 effects += self._again(name, mine, BrokerError(code, *name), None, now)
@@ -200,13 +201,17 @@ class Accumulator(BatchQueues):
             for batch in reversed(batches):
                 self._numbering.give_back(batch)
 
+    def _is_bound(self, batches: Sequence[Batch]) -> bool:
+        """Return whether parts of batches would be stored twice: brokers know a repeat as a whole by its numbers."""
+        return self._numbering is not None and any(batch.may_be_stored for batch in batches)
+
     def _can_start_again(self, batches: Sequence[Batch]) -> bool:
         """Have batches that no broker has sent under a new producer id; return False if that cannot be."""
         numbering = self._numbering
         if numbering is None or numbering.is_transactional or any(batch.may_be_stored for batch in batches):
             return False
         for batch in batches:
-            numbering.forget(batch.name)
+            numbering.lose(batch)
         return True
 
     def _acknowledged(self, name: TopicPartition, batches: Sequence[Batch], offset: int) -> Iterator[Effect]:
@@ -229,8 +234,6 @@ class Accumulator(BatchQueues):
             elif (first := cut_at(code, batch.pairs)) is not None:
                 parts = batch.parts(first)
                 queue.waiting.extendleft(reversed(parts))
-                if self._numbering is not None:
-                    self._numbering.lose(batch)  # one that may be stored still has numbers
                 yield Split(batch, parts)
             elif code == WRONG_CHECKSUM and batch.tries < MOST_CHECKSUM_TRIES:
                 self._forget_leader(name, now)
@@ -238,7 +241,8 @@ class Accumulator(BatchQueues):
             elif code in TOO_LARGE:
                 self._release(batch)
                 refusal = BrokerError(code, name.topic, name.partition)
-                error = OversizedMessage(*name, f"{refusal}; it has {batch.size} bytes", batch.tries + 1)
+                reason = f"{refusal}; it has {batch.size} bytes"
+                error = OversizedMessage(*name, reason, batch.tries + 1, batch.may_be_stored)
                 error.__cause__ = refusal
                 yield Finished(batch, -1, error)
             else:

@@ -10,7 +10,6 @@ from simpleconsumer.types import Headers, TopicPartition
 
 __all__ = [
     "MESSAGE_OVERHEAD_BYTES", "Ahead", "Batch", "Pair", "PlainPair", "by_partition", "has_headers", "message_size",
-    "undecided_codes",
 ]  # fmt: skip
 
 PlainPair = tuple[bytes | None, bytes | None]
@@ -35,15 +34,6 @@ def message_size(pair: Pair) -> int:
 def has_headers(pair: Pair) -> bool:
     """Return whether a message has headers."""
     return len(pair) > 2
-
-
-def undecided_codes(acks: int) -> tuple[int, ...]:
-    """Return the errors after which the leader may have the messages: of an unknown kind, and of missing replicas.
-
-    A leader that waits for its replicas and loses its leadership, or the partition, denies it (6, 3) when it has stored
-    the messages already, and the next leader may have them.
-    """
-    return (-1, 3, 6, 7, 20) if acks == -1 else (-1, 7, 20)
 
 
 class Ahead(NamedTuple):
@@ -71,7 +61,7 @@ class Batch:
         is_alone: It is sent without other batches of the partition, as it is compressed, or one of them is too large.
         tries: How often it failed.
         searches: How often in a row no leader was found for it.
-        may_be_stored: A try ended without an answer.
+        may_be_stored: A try ended without an answer, or with one after which it may be stored (`produce_codes`).
         outcome: What the caller reports to; None until it sets it.
         encoded: Its message set, if that was made before its request, maybe with batches behind it; None when it is
             sent.

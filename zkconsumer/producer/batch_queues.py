@@ -61,7 +61,7 @@ class BatchQueues:
         self.messages = 0
         self.size = 0
         self.repeated = 0
-        self.layout = Layout(rng, limits.absence_s)
+        self.layout = Layout(rng, limits.absence_s, limits.backoff_s)
         self._numbering = numbering
         self._limits = limits
         self._queues: dict[TopicPartition, BatchQueue] = {}

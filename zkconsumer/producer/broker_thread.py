@@ -21,7 +21,7 @@ from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, by_partition
-from zkconsumer.producer.errors import TransactionFailed, without_frames
+from zkconsumer.producer.errors import TransactionFailed, may_have_been_sent, without_frames
 from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import running
 
@@ -51,6 +51,7 @@ class RequestSettings:
         security: TLS and SASL; None for neither.
         is_idempotent: Brokers store each batch once.
         transactional_id: Of a transactional producer; None for none.
+        hint: What to do about a broker that takes connections and has answered nothing yet; a clause.
     """
 
     acks: int
@@ -63,6 +64,7 @@ class RequestSettings:
     security: Security | None = None
     is_idempotent: bool = False
     transactional_id: str | None = None
+    hint: str = ""
 
     def connection(self, broker: Broker) -> SimpleConsumer:
         """Return a new connection to a broker."""
@@ -130,6 +132,7 @@ class BrokerThread:
         self._connection: SimpleConsumer | None = None
         self._latest: TopicPartition | None = None
         self._failures = 0
+        self._has_answered = False
         self._sets = MessageSets(settings.codec_of)
         self._thread = threading.Thread(target=self._run, name=f"zkconsumer-producer-{broker.id}", daemon=True)
 
@@ -235,10 +238,13 @@ class BrokerThread:
             without_frames(error)  # the messages' errors keep it
             self._say_failed(error)
             is_final = isinstance(error, AuthenticationFailed)
-            never_sent = is_final or (not is_sent and isinstance(error, ConnectionFailed) and not error.is_sent)
-            self._delivery.request_failed(batches, self.broker.id, error, not never_sent, is_final=is_final)
+            is_sent = is_sent or may_have_been_sent(error)
+            if not self._has_answered and isinstance(error, ConnectionFailed) and error.is_sent:
+                error.remedy = self._settings.hint
+            self._delivery.request_failed(batches, self.broker.id, error, is_sent, is_final=is_final)
         else:
             self._failures = 0
+            self._has_answered = True
             seconds = time.monotonic() - started
             self._delivery.answered(batches, self.broker.id, dict(zip(sets, results, strict=True)), seconds)
 

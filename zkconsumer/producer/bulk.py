@@ -135,8 +135,15 @@ class BulkSend(Counts):
                 self._gather(number, PlacedMessage(placed.name, placed.pair, placed.size, True))
             else:
                 self._gather(number, self._placer.place(topic, value, key, partition, headers=headers))
-        except Exception as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
-            self.fail(number, error)
+        except BaseException as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
+            self.refuse(number, error)
+
+    def refuse(self, number: int, error: BaseException) -> None:
+        """Count a message that was not taken; an interrupt is raised again."""
+        self._delivery.refused(error)
+        if not isinstance(error, Exception):
+            raise error
+        self.fail(number, error)
 
     def flush(self) -> None:
         """Have all messages sent that were added."""
@@ -185,8 +192,8 @@ class BulkSend(Counts):
                 self._add(number, message, topic)
             except ProducerClosed:
                 raise
-            except Exception as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
-                self.fail(number, error)
+            except BaseException as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
+                self.refuse(number, error)
 
     def _add_slice(self, first: int, values: Sequence[Any], topic: str) -> None:
         """Add messages that make one batch, as a whole if they are plain values."""
@@ -255,7 +262,10 @@ class BulkSend(Counts):
         """Send encoded messages that make a batch, within the limits of one; a full queue fails them."""
         try:
             outcome = self._delivery.add_batch(name, pairs, size, is_movable, self._wait_s)
-        except ProducerError as error:
+        except BaseException as error:
+            self._delivery.refused(error)
+            if not isinstance(error, ProducerError):
+                raise
             # `finish` need not wait again for brokers that made no room for so long.
             self._has_stalled |= self._stall_s is not None and isinstance(error, QueueFull)
             for number in numbers:

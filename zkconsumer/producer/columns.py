@@ -93,6 +93,13 @@ class ColumnSend:
             ValueError: The topic has no legal name.
             ProducerClosed: The producer is closed.
         """
+        try:
+            self._add(columns)
+        except BaseException as error:
+            self._delivery.refused(error)
+            raise
+
+    def _add(self, columns: MessageColumns) -> None:
         count = len(columns.values)
         if not count:
             return
@@ -103,7 +110,7 @@ class ColumnSend:
         if isinstance(known, str):
             error = MessageNotSent(columns.topic, None, known)
             for number in numbers:
-                self._bulk.fail(number, error)
+                self._bulk.refuse(number, error)
             return
         stored = columns.keys if columns.keys is not None and self._placer.has_keys else repeat(None, count)
         pairs: list[Pair] = list(zip(stored, columns.values, strict=True))
@@ -163,7 +170,7 @@ class ColumnSend:
         try:
             return self._placer.partition(topic, key, partition)
         except (MessageNotSent, TypeError, ValueError) as error:
-            self._bulk.fail(number, error)
+            self._bulk.refuse(number, error)
             return _REFUSED
 
     def _refuse(self, topic: str, pairs: Sequence[Pair], places: list[_Place], numbers: Sequence[int]) -> None:
@@ -174,7 +181,7 @@ class ColumnSend:
             try:
                 self._placer.check(topic, pair, places[row])
             except (MessageNotSent, TypeError) as error:
-                self._bulk.fail(numbers[row], error)
+                self._bulk.refuse(numbers[row], error)
                 places[row] = _REFUSED
 
     def _in_order(self, topic: str, groups: dict[_Place, Sequence[int]]) -> dict[_Place, Sequence[int]]:

@@ -19,12 +19,13 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
-from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError, VersionNotServed
 from simpleconsumer.types import Broker
 from zkconsumer.backoff import Backoff
 from zkconsumer.producer.errors import TransactionFailed, without_frames
+from zkconsumer.producer.produce_codes import FENCED
 
-__all__ = ["Asked", "Coordinator"]
+__all__ = ["Asked", "Coordinator", "FencedFirst"]
 
 T = TypeVar("T")
 
@@ -72,36 +73,54 @@ class Coordinator:
         self._connection: SimpleConsumer | None = None
         self._looking: SimpleConsumer | None = None
 
-    def ask(self, request: AnyRequest[T], code_of: Callable[[T], int], deadline: float) -> Asked[T]:
+    def ask(
+        self,
+        request: AnyRequest[T],
+        code_of: Callable[[T], int],
+        deadline: float,
+        first: AnyRequest[int] | None = None,
+    ) -> Asked[T]:
         """Return the answer to a request, which may have an error code that another try would not change.
 
         Args:
             request: Of the dialect of Kafka 0.11 and later.
             code_of: Returns the error code of an answer.
             deadline: In seconds of the monotonic clock.
+            first: Is asked right before each try, as long as no try may have been done.
 
         Raises:
             TransactionFailed: No coordinator has answered in time. With `outcome_is_unknown` a request was sent, and
-                what was asked may have happened.
+                what was asked may have happened. Its cause is VersionNotServed if the coordinator is too old for it.
+            FencedFirst: The answer to `first` says that another producer has the transactional id.
             AuthenticationFailed: A broker or the client refuse each other.
         """
         was_lost, failures = False, 0
         while True:
             reason: SimpleConsumerError
+            is_tried = False
             try:
-                answer = self._connected(deadline).ask(request)
-                code = code_of(answer)
+                connection = self._connected(deadline)
+                code = 0 if first is None or was_lost else connection.ask(first)
+                if code in FENCED:
+                    raise FencedFirst(code)
                 if code not in _AGAIN:
-                    return Asked(answer, was_lost)
+                    is_tried = True
+                    answer = connection.ask(request)
+                    code = code_of(answer)
+                    if code not in _AGAIN:
+                        return Asked(answer, was_lost)
                 reason = BrokerError(code, None, None)
                 if code in _MOVED:
                     self._forget()
             except _NotFound as error:
                 reason = error.reason
+            except VersionNotServed as error:
+                without_frames(error)
+                raise TransactionFailed(self._id, str(error), was_lost) from error
             except SimpleConsumerError as error:
                 without_frames(error)
                 reason = error
-                was_lost = was_lost or not isinstance(error, ConnectionFailed) or error.is_sent
+                was_lost |= is_tried and (not isinstance(error, ConnectionFailed) or error.is_sent)
                 self._forget()
             pause_s = _BACKOFF.wait_s(failures)
             failures += 1
@@ -174,6 +193,18 @@ class Coordinator:
     def _limit(connection: SimpleConsumer, deadline: float) -> None:
         left_s = max(deadline - time.monotonic(), _SHORTEST_TRY_S)
         connection.limit_calls(left_s)
+
+
+class FencedFirst(Exception):  # noqa: N818 - says what happened
+    """Another producer has the transactional id; nothing was asked but that.
+
+    Attributes:
+        code: The answer.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class _NotFound(Exception):  # noqa: N818 - says what happened

@@ -95,6 +95,11 @@ class Delivery:
         known = self._accumulator.layout.partitions(topic)
         return known or self._lookups.partitions(topic, wait_s, self._check_open)
 
+    def partitions_by_now(self, topic: str, missing: int | str) -> Mapping[int | str, int | None] | str:
+        """Return the partitions of a topic that is known, looked up once more for one that was missing."""
+        reason = self._lookups.look_for(topic, missing, self._check_open)
+        return reason or self.partitions(topic)
+
     def takes_null_values(self, topic: str) -> bool | str:
         """Return whether the brokers are of Kafka 0.8.1 or later; or, as text, why that is not known."""
         if self._takes_null_values is None:
@@ -166,6 +171,12 @@ class Delivery:
         assert self._numbering is not None
         with self._lock:
             self._numbering.start(producer)
+
+    def has_lost_numbers(self) -> bool:
+        """Return whether a transactional producer needs a new epoch, since a batch failed that may be stored."""
+        assert self._numbering is not None
+        with self._lock:
+            return self._numbering.producer is None
 
     def close_batches(self) -> None:
         """Have everything that waits sent now."""
@@ -241,10 +252,16 @@ class Delivery:
                 request_seconds=self._counters.request_seconds(),
             )
 
-    def count_refused(self, topic: str) -> None:
-        """Count a message that failed before it was taken."""
-        with self._lock:
-            self._counters.refused(topic)
+    def refused(self, error: BaseException) -> None:
+        """Take over that a message was not taken: it is counted, and the open transaction is not whole without it.
+
+        Every way in calls this for whatever ends it, interrupts included.
+        """
+        if isinstance(error, MessageNotSent):
+            with self._lock:
+                self._counters.refused(error.topic)
+        if self._transactions is not None and not isinstance(error, TransactionFailed):
+            self._transactions.message_refused(error)
 
     def _check_open(self) -> None:
         if self._is_closed:

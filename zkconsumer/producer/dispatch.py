@@ -10,7 +10,7 @@ from zkconsumer.producer.counters import Counters
 from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
 from zkconsumer.producer.handled_sending import Report
-from zkconsumer.producer.handlers import EventHandler, QueueItem
+from zkconsumer.producer.handlers import EventHandler, QueueItem, as_event_handler
 from zkconsumer.producer.outcome import BatchOutcome, SentMessage
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.statistics import ProducerStatistics
@@ -40,7 +40,7 @@ class BrokerDispatch:
                 )
                 outcome, index = self._delivery.add(*placed, wait_s=None)
             except MessageNotSent as error:
-                self._delivery.count_refused(item.topic)
+                self._delivery.refused(error)
                 report(item, error)
             except ProducerClosed as error:
                 report(item, MessageNotSent(item.topic, item.partition, str(error)))
@@ -72,10 +72,8 @@ class EventDispatch:
     """
 
     def __init__(self, handler: EventHandler, client_id: str) -> None:
-        if not callable(getattr(handler, "handle", None)):
-            raise TypeError(f"{handler!r:.60} is no event handler: it has no method handle")
         self.owner = object()
-        self._handler = handler
+        self._handler = as_event_handler(handler)
         self._client_id = client_id
         self._started_at = time.monotonic()
         self._counters = Counters()

@@ -9,13 +9,13 @@ Source: kafka.serializer.Encoder, DefaultEncoder, StringEncoder, NullEncoder (0.
 from __future__ import annotations
 
 import codecs
-import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from zkconsumer.errors import ConfigError
+from zkconsumer.producer.named_objects import named_object
 
-__all__ = ["DefaultEncoder", "Encoder", "NullEncoder", "StringEncoder", "encoder_named", "load_named"]
+__all__ = ["DefaultEncoder", "Encoder", "NullEncoder", "StringEncoder", "encoder_named"]
 
 Encoder = Callable[[Any], bytes | None]
 
@@ -112,7 +112,7 @@ def encoder_named(name: str, setting: str, encoding: str) -> Encoder:
             return StringEncoder(encoding)
         except LookupError:
             raise ConfigError("serializer.encoding", encoding, "a character set that Python knows") from None
-    return as_encoder(load_named(name, setting, ("DefaultEncoder", "StringEncoder", "NullEncoder")))
+    return named_object(name, setting, as_encoder, ("DefaultEncoder", "StringEncoder", "NullEncoder"))
 
 
 def as_encoder(given: Any) -> Encoder:
@@ -130,25 +130,3 @@ def as_encoder(given: Any) -> Encoder:
         return made
     return _Checked(method, getattr(given, "__name__", None) or f"{given!r:.60}")
 
-
-def load_named(name: str, setting: str, known: Iterable[str] = ()) -> Any:
-    """Return what `module:name` names.
-
-    Args:
-        name: The value of the setting.
-        setting: Names it in the error.
-        known: What else the setting takes, for the error.
-
-    Raises:
-        ConfigError: There is no such module or name.
-    """
-    module, separator, attribute = name.strip().partition(":")
-    try:
-        if not separator:
-            raise ImportError
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        reason = f" ({error})" if str(error) else ""
-        names = "".join(f"{each}, " for each in known)
-        allowed = f"{names}{'or ' if names else ''}module:name of one in Python{reason}"
-        raise ConfigError(setting, name, allowed) from None

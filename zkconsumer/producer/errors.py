@@ -17,11 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simpleconsumer.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionFailed,
+    NoSuchRequest,
+    VersionNotServed,
+)
 from zkconsumer_error import ZkConsumerError
 
 __all__ = [
     "MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError",
-    "ProducerFenced", "QueueFull", "TransactionFailed", "without_frames",
+    "ProducerFenced", "QueueFull", "TransactionFailed", "may_have_been_sent",
+    "without_frames",
 ]  # fmt: skip
 
 
@@ -33,6 +41,14 @@ def without_frames(error: BaseException) -> None:
         seen.add(id(each))
         each.__traceback__ = None
         left += [other for other in (each.__cause__, each.__context__) if other is not None and id(other) not in seen]
+
+
+def may_have_been_sent(error: Exception) -> bool:
+    """Return whether a broker may have got the produce request that ended with this error."""
+    if isinstance(error, ConnectionFailed):
+        return error.is_sent
+    # These come before the request: nobody was authenticated, or the broker does not say what it serves.
+    return not isinstance(error, AuthenticationFailed | BrokerError | NoSuchRequest | VersionNotServed)
 
 
 class ProducerError(ZkConsumerError):

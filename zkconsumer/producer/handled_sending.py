@@ -145,6 +145,9 @@ class HandledSending:
             _count(counts, number, future)
         return counts.summary().checked()
 
+    def refused(self, error: BaseException) -> None:
+        """Take over that a call was refused: nothing, since there are no transactions with handlers."""
+
     def flush(self, timeout_s: float | None) -> bool:
         """Return whether everything that was taken before has its outcome within the time.
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from zkconsumer.errors import ConfigError
-from zkconsumer.producer.encoders import load_named
 from zkconsumer.producer.keyed_message import GivenHeaders, KeyedMessage
+from zkconsumer.producer.named_objects import named_object
 from zkconsumer.producer.outcome import BatchOutcome
 
 __all__ = ["CallbackHandler", "EventHandler", "QueueItem", "configured_handler"]
@@ -162,15 +162,31 @@ def configured_handler(name: str | None, properties: Sequence[str], setting: str
         setting: Which of the two settings it is.
 
     Raises:
-        ConfigError: There is no such class, or its properties are no `name=value`.
+        ConfigError: There is no such class, it is no handler, or its properties are no `name=value`.
     """
     if name is None:
         return None
-    found = load_named(name, setting)
-    made = found() if isinstance(found, type) else found
+    made = named_object(name, setting, _as_callback_handler if setting == "callback.handler" else as_event_handler)
     if hasattr(made, "init"):
         made.init(_properties(properties, f"{setting}.props"))
     return made
+
+
+def _as_callback_handler(made: Any) -> Any:
+    hooks_of(made)
+    return made
+
+
+def as_event_handler(made: Any) -> EventHandler:
+    """Return an event handler.
+
+    Raises:
+        TypeError: It has no method `handle`.
+    """
+    if not callable(getattr(made, "handle", None)):
+        raise TypeError(f"{made!r:.60} is no event handler: it has no method handle")
+    handler: EventHandler = made
+    return handler
 
 
 def _properties(given: Sequence[str], setting: str) -> dict[str, str]:

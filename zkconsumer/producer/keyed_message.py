@@ -8,7 +8,8 @@ from typing import Any
 from simpleconsumer.types import Headers
 
 __all__ = [
-    "GivenHeaders", "KeyedMessage", "ProducerData", "as_headers", "as_keyed_messages", "check_messages",
+    "GivenHeaders", "KeyedMessage", "ProducerData", "as_given_messages", "as_headers", "as_keyed_messages",
+    "check_messages",
 ]  # fmt: skip
 
 GivenHeaders = Iterable[tuple[str, bytes | None]]
@@ -108,6 +109,25 @@ def check_messages(messages: Any) -> None:
                         "are pairs of key and value, or put it into a list if it is one message")  # fmt: skip
     if isinstance(messages, KeyedMessage | ProducerData):
         raise TypeError(f"{messages!r:.60} is one message: send takes it, and send_all a list")
+
+
+def as_given_messages(message: Any, *, has_value: bool) -> list[KeyedMessage]:
+    """Return the messages that the one argument given to `Producer.send` stands for.
+
+    Args:
+        message: A KeyedMessage, or ProducerData.
+        has_value: A value is given as well.
+
+    Raises:
+        TypeError: It is neither, or has a value given besides.
+    """
+    if has_value:
+        raise TypeError(f"a value is given beside {message!r:.60}, which has its own: send_all takes several")
+    if isinstance(message, str):
+        raise TypeError(f"no value for a message of topic {message!r}")
+    if isinstance(message, list | tuple):
+        raise TypeError(f"a {type(message).__name__} is no message: send takes one, and send_all takes several")
+    return as_keyed_messages(message, None)
 
 
 def as_keyed_messages(message: Any, topic: str | None) -> list[KeyedMessage]:

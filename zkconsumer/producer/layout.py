@@ -33,6 +33,8 @@ class FailedSearches(NamedTuple):
 
 
 _NONE: Final = FailedSearches()
+_LOOKUP_S: Final = 3.0
+"""How long a look-up may take: the next one of the same search must not count as the first of another."""
 
 
 class Layout:
@@ -41,6 +43,7 @@ class Layout:
     Args:
         rng: Chooses among equal partitions.
         absence_s: How long a topic that brokers do not know may be about to be created.
+        backoff_s: Wait between two look-ups of it.
 
     Attributes:
         stale: The topics whose leaders have to be looked up -> when.
@@ -48,8 +51,11 @@ class Layout:
     Threads: One at a time.
     """
 
-    def __init__(self, rng: random.Random | None = None, absence_s: float = 10.0) -> None:
+    def __init__(
+        self, rng: random.Random | None = None, absence_s: float = 10.0, backoff_s: float = 0.1
+    ) -> None:
         self._absence_s = absence_s
+        self._forgotten_s = absence_s + 2 * backoff_s + _LOOKUP_S
         self.stale: dict[str, float] = {}
         self._searches: dict[str, FailedSearches] = {}
         self._rng = rng or random.Random()
@@ -110,7 +116,7 @@ class Layout:
     def not_found(self, topic: str, reason: str, is_final: bool, is_absent: bool, now: float) -> None:
         """Count a look-up that found no such topic, or no answer."""
         last = self.searches(topic)
-        is_new = last.absent_since is None or now - last.at > self._absence_s  # nobody has asked for some time
+        is_new = last.absent_since is None or now - last.at > self._forgotten_s  # nobody has asked for some time
         since = (now if is_new else last.absent_since) if is_absent else None
         self._searches[topic] = FailedSearches(last.failures + 1, reason, is_final, since, now)
         self.stale.pop(topic, None)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-
-from zkconsumer.producer.batch import undecided_codes
 
 __all__ = ["Limits"]
 
@@ -26,7 +24,7 @@ class Limits:
         absence_s: How long a topic that brokers do not know may be about to be created.
         repeats: A batch that may be stored is tried again.
         is_compressed: Topic -> whether its batches are compressed.
-        undecided: The errors after which a batch may be stored all the same.
+        acks: -1, 0 or 1; says after which errors a batch may be stored all the same.
         takes_turns: Messages without a key go to another partition with every batch, at random; else they stay with
             one until leaders are looked up again.
     """
@@ -41,6 +39,6 @@ class Limits:
     backoff_s: float = 0.1
     repeats: bool = True
     is_compressed: Callable[[str], bool] = lambda topic: False
-    undecided: Sequence[int] = undecided_codes(1)
+    acks: int = 1
     takes_turns: bool = False
     absence_s: float = 10.0

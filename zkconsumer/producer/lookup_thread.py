@@ -65,6 +65,8 @@ class LookupThread:
         self._refresh_s = refresh_s
         self._refresh_at = None if refresh_s is None else time.monotonic() + refresh_s
         self._take_over = take_over
+        self._looked_up: dict[str, float] = {}  # topic -> when the last look-up began that has ended
+        self._in_vain: dict[str, float] = {}  # topic -> when `look_for` last asked for one, and did not find it
         self._has_sent = False
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="zkconsumer-producer-lookup", daemon=True)
@@ -124,13 +126,41 @@ class LookupThread:
                 self.layouts.wait(min(left_s, _LONGEST_SLEEP_S))
             return known
 
+    def look_for(self, topic: str, partition: int | str, check_open: Callable[[], None]) -> str:
+        """Look a topic up once more, unless this was just in vain; return why it was not found, empty if it was.
+
+        Args:
+            topic: A topic whose partitions are known.
+            partition: One that it did not have.
+            check_open: As for `partitions`.
+        """
+        now = time.monotonic()
+        with self._lock:
+            wanted_at = self._in_vain.get(topic, 0.0)
+            if wanted_at + self._limits.backoff_s <= now:
+                wanted_at = self._in_vain[topic] = now
+            while self._looked_up.get(topic, 0.0) < wanted_at:
+                check_open()
+                left_s = now + _LONGEST_SLEEP_S - time.monotonic()
+                if left_s <= 0.0:
+                    return f"no look-up has ended within {_LONGEST_SLEEP_S:g} s"
+                self._layout.want(topic, now)
+                self.wake.notify()
+                self.layouts.wait(left_s)
+            if partition in (self._layout.partitions(topic) or ()):
+                self._in_vain.pop(topic, None)
+            return self._layout.searches(topic).reason
+
     def _run(self) -> None:
         while (topics := self._due_topics()) is not None:
+            began_at = time.monotonic()
             try:
                 found = self._lookup.look_up(topics)
             except Exception as error:
                 log.exception("a fault of the look-up of topics")
                 found = dict.fromkeys(topics, FoundTopic({}, f"a fault of the look-up: {error!r}"))
+            with self._lock:
+                self._looked_up.update(dict.fromkeys(topics, began_at))
             self._take_over(found)
 
     def _due_topics(self) -> list[str] | None:

@@ -7,8 +7,9 @@ Rules, and which failure each prevents:
 - A batch that was refused, or never sent, gives its numbers back, so that there is no gap before the next one.
 - Behind a batch that failed and may be stored, nobody knows which number the broker expects. The partition goes on with
   a new producer id, from 0. Other partitions keep theirs, since repeats of theirs may be under way.
-- The same holds where the broker misses a batch (OUT_OF_ORDER_SEQUENCE_NUMBER) or has forgotten the producer
-  (UNKNOWN_PRODUCER_ID): a batch that no broker can have is sent again under a new id; one that may be stored fails.
+- The same holds where the broker expects other numbers: it misses a batch (OUT_OF_ORDER_SEQUENCE_NUMBER), has forgotten
+  the producer (UNKNOWN_PRODUCER_ID), or knows the numbers of a batch that was never sent before. A batch that no broker
+  can have is sent again under a new id; one that may be stored fails. What each code says is in `produce_codes`.
 - The id of a transactional producer is its coordinator's: behind a failure there is a new one when the transaction is
   aborted.
 
@@ -25,14 +26,8 @@ from simpleconsumer.producer_batches import BatchProducer, ProducerId
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.batch import Batch
 
-__all__ = ["DUPLICATE", "FENCED", "OUT_OF_STEP", "Numbering"]
+__all__ = ["Numbering"]
 
-DUPLICATE: Final = 46
-"""The batch is stored already."""
-OUT_OF_STEP: Final = (45, 59)
-"""The broker misses a batch before this one, or has forgotten the producer."""
-FENCED: Final = (47, 90)
-"""Another producer with the same transactional id has taken over; final."""
 _NUMBERS: Final = 1 << 31
 """Behind the largest number comes 0."""
 
@@ -86,14 +81,8 @@ class Numbering:
         if found is not None and found[0] == (numbers.id, numbers.epoch):
             self._of[batch.name] = found[0], numbers.base_sequence
 
-    def forget(self, name: TopicPartition) -> None:
-        """Go on from 0 with a new id: the broker is out of step with this one."""
-        found = self._of.pop(name, None)
-        if found is not None and found[0] == self.producer:
-            self.producer = None
-
     def lose(self, batch: Batch) -> None:
-        """Go on from 0 with a new id: the broker expects a number that is not known."""
+        """Go on from 0 with a new id, if the batch has numbers: it is not known which one the broker expects."""
         numbers, batch.numbers = batch.numbers, None
         if numbers is None:
             return

@@ -18,7 +18,6 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
-from zkconsumer.producer.batch import undecided_codes
 from zkconsumer.producer.broker_thread import ANY_PARTITION, RequestSettings
 from zkconsumer.producer.coordinator import Coordinator
 from zkconsumer.producer.delivery import Delivery
@@ -36,6 +35,10 @@ from zkconsumer.producer.zookeeper_lookup import Lookup07, ZooKeeperLookup
 __all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending", "registered_cluster"]
 
 _CODECS_07: Final = ("none", "gzip", "snappy")
+_HINT_07: Final = "list each broker of Kafka 0.7 as id:host:port, or set kafka.generation to 0.7"
+_HINT_08: Final = (
+    "brokers with ids in the list are of Kafka 0.7: leave the ids and kafka.generation out for Kafka 0.8 and later"
+)
 
 
 class Handlers(NamedTuple):
@@ -48,6 +51,11 @@ class Handlers(NamedTuple):
 
     callbacks: object
     events: EventHandler | None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is one of them."""
+        return self.callbacks is not None or self.events is not None
 
 
 def open_sending(
@@ -73,6 +81,8 @@ def open_sending(
         What opening a connection to ZooKeeper raises.
     """
     hooks_of(handlers.callbacks)  # what is no handler is refused before a thread starts
+    if handlers.has_any and config.transactional_id is not None:
+        raise ConfigError("transactional.id", config.transactional_id, "left out with a callback or event handler")
     wait_ms = config.queue_enqueue_timeout_ms
     wait_s = None if wait_ms < 0 else wait_ms / 1000
     limits = _limits(config)
@@ -91,8 +101,6 @@ def open_sending(
     if found.notify is not None:
         found.notify(delivery.look_up_again)
     placer = Placer(delivery, encoding, config.message_max_bytes, found.has_keys)
-    if handlers.callbacks is not None and transactions is not None:
-        raise ConfigError("transactional.id", config.transactional_id, "left out with a callback handler")
     if handlers.callbacks is not None:
         return HandledSending(handlers.callbacks, BrokerDispatch(placer, delivery), limits, wait_s)
     return DirectSending(placer, delivery, limits, wait_s, transactions)
@@ -126,11 +134,11 @@ def find_cluster(config: ProducerConfig, rng: random.Random | None = None) -> Fo
     timeout_s = config.connect_timeout_ms / 1000
     brokers = config.metadata_broker_list
     if brokers is not None:
-        if brokers[0].id is not None or config.kafka_generation == "0.7":
+        if _is_listed_as_07(config):
             _check_07(config)
             return FoundCluster(_ListOf07(brokers), False, _nothing)
         addresses = [(each.host, each.port) for each in brokers]
-        lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security)
+        lookup = TopicLookup(lambda: addresses, config.client_id, timeout_s, rng, config.security, _HINT_07)
         return FoundCluster(lookup, True, _nothing, brokers=lookup.brokers)
     assert config.zookeeper_connect is not None
     stack = ExitStack()
@@ -176,6 +184,11 @@ class _ListOf07:
         return dict.fromkeys(topics, self._found)
 
 
+def _is_listed_as_07(config: ProducerConfig) -> bool:
+    brokers = config.metadata_broker_list
+    return brokers is not None and (brokers[0].id is not None or config.kafka_generation == "0.7")
+
+
 def _check_07(config: ProducerConfig) -> None:
     if config.compression_codec not in _CODECS_07:
         raise ConfigError("compression.codec", config.compression_codec, "none, gzip or snappy with Kafka 0.7")
@@ -193,7 +206,7 @@ def _limits(config: ProducerConfig) -> Limits:
         0.0 if config.producer_type == "sync" else config.queue_buffering_max_ms / 1000,
         config.queue_buffering_max_messages, config.queue_buffering_max_bytes, config.message_send_max_retries,
         config.retry_backoff_ms / 1000, config.retry_unanswered_batches,
-        lambda topic: _codec_of(config, topic) != "none", undecided_codes(config.request_required_acks),
+        lambda topic: _codec_of(config, topic) != "none", config.request_required_acks,
         absence_s=config.unknown_topic_timeout_ms / 1000,
     )  # fmt: skip
 
@@ -209,5 +222,5 @@ def _request_settings(config: ProducerConfig) -> RequestSettings:
         config.request_required_acks, config.request_timeout_ms, config.connect_timeout_ms / 1000,
         config.send_buffer_bytes, config.client_id, partial(_codec_of, config),
         None if refresh_ms < 0 else refresh_ms / 1000, config.security, config.enable_idempotence,
-        config.transactional_id,
+        config.transactional_id, _HINT_08 if _is_listed_as_07(config) else "",
     )  # fmt: skip

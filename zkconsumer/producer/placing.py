@@ -11,9 +11,10 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.encoders import DefaultEncoder, Encoder, load_named
+from zkconsumer.producer.encoders import DefaultEncoder, Encoder
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.keyed_message import GivenHeaders, as_headers
+from zkconsumer.producer.named_objects import named_object
 from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 
 __all__ = ["Encoding", "PlacedMessage", "Placer", "as_partitioner"]
@@ -182,8 +183,7 @@ class Placer:
         if partition is not None:
             partition = _as_name(partition)
             if partition not in known:
-                names = ", ".join(map(str, known))
-                raise ValueError(f"topic {topic!r} has no partition {partition!r}; it has {names}")
+                self._check_partition(topic, partition)
             return partition
         if key is None:
             return self._delivery.sticky_partition(topic)
@@ -194,6 +194,17 @@ class Placer:
             raise ValueError(f"the partitioner chose {chosen} for the key {key!r:.60}, of {len(known)} partitions of "
                              f"topic {topic!r}")  # fmt: skip
         return list(known)[chosen]
+
+
+    def _check_partition(self, topic: str, partition: int | str) -> None:
+        """Look once more for a partition: the topic may have grown since the last look-up."""
+        known = self._delivery.partitions_by_now(topic, partition)
+        if isinstance(known, str):
+            reason = f"it is not known whether the topic has this partition: {known}"
+            raise MessageNotSent(topic, partition, reason)
+        if partition not in known:
+            names = ", ".join(map(str, known))
+            raise ValueError(f"topic {topic!r} has no partition {partition!r}; it has {names}")
 
 
 def _as_name(partition: Any) -> int | str:
@@ -224,12 +235,18 @@ def as_partitioner(given: Any) -> Partitioner:
     Raises:
         ConfigError: It is nothing of these.
     """
-    known = PARTITIONERS.get(given.strip()) if isinstance(given, str) else None
-    if known is not None:
-        return known
-    found = load_named(given, "partitioner.class", PARTITIONERS) if isinstance(given, str) else given
-    made = found() if isinstance(found, type) else found
+    if isinstance(given, str):
+        known = PARTITIONERS.get(given.strip())
+        return known or named_object(given, "partitioner.class", _method_of, PARTITIONERS)
+    try:
+        return _method_of(given() if isinstance(given, type) else given)
+    except TypeError as error:
+        allowed = f"a function of key and number of partitions ({error})"
+        raise ConfigError("partitioner.class", given, allowed) from error
+
+
+def _method_of(made: Any) -> Partitioner:
     method: Partitioner | None = made if callable(made) else getattr(made, "partition", None)
-    if method is None:
-        raise ConfigError("partitioner.class", given, "a function of key and number of partitions")
+    if not callable(method):
+        raise TypeError(f"{made!r:.60} is no function, and has no method partition")
     return method

@@ -20,7 +20,7 @@ from zkconsumer.producer.keyed_message import (
     GivenHeaders,
     KeyedMessage,
     ProducerData,
-    as_keyed_messages,
+    as_given_messages,
     check_messages,
 )
 from zkconsumer.producer.lifetime import Lifetime
@@ -81,9 +81,9 @@ class Producer:
                             "or ProducerConfig.from_properties(...) of a file or a dict")  # fmt: skip
         self.config = config
         self._is_sync = config.producer_type == "sync"
+        value = _encoder(value_encoder, config.serializer_class, "serializer.class", config)
         encoding = Encoding(
-            _encoder(key_encoder, config.key_serializer_class, "key.serializer.class", config),
-            _encoder(value_encoder, config.serializer_class, "serializer.class", config),
+            _encoder(key_encoder, config.key_serializer_class, "key.serializer.class", config), value,
             as_partitioner(config.partitioner_class if partitioner is None else partitioner),
         )  # fmt: skip
         callbacks = callback_handler or configured_handler(
@@ -148,24 +148,22 @@ class Producer:
         """
         if self._is_forked:
             raise _forked()
-        if value is _NOT_GIVEN:
-            return self._send_given(topic)
-        if isinstance(topic, KeyedMessage | ProducerData):
-            raise TypeError(f"a value is given beside {topic!r:.60}, which has its own: send_all takes several")
+        if value is _NOT_GIVEN or isinstance(topic, KeyedMessage | ProducerData):
+            return self._send_given(topic, value)
         future = self._sending.send(topic, value, key, partition, part_key, headers)
         if self._is_sync:
             future.result()
         return future
 
-    def _send_given(self, message: Any) -> SendFuture | list[SendFuture]:
-        if isinstance(message, str):
-            raise TypeError(f"no value for a message of topic {message!r}")
-        if isinstance(message, list | tuple):
-            raise TypeError(f"a {type(message).__name__} is no message: send takes one, and send_all takes several")
+    def _send_given(self, message: Any, value: Any) -> SendFuture | list[SendFuture]:
+        try:
+            given = as_given_messages(message, has_value=value is not _NOT_GIVEN)
+        except TypeError as error:
+            self._sending.refused(error)
+            raise
         send = self._sending.send
         futures = [
-            send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers)
-            for each in as_keyed_messages(message, None)
+            send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers) for each in given
         ]
         if self._is_sync:
             for future in futures:
@@ -193,7 +191,11 @@ class Producer:
             What reading `messages` raises; what was read before is sent.
         """
         self._check_process()
-        check_messages(messages)
+        try:
+            check_messages(messages)
+        except TypeError as error:
+            self._sending.refused(error)
+            raise
         if self._is_closed:
             raise ProducerClosed("the producer is closed")
         return self._sending.send_all(messages, topic)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from simpleconsumer.errors import BrokerError
+from simpleconsumer.errors import BrokerError, ConnectionFailed
 from zkconsumer.producer.batch import Pair
 
 __all__ = [
@@ -46,7 +46,9 @@ def is_about_a_message(code: int, pairs: Sequence[Pair]) -> bool:
 
 
 def remedy_for(reason: object, pairs: Sequence[Pair]) -> str:
-    """Return what to do about messages that a broker refused, if the error does not say so; else empty."""
+    """Return what to do about messages that failed, if the error does not say so; else empty."""
+    if isinstance(reason, ConnectionFailed):
+        return reason.remedy
     if isinstance(reason, BrokerError) and reason.code in _REMEDIES:
         return _REMEDIES[reason.code]
     is_refused = isinstance(reason, BrokerError) and reason.code in (INVALID, WRONG_CHECKSUM)

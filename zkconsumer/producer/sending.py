@@ -37,6 +37,9 @@ class Sending(Protocol):
     def send_all(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
         """Send messages, and return what became of them."""
 
+    def refused(self, error: BaseException) -> None:
+        """Take over that a call was refused that should have sent messages."""
+
     def statistics(self) -> ProducerStatistics:
         """Return what waits, and what was counted so far."""
 
@@ -77,6 +80,7 @@ class DirectSending:
         self._wait_s = wait_s
         self.flush = delivery.flush
         self.close = delivery.close
+        self.refused = delivery.refused
         self.statistics = delivery.statistics
 
     def send(
@@ -90,11 +94,15 @@ class DirectSending:
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
         try:
+            if self.transactions is not None:
+                self.transactions.check_open()
             name, pair, size, is_movable = self._placer.place(topic, value, key, partition, part_key, headers)
-        except MessageNotSent as error:
-            self._delivery.count_refused(topic)
-            return failed_future(error)
-        return SendFuture(*self._delivery.add(name, pair, size, is_movable, self._wait_s))
+            return SendFuture(*self._delivery.add(name, pair, size, is_movable, self._wait_s))
+        except BaseException as error:
+            self._delivery.refused(error)
+            if isinstance(error, MessageNotSent):
+                return failed_future(error)
+            raise
 
     def send_all(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
         """Send messages, and return what became of them."""
@@ -112,8 +120,12 @@ class DirectSending:
 
     def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
         """Send messages of one partition as a batch; see `Producer.send_batch`."""
-        name, pairs, size = self._placer.place_batch(topic, messages, partition)
-        return BatchFuture(self._delivery.add_batch(name, pairs, size, False, self._wait_s), len(pairs))
+        try:
+            name, pairs, size = self._placer.place_batch(topic, messages, partition)
+            return BatchFuture(self._delivery.add_batch(name, pairs, size, False, self._wait_s), len(pairs))
+        except BaseException as error:
+            self._delivery.refused(error)
+            raise
 
     @property
     def repeated(self) -> int:

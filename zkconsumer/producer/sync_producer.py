@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size, undecided_codes
-from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size
+from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, may_have_been_sent
 from zkconsumer.producer.keyed_message import as_headers
 from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import SentMessage
+from zkconsumer.producer.produce_codes import may_be_stored
 from zkconsumer.producer.refusals import TOO_LARGE, remedy_for
 
 __all__ = ["SyncProducer"]
@@ -119,12 +120,11 @@ class SyncProducer:
                 wait_until_read(connection, next(iter(sets)))
         except SimpleConsumerError as error:
             self._disconnect()
-            may_be_stored = has_begun and not (isinstance(error, ConnectionFailed) and not error.is_sent)
-            return {each.name: MessageNotSent(*each.name, str(error), may_be_stored=may_be_stored) for each in batches}
+            is_sent = has_begun and may_have_been_sent(error)
+            return {each.name: MessageNotSent(*each.name, str(error), may_be_stored=is_sent) for each in batches}
         answers = {name: ProducedPartition(code, -1) for name, code in refusals.items() if code}
         answers |= zip(sets, results, strict=True)
-        undecided = undecided_codes(self._acks)
-        return {batch.name: _outcome(batch, answers[batch.name], undecided) for batch in batches}
+        return {batch.name: _outcome(batch, answers[batch.name], self._acks) for batch in batches}
 
     def close(self) -> None:
         """Close the connection, finally."""
@@ -187,12 +187,12 @@ class SyncProducer:
         return pair
 
 
-def _outcome(batch: Batch, result: ProducedPartition, undecided: Sequence[int]) -> SentMessage | MessageNotSent:
+def _outcome(batch: Batch, result: ProducedPartition, acks: int) -> SentMessage | MessageNotSent:
     (topic, partition), (code, offset) = batch.name, result
     if code == 0:
         return SentMessage(topic, partition, offset if offset >= 0 else None)
     reason = BrokerError(code, topic, partition)
     kind = OversizedMessage if code in TOO_LARGE else MessageNotSent
-    error = kind(topic, partition, str(reason), may_be_stored=code in undecided)
+    error = kind(topic, partition, str(reason), may_be_stored=may_be_stored(code, acks))
     error.remedy = remedy_for(reason, batch.pairs)
     return error

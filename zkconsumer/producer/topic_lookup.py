@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.probe import has_no_older_peers, probed_broker
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicMetadata
@@ -67,13 +67,15 @@ class TopicLookup:
         timeout_s: Longest wait for one broker, in seconds; three seconds are the most that is used.
         rng: Chooses the order in which brokers are asked.
         security: TLS and SASL of connections to brokers; None for neither.
+        hint: What to do if a broker takes connections, and none has ever answered; a clause.
     """
 
     def __init__(
         self, addresses: Callable[[], Sequence[Address]], client_id: str, timeout_s: float,
-        rng: random.Random | None = None, security: Security | None = None,
+        rng: random.Random | None = None, security: Security | None = None, hint: str = "",
     ) -> None:  # fmt: skip
         self._security = security
+        self._hint = hint
         self._addresses = addresses
         self._client_id = client_id
         self._timeout_s = min(timeout_s, _LONGEST_ANSWER_S)
@@ -91,7 +93,7 @@ class TopicLookup:
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
         """Return what is known about each of the topics."""
-        failures: list[str] = []
+        failures: list[SimpleConsumerError] = []
         for (host, port), known in self._in_order():
             try:
                 found = known or probed_broker(host, port, self._timeout_s, self._client_id, security=self._security)
@@ -106,14 +108,16 @@ class TopicLookup:
                 self._spoken.forget((host, port))  # another one may come back there
                 if self._order.failed((host, port)):
                     log.warning("%s:%d does not answer a metadata request of a producer: %s", host, port, error)
-                failures.append(str(error))
+                failures.append(error)
                 continue
             self._order.answered((host, port))
             self.know([found])
             brokers = self._spoken.of(metadata.brokers, are_alike=are_alike)
             self._known = brokers or self._known
             return {topic: _found(metadata.topics[topic], brokers) for topic in topics}
-        reason = f"no broker answers about it ({'; '.join(failures[:3])})"
+        reason = f"no broker answers about it ({'; '.join(map(str, failures[:3]))})"
+        if not self._known and any(isinstance(each, ConnectionFailed) and each.is_sent for each in failures):
+            reason += self._hint and f"; {self._hint}"
         return dict.fromkeys(topics, FoundTopic({}, reason))
 
     def _in_order(self) -> list[tuple[Address, Broker | None]]:

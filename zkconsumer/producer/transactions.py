@@ -2,16 +2,22 @@
 
     NEW --init--> READY --begin--> OPEN --commit--> WAITING --its messages are acknowledged--> COMMITTING --> READY
     COMMITTING --no answer in time--> COMMITTING: the outcome is not known before another commit
-    OPEN, WAITING --a message failed, or a partition could not be added--> FAILED
-    OPEN, FAILED --abort--> ABORTING --> READY, behind a failure with a new epoch
+    OPEN, WAITING --a message failed or was refused, or a partition could not be added--> FAILED
+    OPEN, FAILED --abort--> ABORTING --> READY, with a new epoch if requests of the last one may be on their way
     ABORTING --no answer in time--> ABORTING: abort again
+    ABORTING --numbers are lost, and the broker is older than Kafka 2.5--> SPENT, which is final
     any --another producer with the id has started, or the time is over--> FENCED, which is final
+
+A new epoch is asked for under the id and epoch of before (KIP-360), so that a producer that has been replaced gets
+none. Yet a coordinator with an open transaction aborts that one, and fences its producer, before it compares epochs
+(2.5 to 4.3). So it is asked first to abort under the epoch of before: it refuses that if another producer has the name,
+and else nothing changes. Brokers before Kafka 2.5 give an epoch to whoever asks: only the first `init` asks them.
 
 Threads: any may send; one at a time calls init, begin, commit and abort. The coordinator is asked one thing at a time,
 under `_asking`; under `_lock` nobody waits. A partition is added, and a message is taken, while the transaction is OPEN
 alone: what comes later would be in no transaction.
 
-Source: org.apache.kafka.clients.producer.internals.TransactionManager (3.9), KIP-98.
+Source: org.apache.kafka.clients.producer.internals.TransactionManager (3.9), KIP-98, KIP-360.
 """
 
 from __future__ import annotations
@@ -25,12 +31,12 @@ from typing import Final, Protocol, TypeVar
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
-from simpleconsumer.errors import BrokerError
-from simpleconsumer.producer_batches import ProducerId
+from simpleconsumer.errors import BrokerError, VersionNotServed
+from simpleconsumer.producer_batches import NO_ID, ProducerId
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.coordinator import Asked, Coordinator
+from zkconsumer.producer.coordinator import Asked, Coordinator, FencedFirst
 from zkconsumer.producer.errors import ProducerError, ProducerFenced, TransactionFailed
-from zkconsumer.producer.numbering import FENCED
+from zkconsumer.producer.produce_codes import FENCED
 
 __all__ = ["TransactionState", "Transactions"]
 
@@ -50,6 +56,8 @@ class TransactionState(enum.Enum):
     COMMITTING = "the outcome of its commit is not known: commit it again"
     FAILED = "a message of the transaction failed: abort it"
     ABORTING = "its abort has begun: abort it again"
+    SPENT = ("whether its last messages are stored is not known, and brokers before Kafka 2.5 have no new epoch for it "
+             "that would not fence a later producer: close it, and make another one")
     FENCED = ("another producer with the same transactional.id has taken over, or a transaction was open for too long "
               "(transaction.timeout.ms)")
 
@@ -65,6 +73,9 @@ class Sends(Protocol):
 
     def start_numbers(self, producer: ProducerId) -> None:
         """Number all batches from 0 under a new id."""
+
+    def has_lost_numbers(self) -> bool:
+        """Return whether it is not known which number a broker expects, so that a new epoch is needed."""
 
 
 class Transactions:
@@ -87,16 +98,27 @@ class Transactions:
         self._coordinator = coordinator
         self._asking = threading.Lock()
         self._lock = threading.Lock()  # of what follows
-        self._producer = ProducerId(-1, -1)
+        self._producer = NO_ID
         self._enlisted: set[TopicPartition] = set()
         self._is_begun = False  # for the coordinator: it may know a partition
         self._is_unsure = False  # an end was asked for, and its answer did not come
-        self._needs_epoch = False  # which numbers brokers expect is not known
+        self._needs_epoch = False  # a request of the last one may still come to the coordinator
+        self._is_renewing = False  # a new epoch was asked for, and the answer did not come
+        self._failure: BaseException | None = None  # the first one of the transaction
 
     def init(self, sends: Sends, timeout_s: float) -> None:
-        """Get an id and an epoch, which ends what producers of the same name had begun, and fences them."""
+        """Get an id and an epoch, which ends what producers of the same name had begun, and fences them.
+
+        A producer that has them gets its next epoch, if it is still the one of its name.
+        """
         self._check(TransactionState.NEW, TransactionState.READY)
-        self._start(sends, time.monotonic() + timeout_s)
+        deadline = time.monotonic() + timeout_s
+        if self.state is TransactionState.NEW:
+            self._start(sends, NO_ID, deadline)
+        else:
+            with self._lock:  # without an answer the epoch is not known, as in an abort
+                self.state, self._needs_epoch = TransactionState.ABORTING, True
+            self._renew(sends, deadline)
 
     def begin(self) -> None:
         """Open a transaction; nothing is asked."""
@@ -130,8 +152,10 @@ class Transactions:
                 [code] = self._coordinator.ask(request, lambda codes: codes[0], deadline).answer
                 if code:
                     raise self._refusal(code)
-            except BaseException:  # an interrupt, too: the coordinator may add it later
-                self._change(TransactionState.OPEN, TransactionState.FAILED)
+            except BaseException as error:  # an interrupt, too: the coordinator may add it later
+                with self._lock:
+                    self._needs_epoch = True
+                self._fail(error)
                 raise
             with self._lock:
                 self._enlisted.add(name)
@@ -139,13 +163,22 @@ class Transactions:
     def message_failed(self, error: ProducerError) -> None:
         """Take over that a message of the open transaction failed."""
         cause = error.__cause__
-        with self._lock:
-            if isinstance(cause, BrokerError) and cause.code in FENCED:
+        if isinstance(cause, BrokerError) and cause.code in FENCED:
+            with self._lock:
                 self.state = TransactionState.FENCED
-            elif self.state in (TransactionState.OPEN, TransactionState.WAITING):
+        else:
+            self._fail(error)
+
+    def message_refused(self, error: BaseException) -> None:
+        """Take over that a message was not taken that belongs to the open transaction, if there is one."""
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Have the transaction aborted, and its further calls name what failed first."""
+        with self._lock:
+            if self.state in (TransactionState.OPEN, TransactionState.WAITING):
                 self.state = TransactionState.FAILED
-            elif self.state is TransactionState.ABORTING:
-                self._needs_epoch = True
+                self._failure = error
 
     def commit(self, sends: Sends, timeout_s: float) -> None:
         """Wait for all messages, and have the transaction read."""
@@ -186,7 +219,9 @@ class Transactions:
         if self._is_unsure and code != _INVALID_STATE:  # of a transaction that was committed, no coordinator says that
             said = f"{refusal.reason}; whether it was committed before is not known"
             raise type(refusal)(self.id, said, True) from refusal
-        self._change(TransactionState.COMMITTING, TransactionState.FAILED)
+        with self._lock:
+            if self.state is TransactionState.COMMITTING:
+                self.state, self._failure, self._needs_epoch = TransactionState.FAILED, refusal, True
         raise refusal
 
     def abort(self, sends: Sends, timeout_s: float) -> None:
@@ -194,7 +229,6 @@ class Transactions:
         deadline = time.monotonic() + timeout_s
         with self._lock:
             self._check(TransactionState.OPEN, TransactionState.FAILED, TransactionState.ABORTING)
-            self._needs_epoch = self._needs_epoch or self.state is TransactionState.FAILED
             self.state = TransactionState.ABORTING
         sends.abandon("the transaction was aborted")
         if not sends.flush(timeout_s):
@@ -205,25 +239,65 @@ class Transactions:
             raise self._refusal(code)
         with self._lock:
             self._is_begun = False
-        if self._needs_epoch:
-            self._start(sends, deadline)
+            self._enlisted.clear()
+        if self._needs_epoch or sends.has_lost_numbers():
+            self._renew(sends, deadline)
         else:
-            self._change(TransactionState.ABORTING, TransactionState.READY)
+            self._get_ready()
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
 
-    def _start(self, sends: Sends, deadline: float) -> None:
-        request = KAFKA011.producer_id(self.id, self._timeout_ms)
+    def _start(self, sends: Sends, before: ProducerId, deadline: float) -> None:
+        """Get an id and an epoch: any with `NO_ID`, else the ones after those."""
         with self._turn(deadline):
-            code, producer = self._coordinator.ask(request, lambda answer: answer[0], deadline).answer
+            code, producer = self._ask_for_epoch(before, deadline)
         if code:
             raise self._refusal(code)
         sends.start_numbers(producer)
         with self._lock:
             self._producer = producer
             self._enlisted.clear()
+        self._get_ready()
+
+    def _ask_for_epoch(self, before: ProducerId, deadline: float) -> tuple[int, ProducerId]:
+        """Return error code, and id and epoch.
+
+        Whether another producer has the name is asked first, unless a new epoch was asked for before, and the answer
+        did not come: the one of before may then have been replaced by this producer's own.
+        """
+        is_sure = before != NO_ID and not self._is_renewing
+        request = KAFKA011.producer_id(self.id, self._timeout_ms, before)
+        first = KAFKA011.end_transaction(self.id, before, commit=False) if is_sure else None
+        was_renewing, self._is_renewing = self._is_renewing, True  # an interrupt leaves it so
+        try:
+            answer = self._coordinator.ask(request, lambda answer: answer[0], deadline, first).answer
+        except FencedFirst as error:
+            return error.code, NO_ID
+        except TransactionFailed as error:
+            self._is_renewing = was_renewing or error.outcome_is_unknown
+            raise
+        self._is_renewing = False
+        return answer
+
+    def _renew(self, sends: Sends, deadline: float) -> None:
+        """Get the next epoch; go on with the one of now where brokers are too old, and all numbers are known."""
+        try:
+            self._start(sends, self._producer, deadline)
+        except TransactionFailed as error:
+            if not isinstance(error.__cause__, VersionNotServed):
+                raise
+            if sends.has_lost_numbers():
+                with self._lock:
+                    self.state = TransactionState.SPENT
+                raise TransactionFailed(self.id, self.state.value) from error
+            self._get_ready()
+
+    def _get_ready(self) -> None:
+        with self._lock:
             self._is_begun = self._is_unsure = self._needs_epoch = False
-            self.state = TransactionState.READY
+            self._failure = None
+            if self.state is not TransactionState.FENCED:
+                self.state = TransactionState.READY
 
     def _ask_to_end(self, is_commit: bool, deadline: float) -> int:
         """Return the error code of the end of the transaction, 0 for one of which the coordinator knows nothing."""
@@ -282,4 +356,8 @@ class Transactions:
         if self.state is TransactionState.FENCED:
             raise ProducerFenced(self.id, self.state.value)
         if self.state not in allowed:
-            raise TransactionFailed(self.id, self.state.value, self.state is TransactionState.COMMITTING)
+            reason = self.state.value
+            if self.state is TransactionState.FAILED:
+                reason = f"{reason} ({self._failure})"
+            failed = TransactionFailed(self.id, reason, self.state is TransactionState.COMMITTING)
+            raise failed from (self._failure if self.state is TransactionState.FAILED else None)

@@ -1,0 +1,42 @@
+"""Finds what a setting names as `module:name`, the one place where the package imports what an application names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["NotImported", "imported", "is_place"]
+
+
+class NotImported(ValueError):  # noqa: N818 - says what happened
+    """Nothing can be imported under a name; the text is a clause that says why."""
+
+
+def is_place(place: str) -> bool:
+    """Return whether a text has the form `package.module:name`."""
+    module, separator, name = place.partition(":")
+    return bool(separator) and all(part.isidentifier() for part in (*module.split("."), name))
+
+
+def imported(place: str) -> Any:
+    """Return what `package.module:name` names; the module is imported.
+
+    Raises:
+        NotImported: The text has another form, there is no such module or name, or the module cannot be imported,
+            whatever its code raises; that is the cause then.
+    """
+    if not is_place(place):
+        raise NotImported(f"{place!r} is no module:name")
+    module, _, name = place.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise NotImported(f"there is no module {error.name!r}") from error
+    except Exception as error:
+        # What else its code raises may hold what it has read, such as a password.
+        said = f": {error}" if isinstance(error, ImportError | SyntaxError) else ""
+        raise NotImported(f"module {module!r} cannot be imported: {type(error).__name__}{said}") from error
+    try:
+        return getattr(found, name)
+    except AttributeError as error:
+        raise NotImported(f"module {module!r} has no {name!r}") from error

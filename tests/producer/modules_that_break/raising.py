@@ -1,0 +1,3 @@
+"""Raises when it is imported."""
+
+x = 1 / 0
