@@ -19,7 +19,7 @@ from rebalance.assignment import Assignment, Partition
 from rebalance.fence import is_same_session
 from rebalance.known_topics import KnownTopics, TopicsSeen
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition
+from rebalance.member_partition import MemberPartition, by_reason
 from rebalance.ports import Claims, Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.takeover import Takeover
@@ -286,6 +286,8 @@ class MemberPartitions:
             entry.drain_timer = None
         if self.all.get(partition) is not entry or entry.machine.state is not p.PartitionState.DRAINING:
             return
+        if position is not None and position < 0:
+            position = None  # `NO_START`: there is nothing to commit
         entry.position = position
         if position is not None and self.member.auto_commit:
             # Without auto-commit the next claim goes on from the last commit, as any other member would: the
@@ -334,8 +336,8 @@ class MemberPartitions:
         }
 
         def committed(failed: Mapping[Partition, str]) -> None:
-            for name, reason in failed.items():
-                log.warning("offset of %s-%s is not committed: %s", *name, reason)
+            for names, reason in by_reason(failed):
+                log.warning("offset of %s is not committed: %s", names, reason)
             for partition in live:
                 entry = self.all.get(partition)
                 if entry is not None and entry.turn == turns[partition]:
