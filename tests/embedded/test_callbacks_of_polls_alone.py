@@ -135,6 +135,22 @@ def test_listeners_hear_nothing_of_partitions_that_are_assigned_by_hand_later(
     assert len(seen.calls) == 2
 
 
+@pytest.mark.parametrize("has_group", [True, False])
+def test_the_position_of_a_partition_that_is_assigned_by_hand_needs_no_poll(
+    cluster: EmbeddedCluster, group: str, topic: str, has_group: bool
+) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    settings = settings_of(cluster, group)
+    with KafkaConsumer(**settings if has_group else {**settings, "group_id": None}) as consumer:
+        consumer.assign([first, second])
+        assert consumer.position(first, timeout_ms=PATIENCE_S * 1000) == 0
+        if has_group:
+            consumer.commit_sync({second: 7})
+            consumer.assign([first])
+            consumer.assign([first, second])
+            assert consumer.position(second, timeout_ms=PATIENCE_S * 1000) == 7
+
+
 def test_tasks_that_do_not_poll_run_no_callbacks(cluster: EmbeddedCluster, group: str, topic: str) -> None:
     calls: list[Collection[TopicPartition]] = []
 

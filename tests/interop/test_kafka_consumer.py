@@ -126,6 +126,43 @@ def test_what_the_last_poll_returned_is_not_committed_by_a_timer_and_is_by_the_n
     assert stored(cluster, fresh_group, at)[at] == 8  # closed in order
 
 
+@pytest.mark.parametrize("store", ["default", "kafka", "both"])
+def test_commits_take_effect_in_the_order_of_the_calls_wherever_offsets_are_stored(
+    cluster: KafkaCluster, topic: str, fresh_group: str, store: str
+) -> None:
+    """Many that nobody waits for, and one that is waited for; then the auto-commit of the end."""
+    of_zookeeper = cluster.version == "0.8.2.2"
+    if store != "default" and not of_zookeeper:
+        pytest.skip("brokers store the offsets of this group")
+    at = TopicPartition(topic, 0)
+    seen: list[tuple[int, Exception | None]] = []
+    intercepted: list[int] = []
+
+    class Interceptor:
+        def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
+            return records
+
+        def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            intercepted.append(offsets[at].offset)
+
+    more: dict[str, Any] = {"interceptor_classes": [Interceptor()], "auto_commit_interval_ms": 1_000_000}
+    if store != "default":
+        more |= {"offsets_storage": "kafka", "dual_commit_enabled": store == "both"}
+    with consumer_of(cluster, fresh_group, topic, **more) as consumer:
+        poll_until(consumer, 10)
+        for offset in (9, 0, 7, 1, 8):
+            consumer.commit_async({at: offset}, lambda offsets, error: seen.append((offsets[at].offset, error)))
+        consumer.commit_sync({at: 5})
+        assert seen == [(9, None), (0, None), (7, None), (1, None), (8, None)]
+        found = consumer.committed([at])[at]
+        assert found is not None
+        assert found.offset == 5
+        consumer.commit_async({at: 3})
+    assert intercepted == [0, 9, 0, 7, 1, 8, 5, 3, 10], "from where it has started to its end"
+    if store != "kafka":
+        assert stored(cluster, fresh_group, at) == {at: 10}
+
+
 def test_a_killed_process_gets_again_what_its_last_poll_returned(
     cluster: KafkaCluster, topic: str, fresh_group: str
 ) -> None:

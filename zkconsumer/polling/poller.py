@@ -261,6 +261,8 @@ class Poller:
             position = self.state.assigned.position(partition)
             if position is not None:
                 return position.offset
+            if not self.state.is_of_group:
+                self._joined.run_callbacks()  # none of the application's: a partition starts when it is taken note of
             self._follow_positions()
             left_s = deadline - lease_clock()
             if left_s <= 0:
