@@ -53,14 +53,18 @@ class MemberPartition:
         return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED
 
 
-def by_reason(reasons: Mapping[Partition, str]) -> list[tuple[str, str]]:
+def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tuple[str, str]]:
     """Return the names of the partitions that share each reason, and the reason: one log line for each.
 
     A request that fails does so for all of its partitions: a line for each of them would fill the log.
+
+    Args:
+        reasons: partition -> reason, a clause that does not name the partition.
+        between: what stands between topic and partition.
     """
     found: dict[str, list[str]] = {}
     for (topic, number), reason in reasons.items():
-        found.setdefault(reason, []).append(f"{topic}-{number}")
+        found.setdefault(reason, []).append(f"{topic}{between}{number}")
     return [(_shown(names), reason) for reason, names in found.items()]
 
 

@@ -88,6 +88,7 @@ class MemberPartitions:
         self._topics = KnownTopics(member.reset_policy, resets_later_ones=member.resets_later_ones)
         self._revoked: dict[Partition, int] = {}
         self._lost: list[Partition] = []
+        self._expired: dict[Partition, str] = {}
         self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
@@ -272,13 +273,20 @@ class MemberPartitions:
 
         def expired() -> None:
             if entry.turn == turn:
-                log.warning("%s-%s: the message in hand took longer than %.1f s; released without it, it may come "
-                            "again elsewhere", *partition, self.drain_timeout_s)
+                if not self._expired:
+                    self._loop.after_step(self._log_expired)
+                self._expired[partition] = (f"the message in hand took longer than {self.drain_timeout_s:.1f} s; "
+                                            "released without it, it may come again elsewhere")  # fmt: skip
                 entry.turn = 0
                 self._drained(partition, entry, self._delivery.expire_drain(partition))
 
         entry.drain_timer = self._loop.call_later(self.drain_timeout_s, expired)
         self._delivery.drain(partition, done)
+
+    def _log_expired(self) -> None:
+        expired, self._expired = self._expired, {}
+        for names, reason in by_reason(expired):
+            log.warning("%s: %s", names, reason)
 
     def _drained(self, partition: Partition, entry: MemberPartition, position: int | None) -> None:
         if entry.drain_timer is not None:

@@ -274,3 +274,19 @@ def test_offsets_that_cannot_be_read_for_one_reason_are_one_line_of_the_log(
     joining.join(PATIENCE_S)
     group.send()
     group.wait_all()
+
+
+def test_a_fetch_that_fails_for_one_reason_is_one_line_of_the_log_for_each_broker(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.join()
+    group.send()
+    group.wait_all()
+    caplog.clear()
+    group.cluster.faults.add(Fault.error(-1, api="fetch"), times=None)
+    wait_until(lambda: len({line.split(" on broker ")[1][0] for line in caplog.messages if " on broker " in line}) == 2,
+               PATIENCE_S, "a line about each of the brokers")  # fmt: skip
+    group.cluster.faults.clear()
+    lines = lines_with(" on broker ", caplog)
+    assert len(lines) == 2, lines
+    assert all(any(f"{group.topic}/{number}" in line for line in lines) for number in range(4)), lines

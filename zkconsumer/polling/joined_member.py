@@ -95,7 +95,6 @@ class JoinedMember:
 
         A member that has to leave for that, and to join again, does so in the next poll: callbacks run there.
         """
-        self._due = None
         coordinator = None if self.member is None else self.member.coordinator
         if isinstance(coordinator, Coordinator) and coordinator.error is None:
             self.call(lambda: coordinator.subscribe(subscription))
@@ -104,16 +103,14 @@ class JoinedMember:
         else:
             self._make_for(subscription)
 
-    def follow_due(self) -> None:
-        """Leave the group and join again, if the subscription has changed so."""
-        due = self._due
-        if due is not None:
-            try:
-                self.leave(self.close_s, in_hand_is_done=True)
-            finally:
-                self._due = due  # an interrupt has ended the leave
-            self._due = None
-            self._make_for(due)
+    def leave_due(self) -> None:
+        """Leave the group, if the subscription has changed so that the member has to join again."""
+        if self._due is not None:
+            self.leave(self.close_s, in_hand_is_done=True)
+
+    def forget_due(self) -> None:
+        """Do not join again: the subscription is over."""
+        self._due = None
 
     def _make_for(self, subscription: Subscription) -> None:
         lease = Lease()
@@ -183,6 +180,10 @@ class JoinedMember:
 
     def start(self) -> None:
         """Join, on a thread of its own: a poll may end before that is over."""
+        due = self._due
+        if self.member is None and due is not None:
+            self._due = None
+            self._make_for(due)
         member = self.member
         if member is None or self._has_joined:
             return
@@ -234,7 +235,7 @@ class JoinedMember:
         The callbacks of the application run here, as everywhere. An interrupt does not stop the leave; it is raised at
         the end, a second one at once.
         """
-        member, self._due = self.member, None
+        member = self.member
         if member is None:
             return {}
         until = lease_clock() + timeout_s

@@ -130,6 +130,7 @@ class Poller:
 
     def unsubscribe(self) -> None:
         """Leave the group, and deliver nothing any more."""
+        self._joined.forget_due()
         try:
             self._joined.leave(self._joined.close_s, in_hand_is_done=True)
         finally:
@@ -192,7 +193,9 @@ class Poller:
         if self.state.kind is SubscriptionKind.NONE:
             raise NotSubscribed("poll", self.state.kind.value)
         deadline = lease_clock() + timeout_s
-        self._joined.follow_due()
+        self._joined.leave_due()
+        if self.is_closed:
+            raise ConsumerClosed  # by one of the callbacks
         self._joined.start()
         self._joined.reader.begin()
         try:
@@ -318,6 +321,7 @@ class Poller:
     def close(self, timeout_s: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         """Leave, and end all threads; return the partitions whose positions are not stored, with reasons."""
         self.is_closed = True
+        self._joined.forget_due()
         until = lease_clock() + timeout_s
         try:
             self._commits.finish(timeout_s / 2)
