@@ -118,6 +118,31 @@ def test_a_synchronous_commit_does_not_overtake_asynchronous_ones(
     assert stored(cluster, group, at) == [OffsetAndMetadata(3, leader_epoch=0)]  # of `close` none goes on before it
 
 
+@pytest.mark.parametrize("end", ["close", "unsubscribe"])
+def test_the_end_waits_for_commits_that_nobody_has_waited_for(
+    cluster: EmbeddedCluster, group: str, topic: str, end: str
+) -> None:
+    """Also for those of the last callback."""
+    at, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    seen: list[tuple[int, Exception | None]] = []
+
+    def done(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        seen.append((next(iter(offsets.values())).offset, error))
+
+    class Commits:
+        def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            consumer.commit_async({other: 4}, done)
+
+    with of_brokers(cluster, group) as consumer:
+        consumer.subscribe([topic], listener=Commits())
+        read_all(consumer)
+        cluster.faults.add(Fault.delay(SLOW_S, api="offset_commit"), times=3)
+        consumer.commit_async({at: 3}, done)
+        getattr(consumer, end)()
+        assert seen == [(3, None), (4, None)]
+    assert [each and each.offset for each in stored(cluster, group, at, other)] == [3, 4]
+
+
 def test_many_asynchronous_commits_are_stored_together_and_each_is_reported(
     cluster: EmbeddedCluster, group: str, topic: str
 ) -> None:

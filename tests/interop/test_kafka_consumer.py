@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -429,6 +429,36 @@ def test_auto_offset_reset_says_where_a_group_without_offsets_starts(
             assert caught.value.partitions == (at,)
         consumer.seek(at, 9)
         assert offsets(poll_until(consumer, 2)) == [9, 10]
+
+
+def test_without_a_policy_the_listener_seeks_what_it_keeps_and_all_other_partitions_are_named_at_once(
+    cluster: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str
+) -> None:
+    name = fresh_topic()
+    cluster.create_topic(name, 6)
+    load(cluster, name, 5)
+    kept = {TopicPartition(name, number): 3 for number in (1, 4)}
+    others = {TopicPartition(name, number) for number in (0, 2, 3, 5)}
+
+    class Kept(Seen):
+        def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            super().on_partitions_assigned(partitions)
+            for partition, offset in kept.items():
+                consumer.seek(partition, offset)
+
+    seen = Kept()
+    with consumer_of(cluster, fresh_group, auto_offset_reset="none", auto_commit_interval_ms=50) as consumer:
+        consumer.subscribe([name], listener=seen)
+        with pytest.raises(NoOffsetForPartition) as caught:
+            poll_until(consumer, 1)
+        assert set(caught.value.partitions) == others
+        assert seen.of("assigned") == [others | kept.keys()]
+        for partition in others:
+            consumer.seek(partition, 4)
+        found = poll_until(consumer, 8)
+        assert sorted((each.partition, each.offset) for each in found) == sorted(
+            [(number, 4) for number in range(6)] + [(1, 3), (4, 3)]
+        )
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])

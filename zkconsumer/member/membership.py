@@ -17,6 +17,7 @@ from rebalance.counters import Counters
 from rebalance.errors import AccessRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
+from rebalance.partition import PartitionState
 from rebalance.ports import MemberParts
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
@@ -303,6 +304,14 @@ class Membership:
         """The partitions that the member owns, those included that it has not released yet."""
         known = list(self.coordinator.partitions)
         return frozenset(TopicPartition(*partition) for partition in known if self.commits.holds(partition))
+
+    def claiming(self) -> frozenset[TopicPartition]:
+        """The partitions whose claims are under way."""
+        known = list(self.coordinator.partitions.items())
+        return frozenset(
+            TopicPartition(*partition) for partition, entry in known
+            if entry.machine.state is PartitionState.CLAIMING
+        )  # fmt: skip
 
     def count_error(self, kind: str) -> None:
         """Count an error of a kind, for the statistics."""

@@ -333,7 +333,7 @@ class KafkaOffsets(KnownOffsets):
         if job.fence not in self._standing:
             self._committed(job, dict.fromkeys(job.positions, self._over))
             return
-        if self._waits_for_lease(job):
+        if job.positions and self._waits_for_lease(job):
             self._loop.call_later(_LEASE_AGAIN_S, self._send_again, job)
             return
         for partition in self._released & job.positions.keys():

@@ -244,7 +244,7 @@ class Poller:
         now = lease_clock()
         if self._unreported_since is None:
             self._unreported_since = now
-        wanted = [] if self.member is None else list(self.member.held())
+        wanted = frozenset() if self.member is None else self.member.held() | self.member.claiming()
         if all(name in self.state.assigned for name in wanted) or now >= self._unreported_since + _POSITIONS_S:
             self._unreported_since = None
             return True
