@@ -59,11 +59,12 @@ def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tupl
     A request that fails does so for all of its partitions: a line for each of them would fill the log.
 
     Args:
-        reasons: partition -> reason, a clause that does not name the partition.
+        reasons: partition -> reason, a clause, which may begin with the name of the partition.
         between: what stands between topic and partition.
     """
     found: dict[str, list[str]] = {}
     for (topic, number), reason in reasons.items():
+        reason = reason.removeprefix(f"{topic}/{number}: ")
         found.setdefault(reason, []).append(f"{topic}{between}{number}")
     return [(_shown(names), reason) for reason, names in found.items()]
 

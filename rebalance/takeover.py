@@ -217,9 +217,10 @@ class Takeover:
     def _refuse(self, partition: Partition, turn: int, reason: str, *, has_start: bool = True) -> None:
         entry = self._mark_started(partition, turn)
         if entry is not None:
-            if not self._refused:
-                self._loop.after_step(self._log_refused)
-            self._refused[partition] = reason
+            if has_start or not self._member.resets_later_ones:  # else polls raise it, or the application seeks
+                if not self._refused:
+                    self._loop.after_step(self._log_refused)
+                self._refused[partition] = reason
             position = (entry.position or 0) if has_start else NO_START
             self._delivery.refuse(partition, entry.machine.held or "", position, reason)
 

@@ -192,7 +192,7 @@ class LogEndRequests:
                     found[task].append(offsets)
                     continue
                 del found[task]
-                reason = str(BrokerError(code, None, None)) if code else "the broker names no offset"
+                reason = str(BrokerError(code, *task.state.partition)) if code else "the broker names no offset"
                 self._failed(task, reason)
         for task, (segments, before) in found.items():
             start = start_of_recent(segments, before)
@@ -222,7 +222,7 @@ class LogEndRequests:
                 self._failed(task, f"the broker names {named}")
 
     def _refused(self, task: FetchTask, code: int) -> None:
-        reason = str(BrokerError(code, None, None))
+        reason = str(BrokerError(code, *task.state.partition))
         if code in self._consumer.dialect.not_leader_codes:
             self._counters.add("errors", "leader_moved")
             self._not_led(task, reason)

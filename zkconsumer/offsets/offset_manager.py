@@ -444,7 +444,7 @@ class OffsetManager:
         """Return the reasons for error codes; drop the connection if one says that the manager has moved."""
         if any(code in _MOVED for code in codes.values()):
             self._drop()
-        refused = {name: str(BrokerError(code, None, None)) for name, code in codes.items()}
+        refused = {name: str(BrokerError(code, name.topic, name.partition)) for name, code in codes.items()}
         if refused:
             self._counters.add("errors", "offset_manager", len(refused))
             self.reason = next(iter(refused.values()))
