@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rebalance import partition as p
+from rebalance.assignment import Partition
 from rebalance.loop import Timer
 
-__all__ = ["MemberPartition"]
+__all__ = ["MemberPartition", "by_reason"]
+
+_SHOWN: Final = 5
 
 
 @dataclass(slots=True)
@@ -46,3 +51,24 @@ class MemberPartition:
         """Whether it is being delivered or blocked."""
         state = self.machine.state
         return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED
+
+
+def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tuple[str, str]]:
+    """Return the names of the partitions that share each reason, and the reason: one log line for each.
+
+    A request that fails does so for all of its partitions: a line for each of them would fill the log.
+
+    Args:
+        reasons: partition -> reason, a clause, which may begin with the name of the partition.
+        between: what stands between topic and partition.
+    """
+    found: dict[str, list[str]] = {}
+    for (topic, number), reason in reasons.items():
+        reason = reason.removeprefix(f"{topic}/{number}: ")
+        found.setdefault(reason, []).append(f"{topic}{between}{number}")
+    return [(_shown(names), reason) for reason, names in found.items()]
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -19,7 +19,7 @@ from rebalance.assignment import Assignment, Partition
 from rebalance.fence import is_same_session
 from rebalance.known_topics import KnownTopics, TopicsSeen
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition
+from rebalance.member_partition import MemberPartition, by_reason
 from rebalance.ports import Claims, Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.takeover import Takeover
@@ -88,6 +88,7 @@ class MemberPartitions:
         self._topics = KnownTopics(member.reset_policy, resets_later_ones=member.resets_later_ones)
         self._revoked: dict[Partition, int] = {}
         self._lost: list[Partition] = []
+        self._expired: dict[Partition, str] = {}
         self._unsettled: list[Partition] = []
         self._turns = 0
         self._closed = False
@@ -272,13 +273,20 @@ class MemberPartitions:
 
         def expired() -> None:
             if entry.turn == turn:
-                log.warning("%s-%s: the message in hand took longer than %.1f s; released without it, it may come "
-                            "again elsewhere", *partition, self.drain_timeout_s)
+                if not self._expired:
+                    self._loop.after_step(self._log_expired)
+                self._expired[partition] = (f"the message in hand took longer than {self.drain_timeout_s:.1f} s; "
+                                            "released without it, it may come again elsewhere")  # fmt: skip
                 entry.turn = 0
                 self._drained(partition, entry, self._delivery.expire_drain(partition))
 
         entry.drain_timer = self._loop.call_later(self.drain_timeout_s, expired)
         self._delivery.drain(partition, done)
+
+    def _log_expired(self) -> None:
+        expired, self._expired = self._expired, {}
+        for names, reason in by_reason(expired):
+            log.warning("%s: %s", names, reason)
 
     def _drained(self, partition: Partition, entry: MemberPartition, position: int | None) -> None:
         if entry.drain_timer is not None:
@@ -286,6 +294,8 @@ class MemberPartitions:
             entry.drain_timer = None
         if self.all.get(partition) is not entry or entry.machine.state is not p.PartitionState.DRAINING:
             return
+        if position is not None and position < 0:
+            position = None  # `NO_START`: there is nothing to commit
         entry.position = position
         if position is not None and self.member.auto_commit:
             # Without auto-commit the next claim goes on from the last commit, as any other member would: the
@@ -334,8 +344,8 @@ class MemberPartitions:
         }
 
         def committed(failed: Mapping[Partition, str]) -> None:
-            for name, reason in failed.items():
-                log.warning("offset of %s-%s is not committed: %s", *name, reason)
+            for names, reason in by_reason(failed):
+                log.warning("offset of %s is not committed: %s", names, reason)
             for partition in live:
                 entry = self.all.get(partition)
                 if entry is not None and entry.turn == turns[partition]:

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.subscription import Subscription
 
-__all__ = ["Claims", "Delivery", "Listener", "Member", "MemberParts", "Offsets", "OwnerChanged", "Report", "Starts"]
+__all__ = [
+    "NO_START", "Claims", "Delivery", "Listener", "Member", "MemberParts", "Offsets", "OwnerChanged", "Report",
+    "Starts",
+]  # fmt: skip
 
 Report = Callable[[p.Event], None]
 """Takes the answer about a claim."""
+NO_START: Final = -1
+"""Stands for the position of a partition that has none: no offset is stored, and no policy names an end of the log."""
 OwnerChanged = Callable[[Partition], None]
 """Is called, on any thread, when the owner of a partition may have changed."""
 
@@ -105,7 +110,10 @@ class Offsets(Protocol):
 
 
 class Listener(Protocol):
-    """Is notified of rebalances. `done` may come from any thread, once; the other calls are information only."""
+    """Is notified of rebalances. `done` may come from any thread, once; the other calls are information only.
+
+    A position may be `NO_START` where the application may choose one later (`Member.resets_later_ones`).
+    """
 
     def revoked(self, partitions: list[Partition], done: Callable[[], None]) -> None: ...
 
@@ -169,7 +177,7 @@ class Member:
 
     Attributes:
         resets_later_ones: Whether `reset_policy` is also for partitions that appear later; else they start at their
-            smallest offset.
+            smallest offset. The listener then also hears of partitions that have no start.
     """
 
     group: str

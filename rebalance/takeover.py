@@ -5,6 +5,7 @@ Notify the listener, which may choose another start. Have the leader confirm tha
 Start delivery. Rules, and which failure each prevents:
 - Nothing here blocks: the coordinator must renew its lease in time.
 - An answer that comes after the partition was revoked or lost is dropped: it would start delivery without ownership.
+- A consumer that is polled hears of a partition that has no start before it is refused: it may keep its offsets itself.
 - An offset that the listener chose is used or refused, never replaced: an application that keeps its offsets beside
   its data must not be moved on by `auto.offset.reset`.
 
@@ -15,14 +16,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.known_topics import SINCE_START
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition
-from rebalance.ports import Member, MemberParts, Starts
+from rebalance.member_partition import MemberPartition, by_reason
+from rebalance.ports import NO_START, Member, MemberParts, Starts
 
 __all__ = ["Takeover"]
 
@@ -30,6 +32,20 @@ log = logging.getLogger(__name__)
 
 RESETS = ("smallest", "largest")
 """The ends of a log at which a partition may start."""
+
+
+class _Taken(NamedTuple):
+    """A partition whose start offset is known by now, or that has none.
+
+    Attributes:
+        turn: under which it was asked for.
+        fence: the registration under which the partition was claimed.
+        has_start: whether it has one.
+    """
+
+    turn: int
+    fence: Fence | None
+    has_start: bool
 
 
 class Takeover:
@@ -60,7 +76,9 @@ class Takeover:
         self._listener = parts.listener
         self._partitions = partitions
         self._moved = moved
-        self._assigned: dict[Partition, tuple[int, Fence | None]] = {}
+        self._assigned: dict[Partition, _Taken] = {}
+        self._refused: dict[Partition, str] = {}
+        self._failed: dict[Partition, str] = {}
 
     def take(self, partition: Partition, entry: MemberPartition, policy: str, fence: Fence | None) -> None:
         """Find the start offset of a partition that was just claimed, under the present turn of its entry.
@@ -78,12 +96,13 @@ class Takeover:
                 return
             if offset is not None:
                 positioned(offset)
-            elif policy not in (*RESETS, SINCE_START):
-                self._refuse(partition, turn, f"no offset is stored, and auto.offset.reset is {policy!r}, which names "
-                                              f"no end of the log: set the group's offset, or the policy")
-                self._moved()
-            else:
+            elif policy in (*RESETS, SINCE_START):
                 self._delivery.resolve(partition, policy, lambda found: self._loop.post(resolved, found))
+            elif self._member.resets_later_ones:
+                positioned(None)
+            else:
+                self._refuse(partition, turn, _no_start(policy), has_start=False)
+                self._moved()
 
         def resolved(offset: int) -> None:
             if not self._is_current(partition, turn):
@@ -93,7 +112,7 @@ class Takeover:
                 return
 
             def stored(failed: Mapping[Partition, str]) -> None:
-                self._log_failed(failed)
+                self._note_failed(failed)
                 if failed and self._is_current(partition, turn):
                     # Another member may have stored a lower offset meanwhile; what lies between must not be skipped.
                     self._offsets.load(
@@ -109,9 +128,9 @@ class Takeover:
             if self._is_current(partition, turn):
                 positioned(offset)
 
-        def positioned(offset: int) -> None:
+        def positioned(offset: int | None) -> None:
             entry.position = offset
-            self._assigned[partition] = turn, fence
+            self._assigned[partition] = _Taken(turn, fence, offset is not None)
             self._loop.after_step(self._notify_assigned)
 
         self._offsets.load(fence, partition, loaded)
@@ -120,27 +139,39 @@ class Takeover:
         entry = self._partitions.get(partition)
         return entry is not None and entry.turn == turn
 
-    def _log_failed(self, failed: Mapping[Partition, str]) -> None:
-        for name, reason in failed.items():
-            log.warning("offset of %s-%s is not committed: %s", *name, reason)
+    def _note_failed(self, failed: Mapping[Partition, str]) -> None:
+        """Have failed commits logged together: one request stores the starts of many partitions."""
+        if failed and not self._failed:
+            self._loop.after_step(self._log_failed)
+        self._failed.update(failed)
+
+    def _log_failed(self) -> None:
+        failed, self._failed = self._failed, {}
+        for names, reason in by_reason(failed):
+            log.warning("offset of %s is not committed: %s", names, reason)
 
     # -- the listener ----------------------------------------------------------------------------------------------
 
     def _notify_assigned(self) -> None:
         batch, self._assigned = self._assigned, {}
-        live = {partition: taken for partition, taken in batch.items() if self._is_current(partition, taken[0])}
+        live = {partition: taken for partition, taken in batch.items() if self._is_current(partition, taken.turn)}
         if live:
-            positions = {partition: self._partitions[partition].position or 0 for partition in live}
+            positions = {
+                partition: (self._partitions[partition].position or 0) if taken.has_start else NO_START
+                for partition, taken in live.items()
+            }
             self._listener.assigned(positions, lambda starts: self._loop.post(self._answered, live, starts))
 
-    def _answered(self, taken: Mapping[Partition, tuple[int, Fence | None]], starts: Starts) -> None:
-        for partition, (turn, fence) in taken.items():
+    def _answered(self, taken: Mapping[Partition, _Taken], starts: Starts) -> None:
+        for partition, (turn, fence, has_start) in taken.items():
             if partition in starts.refused:
                 self._refuse(partition, turn, starts.refused[partition])
             elif partition in starts.chosen:
                 self._check_chosen(partition, turn, fence, starts.chosen[partition])
-            else:
+            elif has_start:
                 self._start(partition, turn)
+            else:
+                self._refuse(partition, turn, _no_start(self._member.reset_policy), has_start=False)
         self._moved()
 
     def _check_chosen(self, partition: Partition, turn: int, fence: Fence | None, offset: int) -> None:
@@ -167,7 +198,7 @@ class Takeover:
         """Commit a chosen start if auto-commit is on, and start delivery whether that succeeds or not."""
 
         def committed(failed: Mapping[Partition, str]) -> None:
-            self._log_failed(failed)
+            self._note_failed(failed)
             self._start(partition, turn)
             self._moved()
 
@@ -183,11 +214,20 @@ class Takeover:
         if entry is not None:
             self._delivery.start(partition, entry.machine.held or "", entry.position or 0)
 
-    def _refuse(self, partition: Partition, turn: int, reason: str) -> None:
+    def _refuse(self, partition: Partition, turn: int, reason: str, *, has_start: bool = True) -> None:
         entry = self._mark_started(partition, turn)
         if entry is not None:
-            log.error("%s-%s is not delivered: %s", *partition, reason)
-            self._delivery.refuse(partition, entry.machine.held or "", entry.position or 0, reason)
+            if has_start or not self._member.resets_later_ones:  # else polls raise it, or the application seeks
+                if not self._refused:
+                    self._loop.after_step(self._log_refused)
+                self._refused[partition] = reason
+            position = (entry.position or 0) if has_start else NO_START
+            self._delivery.refuse(partition, entry.machine.held or "", position, reason)
+
+    def _log_refused(self) -> None:
+        refused, self._refused = self._refused, {}
+        for names, reason in by_reason(refused):
+            log.error("%s is not delivered: %s", names, reason)
 
     def _mark_started(self, partition: Partition, turn: int) -> MemberPartition | None:
         """The entry, now started, of a partition that waits for its start; `None` if it no longer does."""
@@ -196,3 +236,8 @@ class Takeover:
             return None
         entry.started = True
         return entry
+
+
+def _no_start(policy: str) -> str:
+    return (f"no offset is stored, and auto.offset.reset is {policy!r}, which names no end of the log: set the group's "
+            "offset, or the policy")  # fmt: skip

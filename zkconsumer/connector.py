@@ -288,19 +288,19 @@ class ConsumerConnector:
         """
         member = self._member
         is_listener = member is not None and member.is_on_listener(threading.current_thread())
-        self._prepare_commit(offsets, threading.get_ident(), is_listener)()
+        self._ask_commit(offsets, threading.get_ident(), is_listener)()
 
-    def _prepare_commit(
+    def _ask_commit(
         self, offsets: Mapping[TopicPartition, int] | None, reader: object, is_listener: bool
     ) -> Callable[[], None]:
-        """Decide what a commit stores, with what `reader` has in hand; the result stores it and waits."""
+        """Ask for a commit, with what `reader` has in hand, behind all earlier ones; the result waits for it."""
         self._refuse_fork()
         member = self._member
         # Until shutdown is over the listener may still commit what is revoked.
         if self._closing and not (self._is_leaving and is_listener):
             raise ConnectorClosed
         if member is not None:
-            return member.prepare_commit(offsets, reader)
+            return member.ask_commit(offsets, reader).wait
         if offsets is not None and checked_offsets(offsets):
             raise CommitFailed(dict.fromkeys(offsets, "this member has not joined the group; create its streams first"))
         return lambda: None

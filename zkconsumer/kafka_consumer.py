@@ -30,7 +30,7 @@ from zkconsumer.polling.arguments import (
     several_partitions,
     topics_of,
 )
-from zkconsumer.polling.commit_thread import CommitDone
+from zkconsumer.polling.commit_reports import CommitDone
 from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ForkedConsumer, PollTimeout
 from zkconsumer.polling.errors import NotSubscribed
 from zkconsumer.polling.poller import NEEDS_GROUP, Poller
@@ -145,6 +145,8 @@ class KafkaConsumer:
         listener: object | None = None,
     ) -> None:
         """Subscribe to topics, or to those whose whole name matches a pattern; the group assigns their partitions.
+
+        Until the next `poll` the present partitions stay assigned.
 
         Args:
             topics: In place of those that were subscribed to before.
@@ -289,6 +291,7 @@ class KafkaConsumer:
 
         Raises:
             NotAssigned: The partition is not assigned.
+            NoOffsetForPartition: It has none, and `auto.offset.reset` is `none`.
             PollTimeout: It is not known in time.
         """
         name = one_partition("position", partition)
@@ -321,6 +324,8 @@ class KafkaConsumer:
     ) -> None:
         """Store offsets, by default the positions behind all records that `poll` has returned, and wait for it.
 
+        They are stored behind all earlier commits, whose callbacks are called before this returns.
+
         Args:
             offsets: Partition -> next offset to consume.
             timeout_ms: Longest wait; None for as long as the requests may take.
@@ -331,15 +336,17 @@ class KafkaConsumer:
         """
         with self._alone() as poller:
             wanted = self._to_commit(poller, offsets)
-            poller.prepare_commit(wanted, None if timeout_ms is None else seconds_of("commit_sync", timeout_ms))()
-            poller.interceptors.on_commit(wanted)
+            poller.commit_sync(wanted, None if timeout_ms is None else seconds_of("commit_sync", timeout_ms))
 
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         callback: CommitDone | None = None,
     ) -> None:
-        """Store offsets without waiting; a later `poll` calls `callback(offsets, error)`, with None for no error."""
+        """Store offsets behind all earlier commits, without waiting.
+
+        A later `poll`, `commit_sync`, `unsubscribe` or `close` calls `callback(offsets, error)`; None is no error.
+        """
         if callback is not None and not callable(callback):
             raise TypeError(f"commit_async: callback is {callback!r}; it must be callable with offsets and an error")
         with self._alone() as poller:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -239,3 +240,53 @@ def test_a_shutdown_while_the_coordinator_does_not_answer_ends_in_time_and_names
     group.cluster.faults.add(Fault.stall(60.0), times=None)
     unstored = connector.shutdown(1.0)
     assert all(name.topic == group.topic for name in unstored)
+
+
+def lines_with(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Wait for a line of the log."""
+    return wait_until(lambda: [each for each in caplog.messages if text in each], PATIENCE_S, "a line of the log")
+
+
+def test_a_commit_that_fails_for_one_reason_is_one_line_of_the_log_however_many_partitions_it_has(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.join()
+    group.send()
+    group.wait_all()
+    caplog.clear()
+    fault = group.cluster.faults.add(Fault.error(28, api="offset_commit"), times=2)
+    group.cluster.faults.wait_used(fault, 2)
+    lines = lines_with("is not committed: ", caplog)
+    assert len(lines) <= 2, "one for each request"
+    for line in lines:
+        assert all(f"{group.topic}-{number}" in line for number in range(4)), line
+
+
+def test_offsets_that_cannot_be_read_for_one_reason_are_one_line_of_the_log(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.cluster.faults.add(Fault.error(29, api="offset_fetch"), times=None)
+    joining = threading.Thread(target=group.join, kwargs={"offsets_channel_socket_timeout_ms": 300}, daemon=True)
+    joining.start()
+    [line] = lines_with("cannot be read from Kafka: ", caplog)
+    assert all(f"{group.topic}-{number}" in line for number in range(4)), line
+    group.cluster.faults.clear()
+    joining.join(PATIENCE_S)
+    group.send()
+    group.wait_all()
+
+
+def test_a_fetch_that_fails_for_one_reason_is_one_line_of_the_log_for_each_broker(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.join()
+    group.send()
+    group.wait_all()
+    caplog.clear()
+    group.cluster.faults.add(Fault.error(-1, api="fetch"), times=None)
+    wait_until(lambda: len({line.split(" on broker ")[1][0] for line in caplog.messages if " on broker " in line}) == 2,
+               PATIENCE_S, "a line about each of the brokers")  # fmt: skip
+    group.cluster.faults.clear()
+    lines = lines_with(" on broker ", caplog)
+    assert len(lines) == 2, lines
+    assert all(any(f"{group.topic}/{number}" in line for line in lines) for number in range(4)), lines

@@ -8,6 +8,7 @@ from simpleconsumer.types import Broker, EpochEnd, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.fetching.byte_shares import Candidate
 from zkconsumer.fetching.fetch_state import (
+    DOUBT_S,
     EMPTY_TRIES,
     WARN_AGAIN_S,
     FetchState,
@@ -39,6 +40,24 @@ def test_a_position_that_the_leader_has_is_kept(position: int, policy: str) -> N
 def test_a_position_outside_is_reset_by_the_policy(position: int) -> None:
     assert check_range(position, 10, 20, "smallest") == (10, True)
     assert check_range(position, 10, 20, "largest") == (20, True)
+
+
+def test_a_log_that_ends_before_a_position_that_was_never_read_is_not_doubted() -> None:
+    """It was stored, or chosen, and may be any number."""
+    assert not state(1000).is_doubtful(0.0)
+
+
+def test_a_log_that_ends_before_what_was_read_of_it_is_doubted_for_some_seconds_and_asked_again_at_their_end() -> None:
+    one = state(5)
+    one.moved_on(25)
+    assert one.is_doubtful(100.0)
+    one.failed("too short", 100.0, Backoff(60.0, 60.0))
+    one.doubted()
+    assert one.retry_at == 100.0 + DOUBT_S
+    assert one.is_doubtful(100.0 + DOUBT_S - 0.1)
+    assert not one.is_doubtful(one.retry_at)
+    one.answered(200.0)
+    assert one.is_doubtful(200.0), "the log had the position again meanwhile"
 
 
 def test_what_was_read_behind_the_end_of_a_log_that_became_shorter() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -99,10 +99,15 @@ class Seen(RebalanceCallbacks):
 
 
 class Polling:
-    """A consumer that a thread of its own polls until `stop`."""
+    """A consumer that a thread of its own polls until `stop`.
 
-    def __init__(self, consumer: KafkaConsumer) -> None:
+    Args:
+        after: Called when the records of a poll are done.
+    """
+
+    def __init__(self, consumer: KafkaConsumer, after: Callable[[], object] = lambda: None) -> None:
         self.consumer = consumer
+        self._after = after
         self.records: list[ConsumerRecord[Any, Any]] = []
         self.errors: list[BaseException] = []
         self._is_over = threading.Event()
@@ -113,6 +118,7 @@ class Polling:
         try:
             while not self._is_over.is_set():
                 self.records += self.consumer.poll(100)
+                self._after()
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.errors.append(error)
 

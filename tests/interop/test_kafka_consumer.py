@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -124,6 +124,43 @@ def test_what_the_last_poll_returned_is_not_committed_by_a_timer_and_is_by_the_n
         wait_until(lambda: stored(cluster, fresh_group, at)[at] == 4, PATIENCE_S, "the commit of the first four")
         assert stored(cluster, fresh_group, at)[at] == 4
     assert stored(cluster, fresh_group, at)[at] == 8  # closed in order
+
+
+@pytest.mark.parametrize("store", ["default", "kafka", "both"])
+def test_commits_take_effect_in_the_order_of_the_calls_wherever_offsets_are_stored(
+    cluster: KafkaCluster, topic: str, fresh_group: str, store: str
+) -> None:
+    """Many that nobody waits for, and one that is waited for; then the auto-commit of the end."""
+    of_zookeeper = cluster.version == "0.8.2.2"
+    if store != "default" and not of_zookeeper:
+        pytest.skip("brokers store the offsets of this group")
+    at = TopicPartition(topic, 0)
+    seen: list[tuple[int, Exception | None]] = []
+    intercepted: list[int] = []
+
+    class Interceptor:
+        def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
+            return records
+
+        def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            intercepted.append(offsets[at].offset)
+
+    more: dict[str, Any] = {"interceptor_classes": [Interceptor()], "auto_commit_interval_ms": 1_000_000}
+    if store != "default":
+        more |= {"offsets_storage": "kafka", "dual_commit_enabled": store == "both"}
+    with consumer_of(cluster, fresh_group, topic, **more) as consumer:
+        poll_until(consumer, 10)
+        for offset in (9, 0, 7, 1, 8):
+            consumer.commit_async({at: offset}, lambda offsets, error: seen.append((offsets[at].offset, error)))
+        consumer.commit_sync({at: 5})
+        assert seen == [(9, None), (0, None), (7, None), (1, None), (8, None)]
+        found = consumer.committed([at])[at]
+        assert found is not None
+        assert found.offset == 5
+        consumer.commit_async({at: 3})
+    assert intercepted == [0, 9, 0, 7, 1, 8, 5, 3, 10], "from where it has started to its end"
+    if store != "kafka":
+        assert stored(cluster, fresh_group, at) == {at: 10}
 
 
 def test_a_killed_process_gets_again_what_its_last_poll_returned(
@@ -392,6 +429,36 @@ def test_auto_offset_reset_says_where_a_group_without_offsets_starts(
             assert caught.value.partitions == (at,)
         consumer.seek(at, 9)
         assert offsets(poll_until(consumer, 2)) == [9, 10]
+
+
+def test_without_a_policy_the_listener_seeks_what_it_keeps_and_all_other_partitions_are_named_at_once(
+    cluster: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str
+) -> None:
+    name = fresh_topic()
+    cluster.create_topic(name, 6)
+    load(cluster, name, 5)
+    kept = {TopicPartition(name, number): 3 for number in (1, 4)}
+    others = {TopicPartition(name, number) for number in (0, 2, 3, 5)}
+
+    class Kept(Seen):
+        def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            super().on_partitions_assigned(partitions)
+            for partition, offset in kept.items():
+                consumer.seek(partition, offset)
+
+    seen = Kept()
+    with consumer_of(cluster, fresh_group, auto_offset_reset="none", auto_commit_interval_ms=50) as consumer:
+        consumer.subscribe([name], listener=seen)
+        with pytest.raises(NoOffsetForPartition) as caught:
+            poll_until(consumer, 1)
+        assert set(caught.value.partitions) == others
+        assert seen.of("assigned") == [others | kept.keys()]
+        for partition in others:
+            consumer.seek(partition, 4)
+        found = poll_until(consumer, 8)
+        assert sorted((each.partition, each.offset) for each in found) == sorted(
+            [(number, 4) for number in range(6)] + [(1, 3), (4, 3)]
+        )
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])

@@ -18,6 +18,7 @@ from zkconsumer import (
     ConsumerConfig,
     ConsumerConnector,
     ConsumerRecord,
+    KafkaConsumer,
     RebalanceCallbacks,
 )
 from zkconsumer.testing.kafka import KafkaCluster
@@ -45,6 +46,18 @@ def stack() -> Iterator[ExitStack]:
         yield made
 
 
+class Committing(Seen):
+    """Commits what is given up, behind the commits that nobody has waited for."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        super().__init__()
+        self._consumer = consumer
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._consumer.commit_sync()
+        super().on_partitions_revoked(partitions)
+
+
 class Group:
     """Consumers of one topic, each polled by a thread of its own."""
 
@@ -56,12 +69,13 @@ class Group:
         self.members: list[int] = []
         stack.callback(self.end)
 
-    def add(self) -> int:
+    def add(self, *, commits: bool = False) -> int:
+        """Add a member; one that `commits` does so as docs/USAGE.md shows it."""
         consumer = consumer_of(self.cluster, self.name, **self.more)
-        seen = Seen()
+        seen = Committing(consumer) if commits else Seen()
         consumer.subscribe([self.topic], listener=seen)
         self.seen.append(seen)
-        self.polling.append(Polling(consumer))
+        self.polling.append(Polling(consumer, consumer.commit_async) if commits else Polling(consumer))
         self.members.append(len(self.seen) - 1)
         return self.members[-1]
 
@@ -130,6 +144,36 @@ def test_graceful_handovers_repeat_nothing_and_lose_nothing(
             found = [record.offset for record in mine]
             assert found == sorted(found)
     assert not threads_of()
+
+
+@pytest.mark.parametrize("joins", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_graceful_joins_repeat_nothing_with_the_documented_commits(
+    cluster: KafkaCluster, fresh_topic: Callable[[], str], fresh_group: str, stack: ExitStack, strategy: str, joins: int
+) -> None:
+    """Without waiting in the loop, and waiting in `on_partitions_revoked`."""
+    if cluster.version == "0.8.2.2" and "sticky" in strategy:
+        pytest.skip("members in ZooKeeper have range and roundrobin")
+    topic = fresh_topic()
+    cluster.create_topic(topic, 6)
+    more = {"partition_assignment_strategy": strategy, "max_poll_records": 5, "enable_auto_commit": False}
+    group = Group(cluster, topic, 6, fresh_group, stack, **more)
+    group.add(commits=True)
+    group.await_shared()
+    with SteadyLoad(cluster, [topic], 6, rate_per_s=400) as steady:
+        for _ in range(joins):
+            steady.grow(100)
+            group.add(commits=True)
+            group.await_shared()
+            if len(group.members) > 2:
+                assert group.remove(group.members[0]) == {}
+                group.await_shared()
+        steady.stop()
+        sent = steady.acked
+    wait_until(lambda: len(set(group.values())) >= len(sent), PATIENCE_S, "all records")
+    group.end()
+    values = group.values()
+    assert (len(values) - len(set(values)), len(set(values))) == (0, len(sent)), "repeated, and delivered"
 
 
 def test_a_consumer_that_closes_commits_and_is_followed_at_the_exact_next_record(

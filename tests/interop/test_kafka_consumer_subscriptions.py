@@ -56,7 +56,10 @@ def test_a_member_that_subscribes_to_other_topics_gives_back_the_rest(
         consumer.subscribe([a, b], listener=seen)
         assert topics_of(poll_until(consumer, 10)) == {b}
         assert consumer.assignment() == seen.held == names(a, b)
+        before = list(seen.calls)
         consumer.subscribe([b], listener=seen)
+        assert seen.calls == before, "callbacks run in polls"
+        assert consumer.assignment() == names(a, b)
         wait_until(lambda: [consumer.poll(50), consumer.assignment() == names(b)][1], PATIENCE_S, "the rest to go")
         load(cluster, a, 1, first=5)
         load(cluster, b, 1, first=5)

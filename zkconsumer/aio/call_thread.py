@@ -5,7 +5,8 @@ Rules, and which failure each prevents:
   another call could count it as done.
 - A call that waits for something is cut short when another one is asked for; who asked for it asks again.
 - While a callback runs on the loop, the thread makes the calls that the callback awaits, and those of other tasks: the
-  callback may wait for these tasks, and the call in which it runs waits for the callback.
+  callback may wait for these tasks, and the call in which it runs waits for the callback. Those that were asked for
+  before come first: a commit of the callback must not overtake them.
 - A callback is over when its task is, even if that was cancelled before its first step.
 - The thread that waits for a callback looks from time to time whether the loop still exists.
 """
@@ -39,12 +40,17 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """One call: what to do, who waits for it, and what to do with a result that nobody waits for."""
+    """One call: what to do, who waits for it, and what to do with a result that nobody waits for.
+
+    Attributes:
+        waits: Whether it waits for the end of callbacks of others.
+    """
 
     function: Callable[[], Any]
     future: asyncio.Future[Any]
     dropped: Callable[[], None] | None = None
     cut: Callable[[], None] | None = None
+    waits: bool = False
     is_made: bool = False
 
 
@@ -136,7 +142,7 @@ class CallThread:
         loop = self.check_loop()
         if self._has_ended:
             raise ConsumerClosed
-        call = _Call(function, loop.create_future(), dropped, cut)
+        call = _Call(function, loop.create_future(), dropped, cut, waits)
         if self._callbacks and (not waits or self.is_in_callback()):
             self._callbacks[-1].calls.put(call)
         else:
@@ -272,6 +278,9 @@ class CallThread:
         context = copy_context()
         context.run(_callback.set, callback)
         self._callbacks.append(callback)
+        for call in [each for each in self._waiting if not each.waits]:
+            self._waiting.remove(call)
+            callback.calls.put(call)
         callback.task = self._loop.create_task(_answer(function, arguments, callback), context=context)
         callback.task.add_done_callback(is_over)
 

@@ -201,7 +201,8 @@ class AsyncConsumerConnector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> Coroutine[Any, Any, None]:
         """Store positions and wait for the result, for the session time-out at most; to be awaited.
 
-        What is stored is decided when this is called. A commit whose task is cancelled meanwhile may still be stored.
+        What is stored is decided when this is called, and it is stored behind all commits that were asked for before. A
+        commit whose task is cancelled meanwhile may still be stored.
 
         Args:
             offsets: partition -> next offset to consume, owned partitions only; may lower an offset. Without it all
@@ -217,7 +218,7 @@ class AsyncConsumerConnector:
         if task is None:
             return self._commit_in_task(offsets)
         self._refuse_other_loop()
-        return off_loop(self._connector._prepare_commit(offsets, task, self._is_listener()))
+        return off_loop(self._connector._ask_commit(offsets, task, self._is_listener()))
 
     async def _commit_in_task(self, offsets: Mapping[TopicPartition, int] | None) -> None:
         await self.commit_offsets(offsets)

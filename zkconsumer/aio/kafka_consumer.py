@@ -24,7 +24,7 @@ from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSetting
 from zkconsumer.kafka_consumer import KafkaConsumer
 from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import seconds_of, topics_of
-from zkconsumer.polling.commit_thread import CommitDone
+from zkconsumer.polling.commit_reports import CommitDone
 from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed
 from zkconsumer.polling.group_events import RebalanceCallbacks
 from zkconsumer.polling.records import (
@@ -292,7 +292,10 @@ class AsyncKafkaConsumer:
         await self._call(partial(self._consumer.commit_sync, offsets, timeout_ms))
 
     async def commit_async(self, offsets: Offsets | None = None, callback: CommitDone | None = None) -> None:
-        """Ask for a commit without waiting for it; a later `poll` calls `callback(offsets, error)`, on the loop."""
+        """Ask for a commit behind all earlier ones, without waiting for it.
+
+        A later `poll`, `commit`, `unsubscribe` or `close` calls `callback(offsets, error)`, on the loop.
+        """
         wrapped: Any = self._calls.on_loop(callback) if callable(callback) else callback
         await self._call(partial(self._consumer.commit_async, offsets, wrapped))
 

@@ -58,9 +58,9 @@ BROKEN_TRIES: Final = 3
 """How many times a set with impossible sizes is fetched again before the partition is given up."""
 EMPTY_TRIES: Final = 10
 """After so many empty answers in a row, from a log that continues, a warning is logged."""
-DOUBT_S: Final = 10.0
-"""How long a log must seem to end too early before that counts, in seconds: a broker that has just become leader may
-report an end that is too low, for as long as a replica does not fetch."""
+DOUBT_S: Final = 5.0
+"""How long a log must seem to end before what was read of it, in seconds: then it was cut off by an election, unless
+the broker does not lead it any more, and does not know that yet."""
 DENIALS_OF_A_LEADER: Final = 5
 """How often in a row a broker of Kafka 0.8 must deny that it leads a partition before that is a warning: a leader that
 is new, or has just moved, does so once or twice."""
@@ -319,10 +319,20 @@ class FetchState:
         self.entry_bytes = size_bytes
         self.is_single = True
 
-    def is_too_short_for_long(self, now: float) -> bool:
-        """Take note that the log seems to end before the position; return whether it has seemed so for long."""
+    def is_doubtful(self, now: float) -> bool:
+        """Take note that the log seems to end before the position; return whether that may be wrong.
+
+        Only of a log that had the position, as it was read so far: one that was stored, or chosen, may be any number.
+        """
+        if self.offset <= self.started_at:
+            return False
         self.doubted_at = now if self.doubted_at is None else self.doubted_at
-        return now - self.doubted_at >= DOUBT_S
+        return now - self.doubted_at < DOUBT_S
+
+    def doubted(self) -> None:
+        """Ask again before the doubt is over, however often the leader was asked before."""
+        if self.doubted_at is not None:
+            self.retry_at = min(self.retry_at, self.doubted_at + DOUBT_S)
 
     def candidate(self, stream: object) -> Candidate:
         """Return the candidate for the byte budget."""

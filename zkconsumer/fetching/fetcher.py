@@ -20,7 +20,9 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from rebalance.assignment import Partition
 from rebalance.counters import Counters
+from rebalance.member_partition import by_reason
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import (
@@ -133,6 +135,7 @@ class Fetcher:
         # Reentrant: a signal handler may shut down on a thread that is inside.
         self._lock = threading.RLock()
         self._tasks: dict[TopicPartition, FetchTask] = {}
+        self._news: dict[Partition, str] = {}
         self._is_refused = False
         self._empty_pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S), 2.0)
         self._empty_rounds = 0
@@ -239,6 +242,8 @@ class Fetcher:
                 self._empty_rounds += 1
         except SimpleConsumerError as error:
             self._lose_all(error)
+        finally:
+            self._log_news()
         return False
 
     def _wanted(self) -> list[FetchTask]:
@@ -335,7 +340,13 @@ class Fetcher:
         """Ask for this partition again after a pause."""
         self._counters.add("errors", "broker_answer")
         if task.state.failed(reason, self._clock(), self._backoff):
-            log.warning("%s/%s on broker %d: %s", *task.state.partition, self.broker.id, reason)
+            self._news[task.state.partition] = reason
+
+    def _log_news(self) -> None:
+        """Log failures that are new, those of one answer together."""
+        news, self._news = self._news, {}
+        for names, reason in by_reason(news, "/"):
+            log.warning("%s on broker %d: %s", names, self.broker.id, reason)
 
     def _lose(self, task: FetchTask, reason: str, denied_by: int | None) -> None:
         """Return a partition to the leader finder."""

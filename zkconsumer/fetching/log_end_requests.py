@@ -258,8 +258,9 @@ class LogEndRequests:
             self._failed(task, reason)
             return
         if task.policy == "stop":
-            if state.offset > latest and not state.is_too_short_for_long(self._clock()):
+            if state.offset > latest and state.is_doubtful(self._clock()):
                 self._failed(task, f"offset {state.offset} is out of range, and the log ends at {latest}")
+                state.doubted()
                 return
             state.need = Need.NOTHING
             queue.push(Chunk(b"", MAX_INT64, None, error=OutOfLog(state.offset, earliest, latest)))

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from rebalance.counters import Counters
 from rebalance.known_topics import SINCE_START
+from rebalance.ports import NO_START
 from rebalance.takeover import RESETS
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.cluster.leaders import LeaderDirectory
@@ -255,7 +256,8 @@ class Delivery:
         task = self._tasks.pop(TopicPartition(*partition), None)
         self._paused.discard(TopicPartition(*partition))
         self._finder.forget(TopicPartition(*partition))
-        return None if task is None else self._cancel(task)
+        position = None if task is None else self._cancel(task)
+        return None if position == NO_START else position
 
     def fail(self, error: Exception) -> None:
         """Raise an error on every stream from now on, and deliver nothing more."""
@@ -306,11 +308,11 @@ class Delivery:
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return partition -> next offset that is not done, of all that was started and not ended."""
-        return {name: queue.done_position() for name, queue in self._queues().items()}
+        return _known({name: queue.done_position() for name, queue in self._queues().items()})
 
     def explicit_positions(self, reader: object) -> dict[TopicPartition, int]:
         """Return `positions()`, counting what `reader` has in hand as done."""
-        return {name: _explicit_position(queue, reader) for name, queue in self._queues().items()}
+        return _known({name: _explicit_position(queue, reader) for name, queue in self._queues().items()})
 
     def why_no_start(self, partition: Partition, position: int) -> str | None:
         """Return why a position may not be committed, a clause: in Kafka 0.7 it is known to be within an entry."""
@@ -395,7 +397,7 @@ class Delivery:
             if left_s <= 0:
                 break
             finished.wait(min(left_s, _DEAD_READER_POLL_S))
-        return {name: self._give_up_entry(queue) for name, queue in queues.items()}
+        return _known({name: self._give_up_entry(queue) for name, queue in queues.items()})
 
     def is_in_hand(self) -> bool:
         """Return True while an application works on a message."""
@@ -407,6 +409,11 @@ class Delivery:
             task.is_cancelled = True
         self._pool.stop()
         self._pool.join(deadline)
+
+
+def _known(positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the positions of partitions that have one: who is refused for want of an offset must not store any."""
+    return {name: at for name, at in positions.items() if at != NO_START}
 
 
 def _explicit_position(queue: PartitionQueue, reader: object) -> int:

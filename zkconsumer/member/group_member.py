@@ -7,11 +7,12 @@ coordinated is the matter of the class behind it: `zkconsumer.member.membership`
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from rebalance.assignment import Partition
 from simpleconsumer.types import TopicPartition
+from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 
@@ -40,11 +41,11 @@ class GroupMember(Protocol):
 
     # -- offsets and pauses ------------------------------------------------------------------------------------------
 
-    def prepare_commit(self, offsets: Mapping[TopicPartition, int] | None, reader: object) -> Callable[[], None]:
-        """Decide what a commit stores: `offsets`, or all that is done and the message in hand of `reader`.
+    def ask_commit(self, offsets: Mapping[TopicPartition, int] | None, reader: object) -> AskedCommit:
+        """Ask for a commit: of `offsets`, or of all that is done and the message in hand of `reader`.
 
-        What is returned stores this, and waits for the result; it may run on another thread, and later. It raises
-        CommitFailed, which names each partition that was not stored, and why.
+        It is stored behind all commits that were asked for before. `wait` of what is returned waits for the result, on
+        any thread. It raises CommitFailed, which names each partition that was not stored, and why.
 
         Args:
             reader: a thread by `threading.get_ident`, or an asyncio task.

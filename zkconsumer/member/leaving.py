@@ -203,11 +203,14 @@ class Leave:
             outcome.update(failed)
             done.set()
 
-        if member.config.auto_commit_enable and self._post(
-            member.commits.commit_last, self._fence, self._positions or {}, committed
-        ):
+        is_automatic = member.config.auto_commit_enable
+        if is_automatic:
+            is_posted = self._post(member.commits.commit_last, self._fence, self._positions or {}, committed)
+        else:  # nothing, behind all that the application has asked for
+            is_posted = self._post(member.offsets.commit, self._fence, {}, committed)
+        if is_posted:
             self._wait(done, self._times.commit_until)
-        found = _named(outcome) if done.is_set() else self._not_stored(
+        found = _named(outcome) if is_automatic and done.is_set() else self._not_stored(
             f"no answer from {member.offsets.answering} within the time-out"
         )
         self._unstored = {**self._lost(), **found}

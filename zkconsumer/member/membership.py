@@ -9,20 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
 from rebalance.assignment import Partition
 from rebalance.counters import Counters
 from rebalance.errors import AccessRefused
-from rebalance.fence import Fence
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
+from rebalance.partition import PartitionState
 from rebalance.ports import MemberParts
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import CommitFailed, ConnectorClosed, PauseFailed, ZooKeeperRefused
-from zkconsumer.member.connector_checks import checked_offsets
+from zkconsumer.errors import ConnectorClosed, PauseFailed, ZooKeeperRefused
+from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.delivery import DeliveredTo, Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
@@ -30,6 +31,7 @@ from zkconsumer.member.leaving import Leave
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.member.pausing import Pauses
 from zkconsumer.member.status_reading import read_status
+from zkconsumer.offsets.commit_notes import CommitNotes, GivenNotes
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
@@ -231,61 +233,26 @@ class Membership:
 
     # -- commits -----------------------------------------------------------------------------------------------------
 
-    def prepare_commit(
-        self, offsets: Mapping[TopicPartition, int] | None, reader: object, wait_s: float | None = None
-    ) -> Callable[[], None]:
-        """Decide what a commit stores: `offsets`, or all that counts for `reader`. Source: `GroupMember`.
+    def ask_commit(
+        self,
+        offsets: Mapping[TopicPartition, int] | None,
+        reader: object,
+        *,
+        given: GivenNotes = MappingProxyType({}),
+        answered: Callable[[], None] = lambda: None,
+    ) -> AskedCommit:
+        """Ask for a commit of `offsets`, or of all that counts for `reader`. Source: `GroupMember`.
 
         Args:
-            wait_s: Longest wait for the result; None for as long as the requests may take.
+            given: What is stored beside the offsets.
+            answered: Called on the coordinator's thread when the result is known.
         """
-        # What is decided here, on the application's thread, must not be written under a later session.
-        fence = self.coordinator.fence
-        explicit = None if offsets is None else checked_offsets(offsets)
-        in_hand = {} if explicit is not None else self.delivery.explicit_positions(reader)
-        return lambda: self._commit(fence, explicit, in_hand, wait_s)
+        return AskedCommit(self, offsets, reader, given, answered)
 
-    def _commit(
-        self,
-        fence: Fence | None,
-        explicit: dict[Partition, int] | None,
-        in_hand: Mapping[TopicPartition, int],
-        wait_s: float | None,
-    ) -> None:
-        done = Latch()
-        outcome: dict[Partition, str] = {}
-        positions: dict[Partition, int] = {}
-
-        def committed(failed: Mapping[Partition, str]) -> None:
-            outcome.update(failed)
-            done.set()
-
-        def run() -> None:
-            chosen, refused = self.commits.choose(explicit, in_hand)
-            outcome.update(refused)
-            for partition, at in chosen.items():
-                reason = None if explicit is None else self.delivery.why_no_start(partition, at)
-                if reason is None:
-                    positions[partition] = at
-                else:
-                    outcome[partition] = reason
-            self.commits.commit(fence, positions, committed, explicit=explicit is not None)
-
-        self.loop.post(run)
-        if wait_s is None:
-            wait_s = max(self.coordinator.session_timeout_s, self.offsets.commit_wait_s, 1.0)
-        if not self.await_coordinator(done, wait_s):
-            missing = positions or explicit or in_hand
-            if not missing and self.coordinator.error is not None:
-                raise self.coordinator.error
-            raise CommitFailed(
-                dict.fromkeys(missing, self._no_answer(f"from {self.offsets.answering} within {wait_s:g} s"))
-            )
-        self.delivery.mark_committed(
-            {TopicPartition(*partition): at for partition, at in positions.items() if partition not in outcome}
-        )
-        if outcome:
-            raise CommitFailed(outcome)
+    @property
+    def notes(self) -> CommitNotes:
+        """What is stored beside offsets."""
+        return self.coordination.notes
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on at another offset; a partition that is being given up ends there. Threads: the coordinator's."""
@@ -320,11 +287,12 @@ class Membership:
     ) -> None:
         refused = self.call(lambda: call(partitions), _ANSWER_S)
         if refused is None:
-            refused = dict.fromkeys(partitions, self._no_answer(f"of the coordinator within {_ANSWER_S:g} s"))
+            refused = dict.fromkeys(partitions, self.why_no_answer(f"of the coordinator within {_ANSWER_S:g} s"))
         if refused:
             raise PauseFailed(wanted, refused)
 
-    def _no_answer(self, where: str) -> str:
+    def why_no_answer(self, where: str) -> str:
+        """Return why the coordinator does not answer, a clause."""
         error = self.coordinator.error
         if self._thread.ident is None and error is None:
             return "this member has not joined the group yet"
@@ -336,6 +304,14 @@ class Membership:
         """The partitions that the member owns, those included that it has not released yet."""
         known = list(self.coordinator.partitions)
         return frozenset(TopicPartition(*partition) for partition in known if self.commits.holds(partition))
+
+    def claiming(self) -> frozenset[TopicPartition]:
+        """The partitions whose claims are under way."""
+        known = list(self.coordinator.partitions.items())
+        return frozenset(
+            TopicPartition(*partition) for partition, entry in known
+            if entry.machine.state is PartitionState.CLAIMING
+        )  # fmt: skip
 
     def count_error(self, kind: str) -> None:
         """Count an error of a kind, for the statistics."""

@@ -19,6 +19,7 @@ from rebalance.loop import Loop
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.requests import Create, Fault, Multi, Reply, SetData, Sync
+from zkconsumer.offsets.known_offsets import Done
 from zkconsumer.offsets.offset_nodes import OffsetNodes
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
 
@@ -38,9 +39,6 @@ RETRY_S: Final = 0.2
 SESSION_OVER: Final = "the ZooKeeper session is over"
 
 _ROUNDS: Final = 8
-
-Done = Callable[[Mapping[Partition, str]], None]
-"""Is called with the partitions whose position could not be written, and why."""
 
 
 class CommitBatch:
@@ -94,12 +92,14 @@ class CommitBatch:
     def join(self, later: CommitBatch) -> bool:
         """Take over a later commit that is to be written together with this one, which waits; `False` if it may not.
 
-        The starts of thousands of partitions come one by one. A commit that lowers a position is written by itself, and
-        so is a second start: it has to be compared with what this batch stores.
+        The starts of thousands of partitions come one by one. Of two commits that the application has asked for the
+        later one replaces the earlier one, up or down. Another one that lowers a position is written by itself, and so
+        is a second start: it has to be compared with what this batch stores.
         """
+        if self._failed or self._fence != later._fence or self._explicit is not later._explicit:
+            return False
         goes_back = any(self._left.get(partition, at) > at for partition, at in later._left.items())
-        is_unlike = self._explicit or later._explicit or self._fence != later._fence
-        if is_unlike or goes_back or self._failed or later.starts & self._left.keys():
+        if (goes_back and not self._explicit) or later.starts & self._left.keys():
             return False
         self._left.update(later._left)
         self.starts = self.starts - later._left.keys() | later.starts

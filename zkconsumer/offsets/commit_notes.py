@@ -13,7 +13,10 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["CommitNotes"]
+__all__ = ["CommitNotes", "GivenNotes"]
+
+GivenNotes = Mapping[tuple[TopicPartition, int], tuple[str, int | None]]
+"""What the application stores beside offsets: partition and offset -> text, and leader epoch if it names one."""
 
 _UNKNOWN: Final = -1
 
@@ -31,7 +34,8 @@ class CommitNotes:
 
     Of each partition the records of the last two polls are remembered: auto-commit stores those of the poll before.
 
-    Threads: Any; `returned` belongs to the polling thread, `read` to the one that reads offsets.
+    Threads: `returned` belongs to the polling thread, `read` to the one that reads offsets; the rest to the
+        coordinator's.
     """
 
     def __init__(self) -> None:
@@ -64,8 +68,8 @@ class CommitNotes:
         self._runs[partition] = (*self._runs.get(partition, ())[-1:], run)
 
     @contextmanager
-    def given(self, offsets: Mapping[tuple[TopicPartition, int], tuple[str, int | None]]) -> Iterator[None]:
-        """Store these texts and epochs with these offsets until the end of the block."""
+    def given(self, offsets: GivenNotes) -> Iterator[None]:
+        """Have the commits that are asked for in the block store these texts and epochs with these offsets."""
         self._given |= {key: (text, _UNKNOWN if epoch is None else epoch) for key, (text, epoch) in offsets.items()}
         try:
             yield

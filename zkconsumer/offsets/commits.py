@@ -17,7 +17,7 @@ from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition
+from rebalance.member_partition import MemberPartition, by_reason
 from rebalance.ports import Member, Offsets
 from simpleconsumer.types import TopicPartition
 
@@ -96,8 +96,8 @@ class Commits:
 
     def _auto_committed(self, failed: Failed) -> None:
         self._is_committing = False
-        for partition, reason in failed.items():
-            log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+        for names, reason in by_reason(failed):
+            log.warning("offset of %s is not committed: %s", names, reason)
 
     # -- by commit_offsets -------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
+from simpleconsumer.types import OffsetAndMetadata
 from zkconsumer.offsets.commit_batch import Done
 
 __all__ = ["RELEASED", "CommitJob", "LoadJob", "Loaded", "SurveyJob"]
@@ -59,6 +60,7 @@ class CommitJob:
         positions: What to store.
         callers: The partitions of each commit, and who is called with those that failed.
         starts: Partitions whose position is a start offset, which never replaces a stored one.
+        rows: What is stored beside the positions.
         writes: What was sent.
         failed: Partition -> why it is not sent.
         wait_until: Until when it waits for ZooKeeper to confirm the session, on the loop's clock.
@@ -69,21 +71,28 @@ class CommitJob:
     positions: dict[Partition, int]
     callers: list[tuple[frozenset[Partition], Done]]
     starts: set[Partition] = field(default_factory=set)
+    rows: dict[Partition, OffsetAndMetadata] = field(default_factory=dict)
     writes: dict[Partition, int] = field(default_factory=dict)
     failed: dict[Partition, str] = field(default_factory=dict)
     wait_until: float | None = None
 
     def may_join(self, later: CommitJob) -> bool:
-        """Return whether a later commit is sent together with this one, which still waits."""
+        """Return whether a later commit is sent together with this one, which still waits.
+
+        Of two that the application has asked for the later one replaces the earlier one, up or down. One with a text is
+        sent alone: brokers refuse texts that are too long, and the other commit would fail with it.
+        """
+        if self.failed or self.fence != later.fence or self.is_explicit is not later.is_explicit:
+            return False
+        if self.is_explicit:
+            return not any(row.metadata for row in (*self.rows.values(), *later.rows.values()))
         goes_back = any(self.positions.get(partition, at) > at for partition, at in later.positions.items())
-        return not (
-            self.is_explicit or later.is_explicit or goes_back or self.failed or self.fence != later.fence
-            or later.starts & self.positions.keys()
-        )
+        return not (goes_back or later.starts & self.positions.keys())
 
     def join(self, later: CommitJob) -> None:
         """Take in a later commit."""
         self.positions.update(later.positions)
+        self.rows = {**self.rows, **later.rows}
         self.starts = self.starts - later.positions.keys() | later.starts
         self.callers += later.callers
 
@@ -96,6 +105,7 @@ class CommitJob:
     def forget_partition(self, partition: Partition, stored: int | None) -> None:
         """Send nothing of a partition that is released; fine if the position is stored already."""
         position = self.positions.pop(partition, None)
+        self.rows.pop(partition, None)
         if position is not None and position != stored:
             self.failed[partition] = RELEASED
 

@@ -35,6 +35,7 @@ from typing import Final
 from rebalance.assignment import Partition
 from rebalance.fence import Fence, is_same_session
 from rebalance.loop import Loop
+from rebalance.member_partition import by_reason
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.errors import ZkConsumerError
@@ -206,6 +207,9 @@ class KafkaOffsets(KnownOffsets):
     def released(self, partition: Partition) -> None:
         """Send nothing more of a partition that is about to be released: another member stores its offset then."""
         self._released |= {partition}
+        for job in self._jobs:  # at once: this member may have claimed it again by the time they are sent
+            if isinstance(job, CommitJob):
+                job.forget_partition(partition, self.record(partition).stored)
 
     # -- load ----------------------------------------------------------------------------------------------------------
 
@@ -219,7 +223,6 @@ class KafkaOffsets(KnownOffsets):
     def _load(self, partition: Partition, waiting: list[Loaded], fence: Fence | None, failures: int) -> None:
         if fence not in self._standing:
             return
-        self._released -= {partition}
         job = self._jobs[-1] if self._jobs else None
         if not isinstance(job, LoadJob) or job.fence != fence:
             job = LoadJob(fence)
@@ -228,6 +231,7 @@ class KafkaOffsets(KnownOffsets):
         self._loop.after_step(self._next)
 
     def _send_load(self, job: LoadJob) -> None:
+        self._released -= job.waiting.keys()  # not before: a commit of the last ownership may still be under way
         names = [TopicPartition(*partition) for partition in job.waiting]
         self._request(lambda: self._fetch(job, names))
 
@@ -245,6 +249,7 @@ class KafkaOffsets(KnownOffsets):
             self._surveyed(job, answer)
             self._next()
             return
+        news: dict[Partition, str] = {}
         for partition, (waiting, failures) in job.waiting.items():
             name = TopicPartition(*partition)
             if name in answer.offsets:
@@ -253,10 +258,12 @@ class KafkaOffsets(KnownOffsets):
                 continue
             reason = answer.unknown.get(name, "the offset manager did not say")
             if partition not in self.refused:
-                log.warning("offset of %s-%s cannot be read from Kafka: %s", *partition, reason)
+                news[partition] = reason
             self.refused[partition] = f"its offset cannot be read from Kafka: {reason}"
             wait_s = _LOAD_BACKOFF.wait_s(failures)
             self._loop.call_later(wait_s, self._load, partition, waiting, job.fence, failures + 1)
+        for names, reason in by_reason(news):
+            log.warning("offset of %s cannot be read from Kafka: %s", names, reason)
         self._next()
 
     def _loaded(
@@ -303,12 +310,16 @@ class KafkaOffsets(KnownOffsets):
             fence: The registration under which the caller owned the partitions when it decided on the positions.
             explicit: Whether the stored offset may be lowered.
         """
-        self._enqueue(CommitJob(fence, explicit, dict(positions), [(frozenset(positions), done)]))
+        told = self._told(positions, done, explicit)
+        # As of now: what waits is sent later, and the application may have given the same offset another text by then.
+        named = ((partition, self._manager.row(TopicPartition(*partition), at)) for partition, at in positions.items())
+        rows = {partition: row for partition, row in named if row is not None}
+        self._enqueue(CommitJob(fence, explicit, dict(positions), [(frozenset(positions), told)], rows=rows))
 
     def commit_start(self, fence: Fence | None, partition: Partition, offset: int, done: Done) -> None:
         """Store where reading starts, unless an offset was loaded or stored meanwhile: that one stands."""
-        job = CommitJob(fence, False, {partition: offset}, [(frozenset([partition]), done)], {partition})
-        self._enqueue(job)
+        told = self._told({partition: offset}, done)
+        self._enqueue(CommitJob(fence, False, {partition: offset}, [(frozenset([partition]), told)], {partition}))
 
     def _enqueue(self, job: CommitJob) -> None:
         last = self._jobs[-1] if self._jobs else None
@@ -322,7 +333,7 @@ class KafkaOffsets(KnownOffsets):
         if job.fence not in self._standing:
             self._committed(job, dict.fromkeys(job.positions, self._over))
             return
-        if self._waits_for_lease(job):
+        if job.positions and self._waits_for_lease(job):
             self._loop.call_later(_LEASE_AGAIN_S, self._send_again, job)
             return
         for partition in self._released & job.positions.keys():
@@ -381,7 +392,10 @@ class KafkaOffsets(KnownOffsets):
             return None if self._is_fenced or self._has_lease() else "ZooKeeper has not confirmed the session in time"
 
         try:
-            failed = self._manager.commit(offsets, refusal, time.monotonic() + self._times.commit_s, self._why_not)
+            until = time.monotonic() + self._times.commit_s
+            named = ((name, job.rows.get((name.topic, name.partition))) for name in offsets)
+            rows = {name: row for name, row in named if row is not None and row.offset == offsets[name]}
+            failed = self._manager.commit(offsets, refusal, until, self._why_not, rows)
         except ZkConsumerError as error:
             failed = dict.fromkeys(offsets, str(error))
         self._loop.post(self._committed, job, {(name.topic, name.partition): why for name, why in failed.items()})

@@ -6,16 +6,39 @@ The stores in ZooKeeper and in Kafka share it: they differ in how offsets are re
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rebalance.assignment import Partition
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write, start_position
 
-__all__ = ["KnownOffsets"]
+__all__ = ["Done", "KnownOffsets", "OnCommit", "telling"]
 
 log = logging.getLogger(__name__)
 
+Done = Callable[[Mapping[Partition, str]], None]
+"""Is called with the partitions whose position could not be written, and why."""
+OnCommit = Callable[[Mapping[Partition, int]], None]
+"""Is called with the positions that are stored by now."""
+
 _NOTHING_TO_WRITE: Final = (WriteDecision.SKIP, WriteDecision.HOLD)
+
+
+def telling(
+    on_commit: OnCommit | None, stored: Callable[[Partition], int | None], positions: Mapping[Partition, int],
+    done: Done,
+) -> Done:
+    """Return a `done` of a commit that first tells `on_commit` which of its positions are stored."""
+    if on_commit is None:
+        return done
+
+    def told(failed: Mapping[Partition, str]) -> None:
+        found = {name: at for name, at in positions.items() if name not in failed and stored(name) == at}
+        if found:
+            on_commit(found)
+        done(failed)
+
+    return told
 
 
 class KnownOffsets:
@@ -23,12 +46,17 @@ class KnownOffsets:
 
     Attributes:
         records: Partition -> what is known of its offset.
+        on_commit: Called with what the member has committed by itself, before who asked for it; None for nobody.
 
     Threads: The coordinator's alone; `committed`, `behind` and `is_stored` may be called from any thread.
     """
 
     def __init__(self) -> None:
         self.records: dict[Partition, OffsetRecord] = {}
+        self.on_commit: OnCommit | None = None
+
+    def _told(self, positions: Mapping[Partition, int], done: Done, explicit: bool = False) -> Done:
+        return done if explicit else telling(self.on_commit, self.stored, positions, done)
 
     def record(self, partition: Partition) -> OffsetRecord:
         """Return what is known of the offset of a partition; a new record if nothing is."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from rebalance.assignment import Partition
 from rebalance.ports import Offsets
+from zkconsumer.offsets.known_offsets import OnCommit
 
 __all__ = ["MemberOffsets"]
 
@@ -20,9 +21,12 @@ class MemberOffsets(Offsets, Protocol):
         commit_wait_s: How long the answer to a commit may take, in seconds.
         refused: Partition -> why it is not started, as a sentence.
         warnings: What the application should know about the stores, as sentences.
+        on_commit: Called with what the member has committed by itself, before who asked for it; None for nobody.
 
     Threads: The coordinator's alone; `committed`, `behind` and `failures` from any, `close` too.
     """
+
+    on_commit: OnCommit | None
 
     @property
     def failures(self) -> int: ...

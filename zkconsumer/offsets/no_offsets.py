@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.loop import Loop
+from zkconsumer.offsets.known_offsets import OnCommit
 
 __all__ = ["NoOffsets"]
 
@@ -23,6 +24,7 @@ class NoOffsets:
     answering = "nobody"
     commit_wait_s = 0.0
     release_tries = 0
+    on_commit: OnCommit | None = None
 
     def __init__(self, loop: Loop, reason: str) -> None:
         self._loop = loop

@@ -21,6 +21,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from rebalance.counters import Counters
@@ -218,6 +219,7 @@ class OffsetManager:
         refusal: Callable[[], str | None],
         deadline: float,
         why_not: Callable[[TopicPartition], str | None] = lambda _: None,
+        rows: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
     ) -> dict[TopicPartition, str]:
         """Store offsets; return partition -> why it is not stored, a clause, of those that are not.
 
@@ -226,8 +228,13 @@ class OffsetManager:
             refusal: The fence: why the commit may not be sent any more, a clause; None while it may.
             deadline: On the clock `time.monotonic`.
             why_not: The fence of one partition, asked before each attempt.
+            rows: What is stored beside the offsets, see `row`.
         """
-        return self._commit(offsets, refusal, deadline, why_not)
+        return self._commit(offsets, refusal, deadline, why_not, rows)
+
+    def row(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata | None:
+        """Return an offset with what is to be stored beside it; None where nothing is. Threads: any."""
+        return None if self._committer is None else self._committer.notes.to_store(partition, offset)
 
     def forget(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:
         """Delete stored offsets; return partition -> why its offset is not deleted, a clause, of those that are not.
@@ -279,6 +286,7 @@ class OffsetManager:
         refusal: Callable[[], str | None],
         deadline: float,
         why_not: Callable[[TopicPartition], str | None] = lambda _: None,
+        rows: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
         *,
         is_expired: bool = False,
     ) -> dict[TopicPartition, str]:
@@ -294,7 +302,7 @@ class OffsetManager:
             reason = refusal()
             if reason is not None:
                 return failed | dict.fromkeys(left, reason)
-            codes = self._commit_once({name: left[name] for name in names}, refusal, deadline, is_expired)
+            codes = self._commit_once({name: left[name] for name in names}, refusal, deadline, rows, is_expired)
             refused = {} if codes is None else self._refused(codes)
             if codes is not None:
                 for name in names:
@@ -321,6 +329,7 @@ class OffsetManager:
         offsets: Mapping[TopicPartition, int],
         refusal: Callable[[], str | None],
         deadline: float,
+        rows: Mapping[TopicPartition, OffsetAndMetadata],
         is_expired: bool,
     ) -> dict[TopicPartition, int] | None:
         """Return the error codes of partitions that were refused; None when nothing is known."""
@@ -338,7 +347,7 @@ class OffsetManager:
         self._counters.add("broker_requests", "offset_commit")
         try:
             if committing is not None:
-                return self._commit_as(committing, consumer, offsets)
+                return self._commit_as(committing, consumer, offsets, rows)
             if is_expired:
                 consumer.commit_offsets(self._group, offsets, version=1, timestamp_ms=_EXPIRED_MS)
             else:
@@ -351,12 +360,13 @@ class OffsetManager:
         return {}
 
     def _commit_as(
-        self, member: GenerationMember, consumer: GroupOffsetClient, offsets: Mapping[TopicPartition, int]
+        self, member: GenerationMember, consumer: GroupOffsetClient, offsets: Mapping[TopicPartition, int],
+        rows: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, int]:
         """Commit as a member of the present generation; what the coordinator does not take from it is reported."""
         committer = self._committer
         assert committer is not None
-        wanted = {name: committer.notes.to_store(name, offset) for name, offset in offsets.items()}
+        wanted = {name: rows.get(name) or committer.notes.to_store(name, offset) for name, offset in offsets.items()}
         codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
         if over is not None:

@@ -23,9 +23,9 @@ from rebalance import ports
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
 from rebalance.loop import Loop, Timer
-from zkconsumer.offsets.commit_batch import Done
 from zkconsumer.offsets.kafka_jobs import Loaded
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
+from zkconsumer.offsets.known_offsets import Done, OnCommit, telling
 
 __all__ = ["Intent", "OffsetStore", "TwoStores"]
 
@@ -73,6 +73,7 @@ class TwoStores:
 
     Attributes:
         refused: Partition -> why it is not started, as a sentence.
+        on_commit: As of each of the stores.
 
     Threads: As for each of the stores.
     """
@@ -89,6 +90,7 @@ class TwoStores:
         self._written = written
         self._loop = loop
         self._differing: dict[Partition, str] = {}
+        self.on_commit: OnCommit | None = None
         # Partitions that are not started: why, and when their offsets are read again.
         self._refused: dict[Partition, str] = {}
         self._reads: dict[Partition, Timer] = {}
@@ -229,14 +231,18 @@ class TwoStores:
             rest = {partition: at for partition, at in left.items() if partition not in refused}
             store_in(stores[1:], rest, {**failed, **refused})
 
+        if not explicit:
+            done = telling(self.on_commit, self._written[0].stored, positions, done)
         store_in(self._written, dict(positions), {})
 
     def commit_start(self, fence: Fence | None, partition: Partition, offset: int, done: Done) -> None:
         """Store where reading starts, in each store that is written and has no offset."""
 
+        told = telling(self.on_commit, self._written[0].stored, {partition: offset}, done)
+
         def store_in(stores: tuple[OffsetStore, ...], failed: Mapping[Partition, str]) -> None:
             if not stores or failed:
-                done(failed)
+                told(failed)
             else:
                 stores[0].commit_start(fence, partition, offset, lambda refused: store_in(stores[1:], refused))
 

@@ -153,14 +153,16 @@ class ZooKeeperOffsets(KnownOffsets):
             fence: the registration under which the caller owned the partitions when it decided on the positions.
             explicit: whether the stored offset may be lowered.
         """
-        self._enqueue(CommitBatch(self._nodes, self._loop, self._renewed(fence), positions, done, explicit))
+        told = self._told(positions, done, explicit)
+        self._enqueue(CommitBatch(self._nodes, self._loop, self._renewed(fence), positions, told, explicit))
 
     def commit_start(self, fence: Fence | None, partition: Partition, offset: int, done: Done) -> None:
         """Write a start offset, unless another member has stored an offset since `load` found none: that one stays.
 
         Nothing was done before a start. Written late over a lower offset it would skip messages for the next owner.
         """
-        batch = CommitBatch(self._nodes, self._loop, self._renewed(fence), {partition: offset}, done, explicit=False)
+        told = self._told({partition: offset}, done)
+        batch = CommitBatch(self._nodes, self._loop, self._renewed(fence), {partition: offset}, told, explicit=False)
         batch.starts.add(partition)
         self._enqueue(batch)
 

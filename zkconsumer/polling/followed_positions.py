@@ -14,6 +14,7 @@ from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import PauseFailed
 from zkconsumer.fetching.partition_queue import PartitionQueue
+from zkconsumer.member.membership import Membership
 from zkconsumer.polling.errors import NoOffsetForPartition
 from zkconsumer.polling.joined_member import JoinedMember
 from zkconsumer.polling.partition_position import OffsetReset, PositionState
@@ -25,6 +26,8 @@ from zkconsumer.polling.subscription_state import SubscriptionState
 __all__ = ["FollowedPositions"]
 
 _RESET_AGAIN_S: Final = 0.2
+_TOGETHER_S: Final = 1.0
+"""How long partitions without an offset are not named while those of others are not known."""
 
 
 class FollowedPositions:
@@ -44,6 +47,7 @@ class FollowedPositions:
         self._resets = resets
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._pauses_differ = False
+        self._refused_since = math.inf
 
     # -- the membership ------------------------------------------------------------------------------------------------
 
@@ -60,14 +64,12 @@ class FollowedPositions:
         self._take_resets()
         if self._pauses_differ:
             self._follow_pauses()
-        refused: list[TopicPartition] = []
         for name in assigned:
             queue = member.delivery.queue_of(name)
             if queue is None or queue.is_settled or self._queues.get(name) is queue:
                 continue
             if assigned.state(name) is PositionState.INITIALIZING:
                 if _refusal(queue):
-                    refused.append(name)
                     continue
                 assigned.take_committed({name: OffsetAndMetadata(queue.position)}, assigned.assignment_id)
             position = assigned.position(name)
@@ -78,9 +80,9 @@ class FollowedPositions:
             else:
                 self._set(name, position.offset)
         self._queues = {name: queue for name, queue in self._queues.items() if name in assigned}
-        refused += self._unknown_refusals()
-        if refused:
-            raise NoOffsetForPartition(refused)
+        without = self._without_start(member)
+        if without:
+            raise NoOffsetForPartition(without)
 
     def _take_resets(self) -> None:
         """Take note of positions that the log did not have, and that were reset."""
@@ -90,13 +92,22 @@ class FollowedPositions:
                 self._state.assigned.seek(name, offset)
             del resets[name]
 
-    def _unknown_refusals(self) -> list[TopicPartition]:
-        """Return partitions of the group without an offset that were never reported, as they do not start."""
-        found = [queue.partition for queue in dict.fromkeys(tuple(self._joined.reader._ready))
-                 if queue.is_live and queue.partition not in self._state.assigned and _refusal(queue)]  # fmt: skip
-        if found and self._state.is_of_group:
-            self._state.assigned_from_group([*self._state.assigned, *found], cooperative=True)
-        return found
+    def _without_start(self, member: Membership) -> list[TopicPartition]:
+        """Return the partitions that have no offset, and for which no policy says where to start: all at once.
+
+        Those of the group come with their offsets, and the listener may still seek those that it has not heard of.
+        Those that the application assigns are known one after the other.
+        """
+        assigned, unreported = self._state.assigned, self._joined.events.unreported
+        waiting = [name for name in assigned.initializing() if name not in unreported]
+        if not waiting or self._state.is_of_group:
+            return waiting
+        refused = [name for name in waiting
+                   if (queue := member.delivery.queue_of(name)) is not None and _refusal(queue)]  # fmt: skip
+        now = lease_clock()
+        self._refused_since = min(self._refused_since, now) if refused else math.inf
+        is_all = len(refused) == len(waiting) or now >= self._refused_since + _TOGETHER_S
+        return refused if is_all else []
 
     def may_read(self, queue: PartitionQueue) -> bool:
         """Return whether records of a queue may be returned: it is the present one, at the present position."""

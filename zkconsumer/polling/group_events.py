@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from rebalance.ports import NO_START
 from simpleconsumer.types import TopicPartition
 from zkconsumer.polling.records import OffsetAndMetadata
 from zkconsumer.polling.subscription_state import SubscriptionState
@@ -27,7 +28,7 @@ class RebalanceCallbacks:
         """These are given up; they can still be committed."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These came; their positions are known."""
+        """These came; their positions are known, or are to be sought here (`auto.offset.reset=none`)."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """These are gone already, and cannot be committed; by default as `on_partitions_revoked`."""
@@ -58,13 +59,13 @@ class GroupEvents:
         self._lost: tuple[TopicPartition, ...] = ()
 
     def on_partitions_assigned(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Add partitions to the assignment, with their positions."""
+        """Add partitions to the assignment, with their positions; `NO_START` stands for none."""
         assigned = self._state.assigned
         if not self._state.is_of_group:
             return  # it was unsubscribed meanwhile
         self.report_lost()
         self._state.assigned_from_group([*assigned, *positions], cooperative=True)
-        found = {name: OffsetAndMetadata(at) for name, at in positions.items()}
+        found = {name: OffsetAndMetadata(at) for name, at in positions.items() if at != NO_START}
         assigned.take_committed(found, assigned.assignment_id)
         self.unreported += tuple(positions)
 

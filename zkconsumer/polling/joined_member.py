@@ -6,12 +6,13 @@ import logging
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
 from rebalance.assigned_coordinator import AssignedCoordinator
+from rebalance.assignment import Partition
 from rebalance.brokers.coordinator import Coordinator
 from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
@@ -27,9 +28,12 @@ from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
+from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.polling.assigned_coordination import AssignedCoordination
+from zkconsumer.polling.commit_reports import CommitReports
 from zkconsumer.polling.group_events import GroupEvents
 from zkconsumer.polling.poll_reader import PollReader
+from zkconsumer.polling.records import OffsetAndMetadata
 from zkconsumer.polling.streams_settings import RESETS
 from zkconsumer.polling.subscription_state import SubscriptionState
 
@@ -51,6 +55,7 @@ class JoinedMember:
         config: Settings of the consumer.
         settings: The same for the parts below.
         state: What is subscribed to.
+        commits: Hears of what the member commits by itself; None for nobody.
 
     Attributes:
         member: The membership; None while there is none.
@@ -63,8 +68,12 @@ class JoinedMember:
     Threads: That of the application which polls; `wake` any.
     """
 
-    def __init__(self, config: KafkaConsumerConfig, settings: ConsumerConfig, state: SubscriptionState) -> None:
+    def __init__(
+        self, config: KafkaConsumerConfig, settings: ConsumerConfig, state: SubscriptionState,
+        commits: CommitReports | None = None,
+    ) -> None:  # fmt: skip
         self._config = config
+        self._commits = commits
         self._settings = settings
         self._state = state
         self._policy = RESETS[config.auto_offset_reset]
@@ -76,17 +85,34 @@ class JoinedMember:
         self.listening = ListenerThread(None)
         self.join_error: BaseException | None = None
         self._has_joined = False
+        self._due: Subscription | None = None
         self._joining: threading.Thread | None = None
 
     # -- making one ----------------------------------------------------------------------------------------------------
 
     def follow(self, subscription: Subscription) -> None:
-        """Have the group assign partitions of these topics."""
+        """Have the group assign partitions of these topics.
+
+        A member that has to leave for that, and to join again, does so in the next poll: callbacks run there.
+        """
         coordinator = None if self.member is None else self.member.coordinator
         if isinstance(coordinator, Coordinator) and coordinator.error is None:
             self.call(lambda: coordinator.subscribe(subscription))
-            return
-        self.leave(self.close_s, in_hand_is_done=True)
+        elif self.member is not None:
+            self._due = subscription
+        else:
+            self._make_for(subscription)
+
+    def leave_due(self) -> None:
+        """Leave the group, if the subscription has changed so that the member has to join again."""
+        if self._due is not None:
+            self.leave(self.close_s, in_hand_is_done=True)
+
+    def forget_due(self) -> None:
+        """Do not join again: the subscription is over."""
+        self._due = None
+
+    def _make_for(self, subscription: Subscription) -> None:
         lease = Lease()
         made: Coordinated
         if self._config.coordination == "brokers":
@@ -131,6 +157,19 @@ class JoinedMember:
             coordinated, policy=self._policy,
         )  # fmt: skip
         self.coordination = self.member.coordination
+        if self._commits is not None:
+            self.member.offsets.on_commit = partial(self._committed, self._commits, self.member.notes)
+
+    @staticmethod
+    def _committed(commits: CommitReports, notes: CommitNotes, positions: Mapping[Partition, int]) -> None:
+        """Report what the member has committed by itself. Threads: the coordinator's."""
+        rows = {name: notes.to_store(name, at) for name, at in (
+            (TopicPartition(*partition), position) for partition, position in positions.items()
+        )}  # fmt: skip
+        commits.stored({
+            name: OffsetAndMetadata(row.offset, row.metadata, None if row.leader_epoch < 0 else row.leader_epoch)
+            for name, row in rows.items()
+        })  # fmt: skip
 
     def _new_reader(self, lease: Lease) -> PollReader:
         [thread_id] = thread_ids(self.consumer_id, 1)
@@ -141,6 +180,10 @@ class JoinedMember:
 
     def start(self) -> None:
         """Join, on a thread of its own: a poll may end before that is over."""
+        due = self._due
+        if self.member is None and due is not None:
+            self._due = None
+            self._make_for(due)
         member = self.member
         if member is None or self._has_joined:
             return

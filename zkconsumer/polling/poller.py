@@ -10,7 +10,7 @@ Source: docs/SEMANTICS.md, "KafkaConsumer"; ClassicKafkaConsumer.poll (Kafka 3.9
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rebalance.brokers.coordinator import Coordinator
@@ -20,9 +20,10 @@ from rebalance.zookeeper.znodes import WHITE_LIST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.errors import NotSupported
+from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.member.membership import Membership
 from zkconsumer.polling.cluster_questions import ClusterQuestions
-from zkconsumer.polling.commit_thread import CommitDone, CommitThread
+from zkconsumer.polling.commit_reports import CommitDone, CommitReports, Offsets
 from zkconsumer.polling.consumer_errors import ConsumerClosed, ConsumerWokenUp
 from zkconsumer.polling.errors import NotSubscribed
 from zkconsumer.polling.followed_positions import FollowedPositions
@@ -47,8 +48,6 @@ _LOOK_AGAIN_S: Final = 0.2
 _POSITIONS_S: Final = 1.0
 """How long the listener is not called about some partitions of an assignment while others have no position yet."""
 _POLICIES: Final = {"earliest": OffsetReset.EARLIEST, "latest": OffsetReset.LATEST, "none": None}
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Poller:
@@ -78,12 +77,12 @@ class Poller:
         self.questions = ClusterQuestions(self.settings, is_committed=is_committed)
         self.interceptors = ConsumerInterceptors(config.interceptor_classes)  # type: ignore[arg-type]
         self.is_taken = self.is_closed = self.has_left = self.is_cut_short = False
-        self._joined = JoinedMember(config, self.settings, self.state)
+        self._commits = CommitReports(self.interceptors, lambda: self._joined.wake())
+        self._joined = JoinedMember(config, self.settings, self.state, self._commits if self.interceptors else None)
         self._events = self._joined.events
         questions = ClusterQuestions(self.settings, is_committed=is_committed)
         self._resets = ResetThread(questions, self._joined.wake, self.settings.socket_timeout_ms / 1000)
         self.positions = FollowedPositions(self.state, self._joined, self._resets)
-        self._commits = CommitThread(self._joined.wake)
         self._records = TakenRecords(config.key_deserializer, config.value_deserializer)
         self._batches: tuple[object, TakenBatches] | None = None
         self._is_woken = False
@@ -122,7 +121,7 @@ class Poller:
         """Deliver these partitions, without a group."""
         self.state.assign(TopicPartition(*each) for each in partitions)
         if self.state.kind is SubscriptionKind.NONE:
-            self._joined.leave(self._joined.close_s, in_hand_is_done=True)
+            self.unsubscribe()
             return
         # What the last poll has returned of partitions that go is done: nobody waits for them.
         self._joined.reader.begin()
@@ -131,10 +130,13 @@ class Poller:
 
     def unsubscribe(self) -> None:
         """Leave the group, and deliver nothing any more."""
+        self._joined.forget_due()
         try:
             self._joined.leave(self._joined.close_s, in_hand_is_done=True)
         finally:
             self.state.unsubscribe()
+            self._events.callbacks = None  # partitions that are assigned next are none of theirs
+        self._commits.report()
 
     def rejoin(self, reason: str) -> None:
         """Have the group assigned anew."""
@@ -191,11 +193,14 @@ class Poller:
         if self.state.kind is SubscriptionKind.NONE:
             raise NotSubscribed("poll", self.state.kind.value)
         deadline = lease_clock() + timeout_s
+        self._joined.leave_due()
+        if self.is_closed:
+            raise ConsumerClosed  # by one of the callbacks
         self._joined.start()
         self._joined.reader.begin()
         try:
             while True:
-                self.step()
+                self._step()
                 reader = self._joined.reader  # another one, if a callback has subscribed anew
                 self.is_taken = True
                 taken = reader.take(limit, items, self.positions.may_read)
@@ -208,15 +213,26 @@ class Poller:
         finally:
             self._joined.reader.end_poll()
 
-    def step(self) -> None:
+    def _step(self) -> None:
         """Do what is due beside taking records: callbacks, positions, errors."""
         self._joined.run_callbacks()
         if self._events.unreported and self._is_all_there():
             self._events.report_assigned()
-        self._report_commits()
+        self._commits.report()
         if self.is_closed:
             raise ConsumerClosed  # by one of them
-        self._raise_what_failed()
+        error, self._events.error = self._events.error, None
+        if error is not None:
+            raise error
+        self._follow_positions()
+
+    def _follow_positions(self) -> None:
+        """Do what is due about positions; raise why there will be none."""
+        failed = self._joined.join_error or self._joined.reader.error
+        if failed is None and self.member is not None:
+            failed = self.member.error
+        if failed is not None:
+            raise failed.with_traceback(None)
         self.positions.compare()
         self.positions.reset_due()
         if self._is_woken:
@@ -228,28 +244,11 @@ class Poller:
         now = lease_clock()
         if self._unreported_since is None:
             self._unreported_since = now
-        wanted = [] if self.member is None else list(self.member.held())
+        wanted = frozenset() if self.member is None else self.member.held() | self.member.claiming()
         if all(name in self.state.assigned for name in wanted) or now >= self._unreported_since + _POSITIONS_S:
             self._unreported_since = None
             return True
         return False
-
-    def _raise_what_failed(self) -> None:
-        error, self._events.error = self._events.error, None
-        if error is not None:
-            raise error
-        failed = self._joined.join_error or self._joined.reader.error
-        if failed is None and self.member is not None:
-            failed = self.member.error
-        if failed is not None:
-            raise failed.with_traceback(None)
-
-    def _report_commits(self) -> None:
-        for offsets, error, done in self._commits.results():
-            if error is None:
-                self.interceptors.on_commit(offsets)
-            if done is not None:
-                done(offsets, error)
 
     def give_back(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
         """Read again what was taken and did not reach the application, from these offsets on; None for all of it."""
@@ -259,14 +258,15 @@ class Poller:
         self.is_taken = False
 
     def await_position(self, partition: TopicPartition, timeout_s: float) -> int | None:
-        """Return a position, None if it is not known in time."""
+        """Return a position, None if it is not known in time; nothing comes or goes, as callbacks wait for a poll."""
         deadline = lease_clock() + timeout_s
-        self._joined.start()
         while True:
             position = self.state.assigned.position(partition)
             if position is not None:
                 return position.offset
-            self.step()
+            if not self.state.is_of_group:
+                self._joined.run_callbacks()  # none of the application's: a partition starts when it is taken note of
+            self._follow_positions()
             left_s = deadline - lease_clock()
             if left_s <= 0:
                 return None
@@ -284,29 +284,32 @@ class Poller:
             for name, each in offsets.items()
         }
 
-    def prepare_commit(self, offsets: Offsets, wait_s: float | None = None) -> Callable[[], None]:
-        """Decide what a commit stores; the result stores it, and waits."""
+    def commit_sync(self, offsets: Offsets, wait_s: float | None) -> None:
+        """Commit behind all earlier ones, and wait for it: callbacks and interceptors hear of those first."""
+        error = self._ask_commit(offsets, None).failure(wait_s)
+        try:
+            self._commits.report()
+        finally:
+            if error is not None:
+                raise error
+
+    def commit_async(self, offsets: Offsets, done: CommitDone | None) -> None:
+        """Commit behind all earlier ones; `done` is called by a later poll, commit_sync or close."""
+        self._ask_commit(offsets, done)
+
+    def _ask_commit(self, offsets: Offsets, done: CommitDone | None) -> AskedCommit:
         self._need_group("commit")
-        member, coordination = self.member, self._joined.coordination
-        if member is None or coordination is None:
+        member, reader = self.member, self._joined.reader
+        if member is None:
             raise NotSubscribed("commit", self.state.kind.value)
         if member.error is not None:
             # It holds nothing any more: a commit of all that it holds would store nothing, and raise nothing.
             raise member.error
-        mine = {(name, each.offset): (each.metadata, each.leader_epoch) for name, each in offsets.items()}
-        stored = member.prepare_commit(
-            {name: each.offset for name, each in offsets.items()}, self._joined.reader, wait_s
+        given = {(name, each.offset): (each.metadata, each.leader_epoch) for name, each in offsets.items()}
+        wanted = {name: each.offset for name, each in offsets.items()}
+        return self._commits.ask(
+            offsets, done, lambda answered: member.ask_commit(wanted, reader, given=given, answered=answered)
         )
-
-        def commit() -> None:
-            with coordination.notes.given(mine):
-                stored()
-
-        return commit
-
-    def commit_async(self, offsets: Offsets, done: CommitDone | None) -> None:
-        """Commit behind all earlier ones; `done` is called by a later poll."""
-        self._commits.ask(self.prepare_commit(offsets), offsets, done)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -318,17 +321,17 @@ class Poller:
     def close(self, timeout_s: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         """Leave, and end all threads; return the partitions whose positions are not stored, with reasons."""
         self.is_closed = True
+        self._joined.forget_due()
         until = lease_clock() + timeout_s
         try:
             self._commits.finish(timeout_s / 2)
             return self._joined.leave(until - lease_clock(), in_hand_is_done=in_hand_is_done)
         finally:
             self.has_left = True
-            self._commits.close(until - lease_clock())
             self._resets.close(until - lease_clock())
             self.questions.close()
             try:
-                self._report_commits()
+                self._commits.report()
             finally:
                 self.interceptors.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from rebalance.member_partition import by_reason
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.connector import ConsumerConnector
@@ -52,8 +53,8 @@ class PrintedOffsets:
 
     def _run(self, interval_s: float) -> None:
         while not self._stop.wait(interval_s):
-            for partition, reason in self.commit().items():
-                log.warning("offset of %s-%s is not committed: %s", *partition, reason)
+            for names, reason in by_reason(self._failed()):
+                log.warning("offset of %s is not committed: %s", names, reason)
 
     # -- the listener ------------------------------------------------------------------------------------------------
 
@@ -74,8 +75,8 @@ class PrintedOffsets:
         """Print and commit what was delivered of the partitions, so that the next owner goes on behind it."""
         # A closed output was flushed already, or its reader hangs: do not wait for it a second time.
         self._output.flush(0.0 if self._output.is_closed else _FLUSH_S)
-        for partition, reason in self.commit(partitions).items():
-            log.warning("offset of %s-%s is not committed, messages may be delivered again: %s", *partition, reason)
+        for names, reason in by_reason(self._failed(partitions)):
+            log.warning("offset of %s is not committed, messages may be delivered again: %s", names, reason)
         self.on_partitions_lost(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
@@ -85,6 +86,9 @@ class PrintedOffsets:
                 self._stored.pop(partition, None)
 
     # -- commits -----------------------------------------------------------------------------------------------------
+
+    def _failed(self, partitions: list[TopicPartition] | None = None) -> dict[tuple[str, int | str], str]:
+        return {(name.topic, name.partition): str(reason) for name, reason in self.commit(partitions).items()}
 
     def commit(self, partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, object]:
         """Commit the printed messages of some partitions, or of all; return those that failed, with reasons."""
