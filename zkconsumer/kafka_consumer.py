@@ -94,20 +94,21 @@ class KafkaConsumer:
         self._poller.on_fork()
 
     @contextmanager
-    def _alone(self, *, moves: bool = False) -> Iterator[Poller]:
+    def _alone(self, *, moves: bool = False, closes: bool = False) -> Iterator[Poller]:
         """Refuse a second thread, see `_enter`; leave at the end."""
-        is_outer = self._enter(moves=moves)
+        is_outer = self._enter(moves=moves, closes=closes)
         try:
             yield self._poller
         finally:
             if is_outer:
                 self._inside.clear()
 
-    def _enter(self, *, moves: bool = False) -> bool:
-        """Refuse a second thread; a thread may call again from its callbacks.
+    def _enter(self, *, moves: bool = False, closes: bool = False) -> bool:
+        """Refuse a second thread; a thread may call again from its callbacks and signal handlers.
 
         Args:
             moves: Whether records that an iteration has not returned yet are to be read again.
+            closes: Whether a poll that this call interrupts returns no records.
 
         Returns:
             Whether this call is no callback's, so that its end has to clear `_inside`.
@@ -124,8 +125,8 @@ class KafkaConsumer:
             poller = self._poller
             if poller.is_closed and (is_outer or moves or poller.has_left):  # callbacks of `close` may commit
                 raise ConsumerClosed
-            if is_outer and poller.is_taken:
-                poller.give_back()  # an interrupt has ended the poll that had taken it
+            if poller.is_taken and (is_outer or closes):
+                poller.give_back()  # an interrupt has ended the poll that had taken it, or a signal handler ends it
                 self._unread.drop()
             if moves and (unread := self._unread.positions()):
                 poller.give_back(unread)
@@ -206,6 +207,8 @@ class KafkaConsumer:
         finally:
             if is_outer:
                 self._inside.clear()
+        if self._poller.is_closed:
+            raise ConsumerClosed
         # Between here and the caller Python handles no signal: an interrupt leaves it set, or the caller has them.
         self._poller.is_taken = False
         return found
@@ -233,6 +236,8 @@ class KafkaConsumer:
         finally:
             if is_outer:
                 self._inside.clear()
+        if self._poller.is_closed:
+            raise ConsumerClosed
         self._poller.is_taken = False
         return found
 
@@ -247,12 +252,17 @@ class KafkaConsumer:
                 return record
             if self._poller.is_closed:
                 raise StopIteration
-            is_outer = self._enter()
             try:
-                rows = iter(self._poller.poll(_ITERATION_S))
-            finally:
-                if is_outer:
-                    self._inside.clear()
+                is_outer = self._enter()
+                try:
+                    rows = iter(self._poller.poll(_ITERATION_S))
+                finally:
+                    if is_outer:
+                        self._inside.clear()
+            except ConsumerClosed:  # by a callback, or a signal handler
+                raise StopIteration from None
+            if self._poller.is_closed:
+                raise StopIteration
             self._unread.rows = rows
             self._poller.is_taken = False
 
@@ -486,7 +496,7 @@ class KafkaConsumer:
     def _close(self, timeout_ms: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         if self._poller.is_closed or self._forked is not None:
             return {}
-        with self._alone(moves=in_hand_is_done) as poller:
+        with self._alone(moves=in_hand_is_done, closes=True) as poller:
             return poller.close(seconds_of("close", timeout_ms), in_hand_is_done=in_hand_is_done)
 
     def __enter__(self) -> Self:

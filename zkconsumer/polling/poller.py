@@ -191,9 +191,9 @@ class Poller:
         if self.state.kind is SubscriptionKind.NONE:
             raise NotSubscribed("poll", self.state.kind.value)
         deadline = lease_clock() + timeout_s
-        self._joined.start()
-        self._joined.reader.begin()
         try:
+            self._joined.start()
+            self._joined.reader.begin()
             while True:
                 self.step()
                 reader = self._joined.reader  # another one, if a callback has subscribed anew
@@ -205,6 +205,10 @@ class Poller:
                     return taken
                 if not taken:
                     reader.wait(min(left_s, _LOOK_AGAIN_S))
+        except Exception:
+            if self.is_closed:  # by a signal handler, in the midst of some step
+                raise ConsumerClosed from None
+            raise
         finally:
             self._joined.reader.end_poll()
 
