@@ -115,6 +115,7 @@ class ConsumerConnector:
         self._listener = listener
         self._on_statistics = on_statistics
         self._statistics_thread: StatisticsThread | None = None
+        self._search_s: float | None = None
         self._state = threading.RLock()
         self._created = False
         self._closing = False
@@ -164,7 +165,8 @@ class ConsumerConnector:
             TypeError: a decoder that is none, or one of keys where the cluster is of Kafka 0.7.
             ConfigError: a file, or the library, that the settings need cannot be used.
             ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; names what was found.
-            BrokersSilent: none of the brokers that are to coordinate the group answers.
+            BrokersSilent: none of the brokers answers; CoordinatorSilent, which is one: the broker that coordinates the
+                group has not answered for `socket.timeout.ms`.
             ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
             RebalanceError: the group cannot be joined (missing chroot, another version of Kafka; a consumer id that
                 another session still has after one and a half session time-outs, 5 s at least).
@@ -253,7 +255,9 @@ class ConsumerConnector:
     ) -> GroupMember:
         coordinated: Callable[[Loop, Counters, MemberFaults], Coordination]
         if self.config.coordination == "brokers":
-            coordinated = partial(BrokerCoordination, self.config, self.consumer_id, subscription, lease)
+            coordinated = partial(
+                BrokerCoordination, self.config, self.consumer_id, subscription, lease, search_s=self._search_s
+            )
         else:
             coordinated = partial(
                 ZooKeeperCoordination, self.config, self.consumer_id, subscription, lease, on_generation

@@ -159,7 +159,8 @@ def test_an_iteration_over_a_stream_ends(cluster: EmbeddedCluster, way: str, lin
             found = read_to_end(stream if way == "messages" else stream.batches(max_messages=4), signalled)
     assert signalled.is_raised
     assert found == list(range(len(found)))
-    assert committed(cluster, group) == len(found)
+    # What was just being handed over may come again.
+    assert 0 <= len(found) - committed(cluster, group) <= (1 if way == "messages" else 4)
 
 
 @pytest.mark.parametrize("line", FEWER)
