@@ -61,6 +61,8 @@ would leave to others what it has done. A commit that comes too late is refused,
 _OUT: Final = (MemberState.LEAVING, MemberState.UNREGISTERING, MemberState.OUT)
 AWAY: Final = "the coordinator of group"
 """How a warning starts that the coordinator does not answer."""
+_MOMENT_S: Final = 2.0
+"""How long a new cluster, whose first group this is, may have no coordinator, as one that moves."""
 _COMMIT_S: Final = 5.0
 """What is left of the rebalance time-out for the last commit, and for the way of JoinGroup."""
 _COOPERATIVE_VERSION: Final = 3
@@ -273,11 +275,12 @@ class Coordinator:
         self.partitions_moved()
 
     def _note_away(self, event: e.Event) -> None:
-        """Take note of a coordinator that does not answer, and say so once until it does."""
+        """Take note of a coordinator that does not answer; say so once, after a moment, until it does."""
         if isinstance(event, e.RequestFailed) and (event.code is None or event.asked is Asked.FIND_COORDINATOR):
-            since = self._loop.clock() if self._away is None else self._away[0]
+            now = self._loop.clock()
+            since = now if self._away is None else self._away[0]
             self._away = since, event.reason
-            if not self._away_was_logged:
+            if not self._away_was_logged and now >= since + _MOMENT_S:
                 self._away_was_logged = True
                 log.warning("%s: %s %s does not answer, and is asked again: %s", self.member.consumer_id, AWAY,
                             self.member.group, event.reason)  # fmt: skip

@@ -75,7 +75,7 @@ class JoinedMember:
         self.reader = self._new_reader(Lease())
         self.listening = ListenerThread(None)
         self.join_error: BaseException | None = None
-        self._has_joined = False
+        self._has_joined = self._is_leaving = False
         self._joining: threading.Thread | None = None
 
     # -- making one ----------------------------------------------------------------------------------------------------
@@ -195,6 +195,15 @@ class JoinedMember:
         member = self.member
         if member is None:
             return {}
+        if self._is_leaving:
+            return member.unstored()  # the leave waits for the callback, or is interrupted by the handler, that calls
+        self._is_leaving = True
+        try:
+            return self._leave(member, timeout_s, in_hand_is_done)
+        finally:
+            self._is_leaving = False
+
+    def _leave(self, member: Membership, timeout_s: float, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         until = lease_clock() + timeout_s
         me = threading.current_thread()
         member.leave(timeout_s, reader=self.reader, in_hand_is_done=in_hand_is_done, caller=me)

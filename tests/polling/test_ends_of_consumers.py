@@ -1,0 +1,82 @@
+"""How a KafkaConsumer ends: within callbacks, beside brokers that do not answer, dropped; on brokers in this process."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import pytest
+
+from simpleconsumer.types import TopicPartition
+from zkconsumer import KafkaConsumer, RebalanceCallbacks
+from zkconsumer.testing import EmbeddedCluster, Fault, load, wait_until
+
+TOPIC = "hundred"
+NAME = TopicPartition(TOPIC, 0)
+PATIENCE_S = 20.0
+SOON_S = 10.0
+"""Generous for what waits for nothing, and a third of the time of `close`."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    settings = {"group.min.session.timeout.ms": 100}
+    with EmbeddedCluster(1, generation="3.9", zookeeper=False, settings=settings) as running:
+        running.create_topic(TOPIC, 1)
+        load(running, TOPIC, 100)
+        yield running
+
+
+def consumer_of(cluster: EmbeddedCluster, listener: object | None = None, **more: Any) -> KafkaConsumer:
+    """Return a consumer that has polled records."""
+    settings: dict[str, Any] = {"group_id": f"g-{uuid.uuid4().hex}", "auto_offset_reset": "earliest",
+                                "heartbeat_interval_ms": 200, "fetch_max_wait_ms": 20, "max_poll_records": 10}  # fmt: skip
+    consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{cluster.port(0)}", **settings | more)
+    consumer.subscribe([TOPIC], listener=listener)
+    wait_until(lambda: bool(consumer.poll(50)), PATIENCE_S, "records")
+    return consumer
+
+
+class Ends(RebalanceCallbacks):
+    """Ends the consumer when its partitions are given up."""
+
+    def __init__(self) -> None:
+        self.end: Callable[[], object] | None = None
+        self.took_s: list[float] = []
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        if self.end is not None:
+            began = time.monotonic()
+            self.end()
+            self.took_s.append(time.monotonic() - began)
+
+
+@pytest.mark.parametrize("inner", ["unsubscribe", "close"])
+def test_an_end_within_the_callback_of_unsubscribe_does_not_wait_for_itself(
+    cluster: EmbeddedCluster, inner: str
+) -> None:
+    listener = Ends()
+    consumer = consumer_of(cluster, listener)
+    listener.end = getattr(consumer, inner)
+    began = time.monotonic()
+    consumer.unsubscribe()
+    assert time.monotonic() - began < SOON_S
+    assert len(listener.took_s) == 1
+    assert consumer._poller.member is None
+    consumer.close()
+    with consumer_of(cluster, group_id=consumer.config.group_id) as other:  # at once: the first one has left
+        assert other.assignment() == {NAME}
+    assert time.monotonic() - began < 3 * SOON_S
+
+
+def test_a_broker_that_does_not_name_the_end_of_a_log_does_not_keep_close(cluster: EmbeddedCluster) -> None:
+    consumer = consumer_of(cluster)
+    cluster.faults.add(Fault.stall(60.0, "offsets"), times=None)
+    consumer.seek_to_end()
+    consumer.poll(300)
+    began = time.monotonic()
+    assert consumer.close(30_000) == {}
+    assert time.monotonic() - began < SOON_S
+    cluster.faults.clear()
