@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -20,6 +20,7 @@ from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
 from zkconsumer.forking import notify_after_fork
+from zkconsumer.member.leaving import end_dropped
 from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import (
     checked_offset,
@@ -79,14 +80,21 @@ class KafkaConsumer:
         if config is not None and settings:
             raise TypeError(f"both config and settings are given: {', '.join(settings)}")
         self.config = config if config is not None else KafkaConsumerConfig(**settings)
+        self._forked: ForkedConsumer | None = None
+        self._is_ended_by_shell: Callable[[], bool] = bool
         self._poller = Poller(self.config)
         self._inside: dict[str, threading.Thread] = {}
         self._unread = UnreadRecords()
         self._pid = os.getpid()
-        self._forked: ForkedConsumer | None = None
         notify_after_fork(self)
         if topics:
             self.subscribe(topics)
+
+    def __del__(self) -> None:
+        """End a consumer that was dropped without `close`: no thread keeps it alive."""
+        poller = getattr(self, "_poller", None)  # there is none if the constructor has failed
+        if poller is not None and self._forked is None and poller.has_begun and not self._is_ended_by_shell():
+            end_dropped("KafkaConsumer", self.config.group_id, "close()", poller.end_dropped)
 
     def _on_fork(self) -> None:
         """This process is a fork of the one that made the consumer: every call but `close` raises from now on."""

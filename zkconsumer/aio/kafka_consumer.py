@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace, TracebackType
@@ -112,6 +113,8 @@ class AsyncKafkaConsumer:
         if self._loop_end is None:
             self._loop_end = self._close_with_loop()
             await anext(self._loop_end)
+            loop = asyncio.get_running_loop()
+            self._consumer._is_ended_by_shell = lambda: not loop.is_closed()
         if self._topics and subscribes:
             await self._calls.call(self._subscribe_first)
 
@@ -141,6 +144,8 @@ class AsyncKafkaConsumer:
             else:
                 log.warning("a member of group %s leaves: its event loop ends, or it was dropped, without close()",
                             self.config.group_id)  # fmt: skip
+                warnings.warn(f"AsyncKafkaConsumer of group {self.config.group_id} was left without close()",
+                              ResourceWarning, stacklevel=1)  # fmt: skip
                 await self._close(_CLOSE_MS, in_hand_is_done=False)
 
     # -- subscriptions -------------------------------------------------------------------------------------------------

@@ -336,6 +336,16 @@ class Poller:
             finally:
                 self.interceptors.close()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are threads or connections that `close` ends."""
+        return not self.is_closed and (self._joined.has_begun or self.questions.is_open)
+
+    def end_dropped(self) -> None:
+        """Close without calling the application, which has dropped its consumer."""
+        self._events.callbacks = None
+        self.close(self._joined.close_s, in_hand_is_done=False)
+
     def on_fork(self) -> None:
         """Deliver nothing: this process is a fork of the one that polls. Takes no lock."""
         if self.member is not None:
