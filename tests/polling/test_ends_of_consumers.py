@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer import KafkaConsumer, RebalanceCallbacks
+from zkconsumer import ConsumerClosed, KafkaConsumer, RebalanceCallbacks
 from zkconsumer.testing import EmbeddedCluster, Fault, load, wait_until
 
 TOPIC = "hundred"
@@ -85,6 +85,35 @@ def test_a_broker_that_does_not_name_the_end_of_a_log_does_not_keep_close(cluste
     assert consumer.close(30_000) == {}
     assert time.monotonic() - began < SOON_S
     cluster.faults.clear()
+
+
+@pytest.mark.parametrize("api", ["metadata", "heartbeat", "fetch", "join_group"])
+def test_close_leaves_no_thread_that_waits_for_a_broker(cluster: EmbeddedCluster, api: str) -> None:
+    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
+    consumer = consumer_of(cluster, metadata_max_age_ms=100)
+    cluster.faults.add(Fault.stall(60.0, api), times=None)
+    if api == "join_group":
+        consumer.enforce_rebalance()
+    time.sleep(0.5)  # a request of each kind is under way
+    began = time.monotonic()
+    consumer.close(30_000)
+    assert time.monotonic() - began < SOON_S
+    wait_until(lambda: not threads(), 2.0, "the threads to end", state=threads)
+
+
+def test_close_in_a_callback_leaves_no_thread(cluster: EmbeddedCluster) -> None:
+    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
+
+    class Closes(RebalanceCallbacks):
+        def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            cluster.faults.add(Fault.stall(60.0, "metadata"), times=None)
+            consumer.close(5000)
+
+    consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{cluster.port(0)}", group_id=f"g-{uuid.uuid4().hex}")
+    consumer.subscribe([TOPIC], listener=Closes())
+    with pytest.raises(ConsumerClosed):
+        consumer.poll(1000 * PATIENCE_S)
+    wait_until(lambda: not threads(), 2.0, "the threads to end", state=threads)
 
 
 # -- dropped without a close -------------------------------------------------------------------------------------------

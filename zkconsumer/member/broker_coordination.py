@@ -40,6 +40,8 @@ _LONGEST_BACKOFF_S: Final = 10.0
 _BEYOND_REBALANCE_S: Final = 10.0
 """How much longer than a rebalance a join is waited for: the coordinator is looked up, and offsets are read."""
 _LOOK_S: Final = 0.1
+_LEFT_S: Final = 5.0
+"""Longest wait for the answer to LeaveGroup: a coordinator that does not answer ends the session by itself."""
 _REFUSED_COMMIT_WAIT_S: Final = 10.0
 """How long a commit waits while the next generation is being made."""
 
@@ -230,8 +232,16 @@ class BrokerCoordination:
 
     def close(self, timeout_s: float) -> None:
         """End connections and threads. Threads: any."""
+        until = lease_clock() + timeout_s
         self._topics.close()
         self._requests.close(timeout_s)
+        self._topics.close(until - lease_clock())
+
+    def end_questions(self) -> None:
+        """End the questions about the cluster that are under way: what they are for is over. Threads: any."""
+        self._reader.close()
+        self._topics.close()
+        self._requests.end_heartbeats()
 
 
 class _LeavingPort:
@@ -247,10 +257,11 @@ class _LeavingPort:
         with self._lock:
             is_first, self._is_leaving = not self._is_leaving, True
         if is_first:
+            self._coordination.end_questions()
             self._coordination.leave(self._left.set)
         if timeout_s > 0.0:
             until = lease_clock() + timeout_s
-            self._left.wait(timeout_s)
+            self._left.wait(min(timeout_s, _LEFT_S))
             self._coordination.close(until - lease_clock())
 
 

@@ -101,10 +101,16 @@ class BrokerGroupPort:
             lambda error: died("the heartbeat thread", error),
         )  # fmt: skip
 
+    def end_heartbeats(self) -> None:
+        """End the heartbeat under way, so that a LeaveGroup does not wait for its answer."""
+        self._beats.give_up_present()
+
     def close(self, timeout_s: float) -> None:
         """End both connections and threads, and wait for that."""
+        until = lease_clock() + timeout_s
         self._joins.close(0.0)
         self._beats.close(timeout_s)
+        self._joins.close(until - lease_clock())
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
 

@@ -187,7 +187,7 @@ class Leave:
         if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
             return
         for step in (self._stop_delivery, self._notify_listener, self._commit, self._close_coordinator,
-                     self._end_session, self._end_threads, self._log_unstored):
+                     self._end_session, self._end_threads, self._log_threads, self._log_unstored):
             try:
                 step()
             except Exception:
@@ -262,6 +262,15 @@ class Leave:
         member.join_threads(over_at, but=self._caller)
         left_s = over_at - self._clock()
         member.port.close(max(left_s, 0.001))
+
+    def _log_threads(self) -> None:
+        """Name the threads that stay: each waits for something outside of this process, and ends after that."""
+        mine, name = threading.get_ident(), self._member.consumer_id
+        left = [each.name for each in threading.enumerate() if name in each.name and each.ident != mine
+                and each is not self._caller and not each.name.endswith("-start")]  # fmt: skip
+        if left:
+            log.warning("%s has left, and threads of it still wait for an answer or a callback; they end with that: %s",
+                        name, ", ".join(sorted(left)))  # fmt: skip
 
     def _log_unstored(self) -> None:
         unstored = self._unstored
