@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     )
     from zkconsumer.filters import Blacklist, Whitelist
     from zkconsumer.kafka_consumer import KafkaConsumer
+    from zkconsumer.member.broker_coordination import CoordinatorSilent
     from zkconsumer.member.listening import RebalanceListener
     from zkconsumer.polling.consumer_errors import (
         ConcurrentConsumerUse,
@@ -108,6 +109,7 @@ __all__ = [
     "ConfigError",
     "ConnectionFailed",
     "ConnectorClosed",
+    "CoordinatorSilent",
     "ConnectorStatistics",
     "ConnectorStatus",
     "Consumer",
@@ -191,6 +193,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
             "zkconsumer.connector": ["ConsumerConnector"],
             "zkconsumer.consumer": ["Consumer"],
             "zkconsumer.filters": ["Blacklist", "Whitelist"],
+            "zkconsumer.member.broker_coordination": ["CoordinatorSilent"],
             "zkconsumer.member.listening": ["RebalanceListener"],
             "zkconsumer.kafka_consumer": ["KafkaConsumer"],
             "zkconsumer.config.kafka_consumer_config": ["KafkaConsumerConfig"],

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -45,7 +46,8 @@ from zkconsumer.member.connector_checks import (
 )
 from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.group_member import GroupMember
-from zkconsumer.member.listening import ListenerThread, check_listener
+from zkconsumer.member.leaving import end_dropped
+from zkconsumer.member.listening import HeldListener, ListenerThread, check_listener
 from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
@@ -112,9 +114,11 @@ class ConsumerConnector:
             check_listener(listener)
         self.config = config
         self.consumer_id = new_consumer_id(config)
-        self._listener = listener
+        self._listener = None if listener is None else HeldListener(listener)
         self._on_statistics = on_statistics
         self._statistics_thread: StatisticsThread | None = None
+        self._search_s: float | None = None
+        self._decoders: DecoderChoice | None = None
         self._state = threading.RLock()
         self._created = False
         self._closing = False
@@ -124,6 +128,18 @@ class ConsumerConnector:
         self._pid = os.getpid()
         self._forked: ForkedConnector | None = None
         notify_after_fork(self)
+
+    def __del__(self) -> None:
+        """Leave the group if connector and streams were dropped without `shutdown`: no thread keeps them alive."""
+        self._leave_dropped()
+
+    def _leave_dropped(self) -> None:
+        member = getattr(self, "_member", None)  # there is none if the constructor has failed
+        if member is None or self._closing or self._forked is not None or member.has_left:
+            return
+        self._close()
+        leave = partial(member.leave, self._drain_s, reader=None, in_hand_is_done=False, caller=None)
+        end_dropped(type(self).__name__.lstrip("_"), self.config.group_id, "shutdown()", leave)
 
     def _on_fork(self) -> None:
         """This process is a fork of the one that made the connector: every call but `shutdown` raises from now on."""
@@ -164,7 +180,8 @@ class ConsumerConnector:
             TypeError: a decoder that is none, or one of keys where the cluster is of Kafka 0.7.
             ConfigError: a file, or the library, that the settings need cannot be used.
             ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; names what was found.
-            BrokersSilent: none of the brokers that are to coordinate the group answers.
+            BrokersSilent: none of the brokers answers; CoordinatorSilent, which is one: the broker that coordinates the
+                group has not answered for `socket.timeout.ms`.
             ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
             RebalanceError: the group cannot be joined (missing chroot, another version of Kafka; a consumer id that
                 another session still has after one and a half session time-outs, 5 s at least).
@@ -231,8 +248,17 @@ class ConsumerConnector:
         lease = Lease()
         streams = build(lease)
         self._streams = tuple(streams.values())
+        for stream in self._streams:
+            stream._owner = self
         try:
-            member = self._new_member(subscription, lease, streams, partial(self._use_generation, decoders))
+            self._decoders = decoders
+            held = weakref.WeakMethod(self._use_generation)
+
+            def use_generation(generation: str) -> None:
+                if (use := held()) is not None:
+                    use(generation)
+
+            member = self._new_member(subscription, lease, streams, use_generation)
             # Set before it is checked whether a shutdown has started, which checks in the opposite order.
             self._member = member
             if self._closing:
@@ -253,17 +279,19 @@ class ConsumerConnector:
     ) -> GroupMember:
         coordinated: Callable[[Loop, Counters, MemberFaults], Coordination]
         if self.config.coordination == "brokers":
-            coordinated = partial(BrokerCoordination, self.config, self.consumer_id, subscription, lease)
+            coordinated = partial(
+                BrokerCoordination, self.config, self.consumer_id, subscription, lease, search_s=self._search_s
+            )
         else:
             coordinated = partial(
                 ZooKeeperCoordination, self.config, self.consumer_id, subscription, lease, on_generation
             )
         return Membership(self.config, self.consumer_id, lease, streams, ListenerThread(self._listener), coordinated)
 
-    def _use_generation(self, decoders: DecoderChoice, generation: str) -> None:
+    def _use_generation(self, generation: str) -> None:
         """Take note of the generation of the cluster, before the member registers."""
-        if generation == "0.7":
-            chosen = decoders.for_07()
+        if generation == "0.7" and self._decoders is not None:
+            chosen = self._decoders.for_07()
             for stream in self._streams:
                 stream._set_decoders(chosen.key_decoder, chosen.value_decoder)
                 stream._use_dialect(KAFKA07)
@@ -372,10 +400,16 @@ class ConsumerConnector:
         interval_ms = self.config.statistics_interval_ms
         if self._on_statistics is None or interval_ms is None:
             return
+        held = weakref.ref(self)
+
+        def report() -> None:
+            connector = held()
+            if connector is not None and connector._on_statistics is not None:
+                connector._on_statistics(connector.statistics())
+
         statistics_thread = StatisticsThread(
-            self.statistics, self._on_statistics, interval_ms / 1000,
-            lambda: member.count_error("on_statistics"),
-        )  # fmt: skip
+            report, interval_ms / 1000, lambda: member.count_error("on_statistics")
+        )
         with self._state:
             if not self._closing:  # the listener may have left already
                 self._statistics_thread = statistics_thread

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -20,6 +20,7 @@ from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
 from zkconsumer.forking import notify_after_fork
+from zkconsumer.member.leaving import end_dropped
 from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import (
     checked_offset,
@@ -79,14 +80,21 @@ class KafkaConsumer:
         if config is not None and settings:
             raise TypeError(f"both config and settings are given: {', '.join(settings)}")
         self.config = config if config is not None else KafkaConsumerConfig(**settings)
+        self._forked: ForkedConsumer | None = None
+        self._is_ended_by_shell: Callable[[], bool] = bool
         self._poller = Poller(self.config)
         self._inside: dict[str, threading.Thread] = {}
         self._unread = UnreadRecords()
         self._pid = os.getpid()
-        self._forked: ForkedConsumer | None = None
         notify_after_fork(self)
         if topics:
             self.subscribe(topics)
+
+    def __del__(self) -> None:
+        """End a consumer that was dropped without `close`: no thread keeps it alive."""
+        poller = getattr(self, "_poller", None)  # there is none if the constructor has failed
+        if poller is not None and self._forked is None and poller.has_begun and not self._is_ended_by_shell():
+            end_dropped("KafkaConsumer", self.config.group_id, "close()", poller.end_dropped)
 
     def _on_fork(self) -> None:
         """This process is a fork of the one that made the consumer: every call but `close` raises from now on."""
@@ -94,20 +102,21 @@ class KafkaConsumer:
         self._poller.on_fork()
 
     @contextmanager
-    def _alone(self, *, moves: bool = False) -> Iterator[Poller]:
+    def _alone(self, *, moves: bool = False, closes: bool = False) -> Iterator[Poller]:
         """Refuse a second thread, see `_enter`; leave at the end."""
-        is_outer = self._enter(moves=moves)
+        is_outer = self._enter(moves=moves, closes=closes)
         try:
             yield self._poller
         finally:
             if is_outer:
                 self._inside.clear()
 
-    def _enter(self, *, moves: bool = False) -> bool:
-        """Refuse a second thread; a thread may call again from its callbacks.
+    def _enter(self, *, moves: bool = False, closes: bool = False) -> bool:
+        """Refuse a second thread; a thread may call again from its callbacks and signal handlers.
 
         Args:
             moves: Whether records that an iteration has not returned yet are to be read again.
+            closes: Whether a poll that this call interrupts returns no records.
 
         Returns:
             Whether this call is no callback's, so that its end has to clear `_inside`.
@@ -124,8 +133,8 @@ class KafkaConsumer:
             poller = self._poller
             if poller.is_closed and (is_outer or moves or poller.has_left):  # callbacks of `close` may commit
                 raise ConsumerClosed
-            if is_outer and poller.is_taken:
-                poller.give_back()  # an interrupt has ended the poll that had taken it
+            if poller.is_taken and (is_outer or closes):
+                poller.give_back()  # an interrupt has ended the poll that had taken it, or a signal handler ends it
                 self._unread.drop()
             if moves and (unread := self._unread.positions()):
                 poller.give_back(unread)
@@ -208,6 +217,8 @@ class KafkaConsumer:
         finally:
             if is_outer:
                 self._inside.clear()
+        if self._poller.is_closed:
+            raise ConsumerClosed
         # Between here and the caller Python handles no signal: an interrupt leaves it set, or the caller has them.
         self._poller.is_taken = False
         return found
@@ -235,6 +246,8 @@ class KafkaConsumer:
         finally:
             if is_outer:
                 self._inside.clear()
+        if self._poller.is_closed:
+            raise ConsumerClosed
         self._poller.is_taken = False
         return found
 
@@ -249,12 +262,17 @@ class KafkaConsumer:
                 return record
             if self._poller.is_closed:
                 raise StopIteration
-            is_outer = self._enter()
             try:
-                rows = iter(self._poller.poll(_ITERATION_S))
-            finally:
-                if is_outer:
-                    self._inside.clear()
+                is_outer = self._enter()
+                try:
+                    rows = iter(self._poller.poll(_ITERATION_S))
+                finally:
+                    if is_outer:
+                        self._inside.clear()
+            except ConsumerClosed:  # by a callback, or a signal handler
+                raise StopIteration from None
+            if self._poller.is_closed:
+                raise StopIteration
             self._unread.rows = rows
             self._poller.is_taken = False
 
@@ -493,7 +511,7 @@ class KafkaConsumer:
     def _close(self, timeout_ms: float, *, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         if self._poller.is_closed or self._forked is not None:
             return {}
-        with self._alone(moves=in_hand_is_done) as poller:
+        with self._alone(moves=in_hand_is_done, closes=True) as poller:
             return poller.close(seconds_of("close", timeout_ms), in_hand_is_done=in_hand_is_done)
 
     def __enter__(self) -> Self:

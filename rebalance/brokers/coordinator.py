@@ -46,7 +46,7 @@ from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.subscription import Subscription
 
-__all__ = ["Coordinator"]
+__all__ = ["AWAY", "Coordinator"]
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,10 @@ While it waits for members to join, the generation before counts: a member of th
 would leave to others what it has done. A commit that comes too late is refused, and tried again under the next one.
 """
 _OUT: Final = (MemberState.LEAVING, MemberState.UNREGISTERING, MemberState.OUT)
+AWAY: Final = "the coordinator of group"
+"""How a warning starts that the coordinator does not answer."""
+_MOMENT_S: Final = 2.0
+"""How long a new cluster, whose first group this is, may have no coordinator, as one that moves."""
 _COMMIT_S: Final = 5.0
 """What is left of the rebalance time-out for the last commit, and for the way of JoinGroup."""
 _COOPERATIVE_VERSION: Final = 3
@@ -118,6 +122,8 @@ class Coordinator:
         self._is_settling = False
         self._has_started = False
         self._closing = False
+        self._away: tuple[float, str] | None = None
+        self._away_was_logged = False
         self._use_rebalance_time(member.rebalance_s)
 
     # -- for the shell -------------------------------------------------------------------------------------------------
@@ -185,7 +191,14 @@ class Coordinator:
         found = {f"topic {name} does not exist (yet); waiting for it" for name in self.topics.missing}
         if self.topics.failure is not None:
             found.add(f"topics cannot be read: {self.topics.failure}")
+        if self._away is not None:
+            found.add(f"{AWAY} {self.member.group} does not answer: {self._away[1]}")
         return frozenset(found)
+
+    @property
+    def away(self) -> tuple[float, str] | None:
+        """Since when, on the loop's clock, no coordinator has answered, and why; None if one does. Threads: any."""
+        return self._away
 
     @property
     def settled(self) -> bool:
@@ -252,6 +265,7 @@ class Coordinator:
         if self._closing or self.error is not None:
             return
         before = self._machine.state
+        self._note_away(event)
         for action in self._machine.handle(event, self._loop.clock()):
             self._do(action)
         if self._machine.state is not before:
@@ -259,6 +273,21 @@ class Coordinator:
             self._time_rebalance()
         self._arm_timer()
         self.partitions_moved()
+
+    def _note_away(self, event: e.Event) -> None:
+        """Take note of a coordinator that does not answer; say so once, after a moment, until it does."""
+        if isinstance(event, e.RequestFailed) and (event.code is None or event.asked is Asked.FIND_COORDINATOR):
+            now = self._loop.clock()
+            since = now if self._away is None else self._away[0]
+            self._away = since, event.reason
+            if not self._away_was_logged and now >= since + _MOMENT_S:
+                self._away_was_logged = True
+                log.warning("%s: %s %s does not answer, and is asked again: %s", self.member.consumer_id, AWAY,
+                            self.member.group, event.reason)  # fmt: skip
+        elif isinstance(event, (e.JoinAnswered, e.SyncAnswered, e.HeartbeatAnswered)):
+            self._away, self._away_was_logged = None, False
+        elif isinstance(event, e.CoordinatorFound):
+            self._away = None
 
     def _time_rebalance(self) -> None:
         is_changing = self._machine.state in (MemberState.GIVING_BACK, MemberState.JOINING)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import warnings
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -54,7 +56,18 @@ class _LoopConnector(ConsumerConnector):
         parts = StreamParts(
             thread_id, self.config, lease, lease_clock, decoders.key_decoder, decoders.value_decoder
         )
-        return LoopStream(parts, self._loop, self._leave_closed_loop)
+        leave = weakref.WeakMethod(self._leave_closed_loop)
+
+        def loop_closed() -> None:
+            if (call := leave()) is not None:  # else the connector was dropped, and has left
+                call()
+
+        return LoopStream(parts, self._loop, loop_closed)
+
+    def __del__(self) -> None:
+        """Leave if nothing else does: `AsyncConsumerConnector` leaves as long as its loop runs."""
+        if self._loop is not None and self._loop.is_closed():
+            self._leave_dropped()
 
     def _leave_closed_loop(self) -> None:
         """Leave without committing what is in hand: the event loop was closed. Threads: any."""
@@ -189,6 +202,8 @@ class AsyncConsumerConnector:
             if not self._connector._closing:
                 what = "its connector and streams were dropped" if self._is_dropped else "its event loop ends"
                 log.warning("%s leaves its group: %s without a shutdown", self.consumer_id, what)
+                warnings.warn(f"AsyncConsumerConnector of group {self.config.group_id} was left without shutdown()",
+                              ResourceWarning, stacklevel=1)  # fmt: skip
                 await self._leave(self._connector._drain_s, in_hand_is_done=False)
 
     def _wrapped(self, stream: KafkaStream[Any, Any]) -> AsyncKafkaStream[Any, Any]:

@@ -3,6 +3,8 @@
 A shell over `KafkaConsumer`, whose calls are made on a thread of its own (`zkconsumer.aio.call_thread`). Rules, and
 which failure each prevents:
 - A poll that is cancelled returns its records to the consumer: the next poll has them.
+- What an iteration polls it keeps, cancelled or not: to give it back would deliver again what it has returned by then.
+- Topics to subscribe to at the first call are forgotten by the subscription itself, and not when it is asked for.
 - Only one task polls at a time: the records of the one would be done when the other polls.
 - A loop that ends takes the member out of its group: `asyncio.run` closes the asynchronous generators of its loop.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace, TracebackType
@@ -100,7 +103,7 @@ class AsyncKafkaConsumer:
         await self._open()
         return await self._calls.call(call, waits=waits)
 
-    async def _open(self) -> None:
+    async def _open(self, *, subscribes: bool = True) -> None:
         """Refuse another event loop, and a consumer that is closed; subscribe at the first call."""
         self._calls.check_loop()
         if self._consumer._forked is not None:
@@ -110,9 +113,26 @@ class AsyncKafkaConsumer:
         if self._loop_end is None:
             self._loop_end = self._close_with_loop()
             await anext(self._loop_end)
+            loop = asyncio.get_running_loop()
+            self._consumer._is_ended_by_shell = lambda: not loop.is_closed()
+        if self._topics and subscribes:
+            await self._calls.call(self._subscribe_first)
+
+    def _subscribe_first(self) -> None:
+        """Subscribe to the topics of the constructor, unless another call was first. Threads: that of the calls."""
         if self._topics:
-            topics, self._topics = self._topics, ()
-            await self._calls.call(partial(self._consumer.subscribe, topics))
+            self._consumer.subscribe(self._topics)
+            self._topics = ()
+
+    async def _subscribe_by(self, call: Callable[[], None]) -> None:
+        """Make a call that subscribes to something else than the topics of the constructor."""
+
+        def subscribe() -> None:
+            call()
+            self._topics = ()
+
+        await self._open(subscribes=False)
+        await self._calls.call(subscribe, waits=True)
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
         """Leave the group when the loop ends or the consumer is dropped: either closes this generator."""
@@ -124,6 +144,8 @@ class AsyncKafkaConsumer:
             else:
                 log.warning("a member of group %s leaves: its event loop ends, or it was dropped, without close()",
                             self.config.group_id)  # fmt: skip
+                warnings.warn(f"AsyncKafkaConsumer of group {self.config.group_id} was left without close()",
+                              ResourceWarning, stacklevel=1)  # fmt: skip
                 await self._close(_CLOSE_MS, in_hand_is_done=False)
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
@@ -142,8 +164,7 @@ class AsyncKafkaConsumer:
             listener: Any object with some of the methods of `AsyncRebalanceCallbacks`, `async def` or `def`.
         """
         wrapped = None if listener is None else self._wrapped(listener)
-        self._topics = ()
-        await self._call(partial(self._consumer.subscribe, topics, pattern, wrapped), waits=True)
+        await self._subscribe_by(partial(self._consumer.subscribe, topics, pattern, wrapped))
 
     def _wrapped(self, listener: object) -> object:
         """Return a listener for the thread, whose methods run on the loop."""
@@ -156,13 +177,11 @@ class AsyncKafkaConsumer:
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read partitions without a group, as `KafkaConsumer.assign` does."""
-        self._topics = ()
-        await self._call(partial(self._consumer.assign, partitions), waits=True)
+        await self._subscribe_by(partial(self._consumer.assign, partitions))
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
-        self._topics = ()
-        await self._call(self._consumer.unsubscribe, waits=True)
+        await self._subscribe_by(self._consumer.unsubscribe)
 
     async def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that are assigned now."""
@@ -182,17 +201,24 @@ class AsyncKafkaConsumer:
         Raises:
             ConcurrentConsumerUse: Another task polls.
         """
-        return await self._poll("poll", timeout_ms, self._consumer.poll)
+        return await self._poll("poll", timeout_ms, self._consumer.poll, self._give_back)
 
     async def poll_batches(
         self, timeout_ms: float = 0, max_records: int | None = None, columns: Sequence[str] | None = None
     ) -> list[MessageBatch]:
         """Return records as batches of Arrow, as `KafkaConsumer.poll_batches` does."""
         poll = self._consumer.poll_batches
-        return await self._poll("poll_batches", timeout_ms, lambda left_ms: poll(left_ms, max_records, columns))
+        once: Callable[[float], list[MessageBatch]] = lambda left_ms: poll(left_ms, max_records, columns)  # noqa: E731
+        return await self._poll("poll_batches", timeout_ms, once, self._give_back)
 
-    async def _poll(self, name: str, timeout_ms: float, poll: Callable[[float], T]) -> T:
-        """Poll until there are records or the time is over, however often other calls cut it short."""
+    async def _poll(
+        self, name: str, timeout_ms: float, poll: Callable[[float], T], dropped: Callable[[], None] | None = None
+    ) -> T:
+        """Poll until there are records or the time is over, however often other calls cut it short.
+
+        Args:
+            dropped: Called if the task was cancelled when there were records; None if the consumer keeps them itself.
+        """
         loop = self._calls.check_loop()
         until = loop.time() + seconds_of(name, timeout_ms)
         self._check_poller()
@@ -202,7 +228,7 @@ class AsyncKafkaConsumer:
             while True:
                 left_ms = max(0.0, (until - loop.time()) * 1000)
                 once = partial(self._poll_once, poll, left_ms)
-                found = await self._calls.call(once, self._give_back, self._cut, waits=True)
+                found = await self._calls.call(once, dropped, self._cut, waits=True)
                 if found or loop.time() >= until:
                     return found
         finally:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -113,6 +114,16 @@ class MetadataReader:
         self._spoken = Spoken(client_id, self._timeout_s, security)
         self._lock = threading.Lock()  # of what follows
         self._known: Mapping[int, Broker] = {}
+        self._asking: set[SimpleConsumer] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the questions that are under way, and ask no more: nobody waits for the answers. Threads: any."""
+        with self._lock:
+            self._is_closed = True
+            asking = list(self._asking)
+        for consumer in asking:
+            consumer.close()
 
     def metadata(self, topics: Collection[str] | None, *, besides: Collection[int] = ()) -> tuple[ClusterMetadata, int]:
         """Return what a broker says of some topics, and its id (-1 where only its address is known).
@@ -225,6 +236,9 @@ class MetadataReader:
         failures: dict[Address, str],
     ) -> ClusterMetadata | None:
         """Return the metadata of one broker; None, and the reason in `failures`, if it does not answer."""
+        if self._is_closed:
+            failures[address] = "{}:{} is not asked any more".format(*address)
+            return None
         self._counters.add("broker_requests", "metadata")
         try:
             if broker is None:
@@ -236,7 +250,7 @@ class MetadataReader:
             where = "{}:{}".format(*address)
             failures[address] = str(error) if where in str(error) else f"{where}: {error}"
             self._spoken.forget(address)
-            if self._order.failed(address):
+            if self._order.failed(address) and not self._is_closed:
                 log.warning("%s:%d does not answer a metadata request: %s", *address, error)
             return None
         self._order.answered(address)
@@ -248,12 +262,26 @@ class MetadataReader:
         self.cluster_id = found.cluster_id or self.cluster_id
         return found
 
+    @contextmanager
+    def _ended_by_close(self, consumer: SimpleConsumer) -> Iterator[None]:
+        """Have `close` end what is asked meanwhile."""
+        with self._lock:
+            self._asking.add(consumer)
+            is_closed = self._is_closed
+        if is_closed:
+            consumer.close()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking.discard(consumer)
+
     def _metadata_of(self, broker: Broker, topics: Collection[str] | None) -> ClusterMetadata:
         """Return the answer of one broker about some topics."""
         dialect = dialect_of(broker)
         with SimpleConsumer(
             broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect, security=self._security
-        ) as consumer:
+        ) as consumer, self._ended_by_close(consumer):
             if dialect is KAFKA011:
                 found = consumer.ask(KAFKA011.cluster_metadata(topics))
                 alike = has_no_older_peers(consumer.served_versions())

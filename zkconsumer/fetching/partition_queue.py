@@ -129,8 +129,12 @@ class Reader(Protocol):
     """
 
     _ready: deque[PartitionQueue]
-    _reader: object
-    handed: InHand | None
+
+    @property
+    def _reader(self) -> object: ...
+
+    @property
+    def handed(self) -> InHand | None: ...
 
     def _wake(self) -> None: ...
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rebalance.brokers.coordinator import Coordinator
+from rebalance.brokers.coordinator import AWAY, Coordinator
 from rebalance.brokers.events import Fence
 from rebalance.brokers.group_member import BrokerGroupMember
 from rebalance.counters import Counters
@@ -22,7 +22,7 @@ from simpleconsumer.group_types import GenerationMember
 from simpleconsumer.types import Broker
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.assignor_kind import assignors_of
 from zkconsumer.member.broker_group_port import BrokerGroupPort
@@ -34,13 +34,39 @@ from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
 from zkconsumer.status import BlockedClaim
 from zkconsumer.wakeup import Latch
 
-__all__ = ["BrokerCoordination"]
+__all__ = ["BrokerCoordination", "CoordinatorSilent"]
 
 _LONGEST_BACKOFF_S: Final = 10.0
 _BEYOND_REBALANCE_S: Final = 10.0
 """How much longer than a rebalance a join is waited for: the coordinator is looked up, and offsets are read."""
+_LOOK_S: Final = 0.1
+_LEFT_S: Final = 5.0
+"""Longest wait for the answer to LeaveGroup: a coordinator that does not answer ends the session by itself."""
 _REFUSED_COMMIT_WAIT_S: Final = 10.0
 """How long a commit waits while the next generation is being made."""
+
+
+class CoordinatorSilent(BrokersSilent):
+    """A group cannot be joined: no broker that coordinates it has answered in time.
+
+    Attributes:
+        group: Its name.
+        waited_s: For how many seconds none has answered.
+        reason: Why, as last seen.
+    """
+
+    remedy = ("look whether the broker that coordinates the group runs and has its partition of __consumer_offsets; "
+              "then create a connector again")  # fmt: skip
+
+    def __init__(self, group: str, waited_s: float, reason: str) -> None:
+        super().__init__(group, waited_s, reason)
+        self.group = group
+        self.waited_s = waited_s
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (f"{AWAY} {self.group} has not answered for {self.waited_s:.0f} s: {self.reason}; "
+                f"{self.remedy}")  # fmt: skip
 
 
 class BrokerCoordination:
@@ -55,6 +81,7 @@ class BrokerCoordination:
         counters: Counts requests and errors.
         faults: What is called about faults.
         resets: In place of `auto.offset.reset`, and also for partitions that appear later.
+        search_s: How long a join waits for a coordinator that does not answer, in seconds; None: `socket.timeout.ms`.
     """
 
     coordinator: Coordinator
@@ -70,7 +97,9 @@ class BrokerCoordination:
         faults: MemberFaults,
         *,
         resets: str | None = None,
+        search_s: float | None = None,
     ) -> None:
+        self._search_s = config.socket_timeout_ms / 1000 if search_s is None else search_s
         self._member = member_of(config, consumer_id, subscription)
         if resets is not None:
             self._member = replace(self._member, reset_policy=resets, resets_later_ones=True)
@@ -164,8 +193,18 @@ class BrokerCoordination:
         """Do nothing: the coordinator joins when it starts."""
 
     def await_settled(self, settled: Latch) -> None:
-        """Wait as long as a rebalance may take."""
-        settled.wait(self._member.rebalance_s + _BEYOND_REBALANCE_S)
+        """Wait as long as a rebalance may take; for a coordinator that does not answer, as long as one is looked for.
+
+        Raises:
+            CoordinatorSilent: None has answered in time. A consumer that is polled goes on asking.
+        """
+        until = lease_clock() + self._member.rebalance_s + _BEYOND_REBALANCE_S
+        while not settled.wait(_LOOK_S):
+            away, now = self.coordinator.away, lease_clock()
+            if away is not None and not self._member.resets_later_ones and now >= min(until, away[0] + self._search_s):
+                raise CoordinatorSilent(self._config.group_id, now - away[0], away[1])
+            if now >= until:
+                return
 
     # -- for the status ------------------------------------------------------------------------------------------------
 
@@ -193,8 +232,16 @@ class BrokerCoordination:
 
     def close(self, timeout_s: float) -> None:
         """End connections and threads. Threads: any."""
+        until = lease_clock() + timeout_s
         self._topics.close()
         self._requests.close(timeout_s)
+        self._topics.close(until - lease_clock())
+
+    def end_questions(self) -> None:
+        """End the questions about the cluster that are under way: what they are for is over. Threads: any."""
+        self._reader.close()
+        self._topics.close()
+        self._requests.end_heartbeats()
 
 
 class _LeavingPort:
@@ -210,10 +257,11 @@ class _LeavingPort:
         with self._lock:
             is_first, self._is_leaving = not self._is_leaving, True
         if is_first:
+            self._coordination.end_questions()
             self._coordination.leave(self._left.set)
         if timeout_s > 0.0:
             until = lease_clock() + timeout_s
-            self._left.wait(timeout_s)
+            self._left.wait(min(timeout_s, _LEFT_S))
             self._coordination.close(until - lease_clock())
 
 

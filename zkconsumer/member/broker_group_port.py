@@ -44,6 +44,10 @@ _TOO_OLD: Final = (
     "no broker of the cluster is of Kafka 0.9 or later, and older brokers coordinate no groups: give zookeeper.connect "
     "in place of bootstrap.servers"
 )
+_NO_BROKERS: Final = (
+    "the cluster names no brokers: it has just started, or is of Kafka 0.8, has no topics yet, and coordinates no "
+    "groups (give zookeeper.connect in place of bootstrap.servers then)"
+)
 _UNSUPPORTED_VERSION: Final = 35
 """What a broker answers that does not have a request in that version; here it is not even asked."""
 _REBALANCE_TIMEOUT_VERSION: Final = 1
@@ -97,10 +101,16 @@ class BrokerGroupPort:
             lambda error: died("the heartbeat thread", error),
         )  # fmt: skip
 
+    def end_heartbeats(self) -> None:
+        """End the heartbeat under way, so that a LeaveGroup does not wait for its answer."""
+        self._beats.give_up_present()
+
     def close(self, timeout_s: float) -> None:
         """End both connections and threads, and wait for that."""
+        until = lease_clock() + timeout_s
         self._joins.close(0.0)
         self._beats.close(timeout_s)
+        self._joins.close(until - lease_clock())
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
 
@@ -135,7 +145,7 @@ class BrokerGroupPort:
             self._failed(GroupRefused(self._member.group, _TOO_OLD))
             return Refused(None, _TOO_OLD)
         self._rng.shuffle(brokers)
-        refused = Refused(None, "no broker is known that could name the coordinator")
+        refused = Refused(None, _NO_BROKERS)
         for broker in brokers:
             self._counters.add("broker_requests", "find_coordinator")
             try:

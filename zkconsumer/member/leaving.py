@@ -12,8 +12,11 @@ Source: docs/SEMANTICS.md, "The end".
 
 from __future__ import annotations
 
+import _thread
 import logging
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -31,11 +34,33 @@ from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.wakeup import Latch
 
-__all__ = ["Leave", "LeavingMember"]
+__all__ = ["Leave", "LeavingMember", "end_dropped"]
 
 log = logging.getLogger(__name__)
 
 _SHOWN: Final = 5
+
+
+def end_dropped(what: str, group: str | None, how: str, end: Callable[[], object]) -> None:
+    """Warn of a consumer that was dropped without its end, and end it on a thread of its own.
+
+    It is called by a finalizer, on any thread in the midst of anything: it waits for nothing, and starts the thread
+    without those locks of `threading` that the interrupted code may hold.
+
+    Args:
+        what: The consumer, for the warning.
+        group: Its group.
+        how: What should have been called.
+        end: Ends it, in time.
+    """
+    if sys.is_finalizing():
+        return  # its threads are daemons, and none can be started any more
+    text = f"{what} of group {group} was dropped without {how}, and leaves now; what is in hand is delivered again"
+    warnings.warn(text, ResourceWarning, stacklevel=3)
+    try:
+        _thread.start_new_thread(end, ())
+    except RuntimeError:  # no thread can be started any more: the session ends after its time-out
+        log.warning("%s of group %s was dropped, and no thread can be started to end it", what, group)
 
 
 class LeavingMember(Protocol):
@@ -162,7 +187,7 @@ class Leave:
         if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
             return
         for step in (self._stop_delivery, self._notify_listener, self._commit, self._close_coordinator,
-                     self._end_session, self._end_threads, self._log_unstored):
+                     self._end_session, self._end_threads, self._log_threads, self._log_unstored):
             try:
                 step()
             except Exception:
@@ -240,6 +265,15 @@ class Leave:
         member.join_threads(over_at, but=self._caller)
         left_s = over_at - self._clock()
         member.port.close(max(left_s, 0.001))
+
+    def _log_threads(self) -> None:
+        """Name the threads that stay: each waits for something outside of this process, and ends after that."""
+        mine, name = threading.get_ident(), self._member.consumer_id
+        left = [each.name for each in threading.enumerate() if name in each.name and each.ident != mine
+                and each is not self._caller and not each.name.endswith("-start")]  # fmt: skip
+        if left:
+            log.warning("%s has left, and threads of it still wait for an answer or a callback; they end with that: %s",
+                        name, ", ".join(sorted(left)))  # fmt: skip
 
     def _log_unstored(self) -> None:
         unstored = self._unstored

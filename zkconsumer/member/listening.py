@@ -16,6 +16,7 @@ import inspect
 import logging
 import queue
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -27,7 +28,7 @@ from zkconsumer.config.foreign_names import nearest_name
 from zkconsumer.errors import ListenerRefused
 from zkconsumer.offsets.start_offsets import read_starts
 
-__all__ = ["LISTENER_METHODS", "ListenerThread", "RebalanceListener", "check_listener"]
+__all__ = ["LISTENER_METHODS", "HeldListener", "ListenerThread", "RebalanceListener", "check_listener"]
 
 log = logging.getLogger(__name__)
 
@@ -132,11 +133,26 @@ def _name(partition: Partition) -> TopicPartition:
     return TopicPartition(*partition)
 
 
+class HeldListener:
+    """A listener that lives as long as who made it holds this: threads must not keep an application's objects alive.
+
+    A listener that knows its consumer would else keep one from ending that was dropped without a close.
+
+    Attributes:
+        listener: The listener.
+    """
+
+    __slots__ = ("__weakref__", "listener")
+
+    def __init__(self, listener: object) -> None:
+        self.listener = listener
+
+
 class ListenerThread:
     """Calls a listener, which may be any object with some of the methods of `RebalanceListener`.
 
     Args:
-        listener: The listener; None for none.
+        listener: The listener; None for none; or a HeldListener, which this does not keep alive.
         wake: Calls wait for `run_waiting` instead of running on a thread of their own; this is called for each.
 
     Attributes:
@@ -146,7 +162,8 @@ class ListenerThread:
     """
 
     def __init__(self, listener: object | None, wake: Callable[[], None] | None = None) -> None:
-        self._listener = listener
+        self._held = weakref.ref(listener) if isinstance(listener, HeldListener) else None
+        self._own = None if self._held is not None else listener
         self._wake = wake
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -163,6 +180,11 @@ class ListenerThread:
     def thread(self) -> threading.Thread | None:
         """The thread on which the callbacks run."""
         return self._thread
+
+    @property
+    def _listener(self) -> object | None:
+        held = None if self._held is None else self._held()
+        return self._own if held is None else held.listener
 
     @property
     def has_listener(self) -> bool:
@@ -241,15 +263,15 @@ class ListenerThread:
 
     def _notify(self, name: str, argument: Any, done: Callable[[object], None] = lambda answer: None) -> None:
         """Call a method; `done` gets what it returned, None without such a method and when it failed."""
-        method = getattr(self._listener, name, None)
-        if method is None:
+        if getattr(self._listener, name, None) is None:
             done(None)
             return
 
         def call() -> None:
             answer = None
             try:
-                answer = method(argument)
+                method = getattr(self._listener, name, None)  # again: what waits here keeps no listener alive
+                answer = None if method is None else method(argument)
             except BaseException as error:  # sys.exit() too: the releases wait for this thread
                 self.failures += 1
                 if self._wake is not None and not isinstance(error, Exception):
@@ -266,6 +288,7 @@ class ListenerThread:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             self._run_call(call)
+            del call
 
     def run_waiting(self) -> None:
         """Make the calls that wait, on this thread.

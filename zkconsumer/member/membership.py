@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from rebalance.assignment import Partition
 from rebalance.counters import Counters
@@ -25,12 +25,13 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConnectorClosed, PauseFailed, ZooKeeperRefused
 from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.member.coordination import Coordination
-from zkconsumer.member.delivery import DeliveredTo, Delivery
+from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.failing import end_by_fault, stream_failure
 from zkconsumer.member.leaving import Leave
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.member.pausing import Pauses
 from zkconsumer.member.status_reading import read_status
+from zkconsumer.member.weak_stream import MemberStream, WeakStream
 from zkconsumer.offsets.commit_notes import CommitNotes, GivenNotes
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.statistics import ConnectorStatistics
@@ -61,12 +62,6 @@ class MemberFaults(NamedTuple):
     thread_died: Callable[[str, BaseException], None]
 
 
-class MemberStream(DeliveredTo, Protocol):
-    """What messages are delivered to, with what it has counted."""
-
-    _failures: int
-
-
 class Membership:
     """One member of one group, from joining to leaving.
 
@@ -74,7 +69,7 @@ class Membership:
         config: settings.
         consumer_id: the id of the member in messages, and in `/consumers/[group]/ids`.
         lease: until when the streams may deliver.
-        streams: (topic, thread id) -> stream; the topic is empty for a filter.
+        streams: (topic, thread id) -> stream; the topic is empty for a filter. They are not kept alive.
         listening: calls the listener of the application.
         coordinated: makes the coordination, from the loop, the counters, and what is called about faults.
         policy: in place of `auto.offset.reset`, see `Delivery`.
@@ -94,6 +89,7 @@ class Membership:
         policy: str | None = None,
     ) -> None:
         loop, counters = Loop(lease_clock), Counters()
+        weak = {name: WeakStream(stream) for name, stream in streams.items()}
         coordination = coordinated(loop, counters, MemberFaults(self._port_failed, self._thread_died))
         self.config = config
         self.consumer_id = consumer_id
@@ -104,7 +100,7 @@ class Membership:
         self.port = coordination.port
         self.offsets = coordination.offsets
         self.delivery = Delivery(
-            config, streams, coordination.directory, lease_clock,
+            config, weak, coordination.directory, lease_clock,
             lambda *found: self.loop.post(self.offsets.out_of_range, *found),
             self.counters, self._thread_died, policy=policy, epoch_of=coordination.notes.epoch_read,
         )
@@ -113,7 +109,7 @@ class Membership:
         self.coordinator = coordination.coordinator
         self.pauses = Pauses(self.coordinator, self.delivery, self.loop)
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
-        self._streams = tuple(streams.values())
+        self._streams = tuple(weak.values())
         self._started_at = lease_clock()
         self._connected = Latch()
         self._settled = Latch()

@@ -10,30 +10,25 @@ import logging
 import threading
 from collections.abc import Callable
 
-from zkconsumer.statistics import ConnectorStatistics
-
 __all__ = ["StatisticsThread"]
 
 log = logging.getLogger(__name__)
 
 
 class StatisticsThread:
-    """Calls `report` with the statistics every `interval_s` seconds, from `start` to `stop`.
+    """Calls `report` every `interval_s` seconds, from `start` to `stop`.
 
     Args:
-        read: makes the statistics.
-        report: the application's callback.
+        report: makes the statistics, and passes them to the application's callback; it keeps neither alive.
         failed: called for each call that failed.
     """
 
     def __init__(
         self,
-        read: Callable[[], ConnectorStatistics],
-        report: Callable[[ConnectorStatistics], object],
+        report: Callable[[], object],
         interval_s: float,
         failed: Callable[[], None],
     ) -> None:
-        self._read = read
         self._report = report
         self._interval_s = interval_s
         self._failed = failed
@@ -57,7 +52,7 @@ class StatisticsThread:
     def _run(self) -> None:
         while not self._over.wait(self._interval_s):
             try:
-                self._report(self._read())
+                self._report()
             except BaseException:  # sys.exit() too ends the call and nothing more
                 self._failed()
                 if not self._has_failed:

@@ -58,15 +58,20 @@ class BrokerTopics:
             self._thread.start()
         self._asked.put((None if topics is None else sorted(topics), done))
 
-    def close(self) -> None:
-        """End the thread, when its present request is answered."""
+    def close(self, timeout_s: float = 0.0) -> None:
+        """End the request under way, and the thread, and wait for that."""
         self._asked.put(None)
+        self._reader.close()
+        thread = self._thread
+        if timeout_s > 0 and thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
 
     def _run(self) -> None:
         try:
             while (asked := self._asked.get()) is not None:
                 topics, done = asked
                 done(self._read(topics))
+                del topics, done, asked
         except BaseException as error:  # noqa: BLE001 - nobody else would answer what the coordinator waits for
             self._died(error)
 

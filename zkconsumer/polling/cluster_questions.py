@@ -58,6 +58,11 @@ class ClusterQuestions:
             self._cluster = self._opened.enter_context(open_cluster(self._config, timeout_s)).cluster
         return self._cluster
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be connections."""
+        return self._cluster is not None or self._offsets is not None
+
     def close(self) -> None:
         """Close the way to the cluster."""
         if self._offsets is not None:

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -25,7 +26,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.member.broker_coordination import BrokerCoordination
 from zkconsumer.member.coordination import Coordination
-from zkconsumer.member.listening import ListenerThread
+from zkconsumer.member.listening import HeldListener, ListenerThread
 from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
 from zkconsumer.offsets.commit_notes import CommitNotes
@@ -64,6 +65,7 @@ class JoinedMember:
         events: Changes the state, and calls the application, when partitions come and go.
         listening: Runs these calls on the thread that polls.
         join_error: Why it could not be joined; None if nothing is wrong.
+        wake: Lets a waiting poll look again.
 
     Threads: That of the application which polls; `wake` any.
     """
@@ -79,12 +81,14 @@ class JoinedMember:
         self._policy = RESETS[config.auto_offset_reset]
         self.consumer_id = f"{settings.group_id}_{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
         self.events = GroupEvents(state, self._is_held)
+        self._held_events = HeldListener(self.events)
+        self.wake = _waker(self)
         self.member: Membership | None = None
         self.coordination: Coordination | None = None
         self.reader = self._new_reader(Lease())
         self.listening = ListenerThread(None)
         self.join_error: BaseException | None = None
-        self._has_joined = False
+        self._has_joined = self._is_leaving = False
         self._due: Subscription | None = None
         self._joining: threading.Thread | None = None
 
@@ -133,8 +137,8 @@ class JoinedMember:
 
             def made(loop: Loop, counters: Counters, faults: MemberFaults) -> Coordination:
                 return AssignedCoordination(
-                    self._settings, self.consumer_id, lease, self._open, self._config.group_id, self._policy, loop,
-                    counters,
+                    self._settings, self.consumer_id, lease, partial(_open, self._settings), self._config.group_id,
+                    self._policy, loop, counters,
                 )  # fmt: skip
 
             self._make(lease, made)
@@ -150,7 +154,7 @@ class JoinedMember:
 
     def _make(self, lease: Lease, coordinated: Coordinated) -> None:
         self.reader = self._new_reader(lease)
-        self.listening = ListenerThread(self.events, self.reader._wake)
+        self.listening = ListenerThread(self._held_events, self.reader._wakeup.wake)
         self._has_joined, self.join_error = False, None
         self.member = Membership(
             self._settings, self.consumer_id, lease, {("", self.reader.thread_id): self.reader}, self.listening,
@@ -175,9 +179,6 @@ class JoinedMember:
         [thread_id] = thread_ids(self.consumer_id, 1)
         return PollReader(thread_id, lease, lease_clock, self._config.decoded_max_bytes)
 
-    def _open(self, stack: ExitStack) -> Cluster:
-        return stack.enter_context(open_cluster(self._settings, self._settings.socket_timeout_ms / 1000)).cluster
-
     def start(self) -> None:
         """Join, on a thread of its own: a poll may end before that is over."""
         due = self._due
@@ -188,24 +189,21 @@ class JoinedMember:
         if member is None or self._has_joined:
             return
         self._has_joined = True
-        reader = self.reader
+        joined, wake = weakref.ref(self), self.wake
 
         def join() -> None:
             try:
                 member.join()
             except BaseException as error:  # noqa: BLE001 - the next poll raises it
-                if self.member is member:
-                    self.join_error = error
-            reader._wake()
+                owner = joined()
+                if owner is not None and owner.member is member:
+                    owner.join_error = error
+            wake()
 
         self._joining = threading.Thread(target=join, name=f"zkconsumer-{self.consumer_id}-start", daemon=True)
         self._joining.start()
 
     # -- asking it -----------------------------------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Let a waiting poll look again. Threads: any."""
-        self.reader._wake()
 
     def run_callbacks(self) -> None:
         """Take note of what came and went, and call the application about it."""
@@ -221,6 +219,11 @@ class JoinedMember:
 
     def _is_held(self, name: TopicPartition) -> bool:
         return self.member is not None and self.member.commits.holds((name.topic, name.partition))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is anything to end."""
+        return self.member is not None and self._has_joined
 
     # -- ending it -----------------------------------------------------------------------------------------------------
 
@@ -238,6 +241,15 @@ class JoinedMember:
         member = self.member
         if member is None:
             return {}
+        if self._is_leaving:
+            return member.unstored()  # the leave waits for the callback, or is interrupted by the handler, that calls
+        self._is_leaving = True
+        try:
+            return self._leave(member, timeout_s, in_hand_is_done)
+        finally:
+            self._is_leaving = False
+
+    def _leave(self, member: Membership, timeout_s: float, in_hand_is_done: bool) -> dict[TopicPartition, str]:
         until = lease_clock() + timeout_s
         me = threading.current_thread()
         member.leave(timeout_s, reader=self.reader, in_hand_is_done=in_hand_is_done, caller=me)
@@ -270,6 +282,22 @@ class JoinedMember:
         error, self.events.error = self.events.error, None
         if error is not None:
             log.error("a callback about partitions has failed: %r", error)
+
+
+def _waker(joined: JoinedMember) -> Callable[[], None]:
+    """Return what lets a poll look again, for threads, which must not keep the consumer alive."""
+    held = weakref.ref(joined)
+
+    def wake() -> None:
+        owner = held()
+        if owner is not None:
+            owner.reader._wake()
+
+    return wake
+
+
+def _open(settings: ConsumerConfig, stack: ExitStack) -> Cluster:
+    return stack.enter_context(open_cluster(settings, settings.socket_timeout_ms / 1000)).cluster
 
 
 def _take_any(generation: str) -> None:

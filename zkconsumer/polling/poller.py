@@ -193,12 +193,12 @@ class Poller:
         if self.state.kind is SubscriptionKind.NONE:
             raise NotSubscribed("poll", self.state.kind.value)
         deadline = lease_clock() + timeout_s
-        self._joined.leave_due()
-        if self.is_closed:
-            raise ConsumerClosed  # by one of the callbacks
-        self._joined.start()
-        self._joined.reader.begin()
         try:
+            self._joined.leave_due()
+            if self.is_closed:
+                raise ConsumerClosed  # by one of the callbacks
+            self._joined.start()
+            self._joined.reader.begin()
             while True:
                 self._step()
                 reader = self._joined.reader  # another one, if a callback has subscribed anew
@@ -210,6 +210,10 @@ class Poller:
                     return taken
                 if not taken:
                     reader.wait(min(left_s, _LOOK_AGAIN_S))
+        except Exception:
+            if self.is_closed:  # by a signal handler, in the midst of some step
+                raise ConsumerClosed from None
+            raise
         finally:
             self._joined.reader.end_poll()
 
@@ -334,6 +338,16 @@ class Poller:
                 self._commits.report()
             finally:
                 self.interceptors.close()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are threads or connections that `close` ends."""
+        return not self.is_closed and (self._joined.has_begun or self.questions.is_open)
+
+    def end_dropped(self) -> None:
+        """Close without calling the application, which has dropped its consumer."""
+        self._events.callbacks = None
+        self.close(self._joined.close_s, in_hand_is_done=False)
 
     def on_fork(self) -> None:
         """Deliver nothing: this process is a fork of the one that polls. Takes no lock."""

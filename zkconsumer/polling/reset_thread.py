@@ -5,6 +5,7 @@ A broker that does not answer would else hold up the poll, and with it the recor
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +18,11 @@ from zkconsumer.polling.partition_position import ResetRequest
 
 __all__ = ["ResetAnswer", "ResetThread"]
 
+log = logging.getLogger(__name__)
+
 _ANSWER_S: Final = 30.0
+_CLOSE_S: Final = 1.0
+"""Nobody needs the answer any more: a broker that does not answer must not use up the time of a close."""
 
 
 class ResetAnswer(NamedTuple):
@@ -70,11 +75,14 @@ class ResetThread:
                 return found
 
     def close(self, timeout_s: float) -> None:
-        """End the thread; a request that is under way ends by itself."""
+        """End the thread; a request that is under way ends by itself, and is waited for a second at most."""
         self._is_closed = True
         self._asked.put(None)
         if self._thread is not None:
-            self._thread.join(max(timeout_s, 0.0))
+            self._thread.join(max(min(timeout_s, _CLOSE_S), 0.0))
+            if self._thread.is_alive():
+                log.info("thread %s still waits for a broker, and ends after %g s at most", self._thread.name,
+                         self._answer_s)  # fmt: skip
 
     def _run(self) -> None:
         try:

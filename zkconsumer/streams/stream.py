@@ -118,6 +118,8 @@ class KafkaStream(Step, Generic[K, V]):
         # commit it.
         self._reader: object = None
         self.handed: InHand | None = None
+        # The connector, which leaves its group when it is dropped: not before its streams.
+        self._owner: object = None
         # How many messages could not be read, and how many partitions.
         self._failures = 0
         self._lease = lease

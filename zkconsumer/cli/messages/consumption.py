@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import click
 
+from rebalance.brokers.coordinator import AWAY
 from simpleconsumer.errors import MessageError
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
@@ -34,9 +35,12 @@ _LEAVE_S = 3.0
 _JOIN_S = 0.5
 _ANSWER_S = 1.0
 """A leader that is reachable answers within this time, also when it has no message."""
+_LEAST_SEARCH_S = 5.0
+"""How long the coordinator of a group is looked for at least: on a new cluster there is none at first."""
 _SHOWN = 3
 _REFUSED = "ZooKeeper does not let us"
 """How a warning starts that may concern partitions of this member."""
+_DISCONNECTED = "disconnected"
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,9 @@ def not_read(status: ConnectorStatus, timed_out: bool, silence_s: float) -> CliE
             messages were printed as were wanted, and only partitions count that could not be read from the start.
         silence_s: How long no message came.
     """
-    hidden = [warning for warning in status.warnings if warning.startswith(_REFUSED)]
+    hidden = [warning for warning in status.warnings if warning.startswith((_REFUSED, AWAY))]
+    if timed_out and status.state == _DISCONNECTED:
+        hidden.append(f"ZooKeeper has not answered for {status.since_s:.0f} s")
     reasons: dict[str, str] = {}
     for row in status.owned:
         reason = row.error if timed_out or row.position is None else None
@@ -125,6 +131,8 @@ class Consumption:
         self._config = config
         self._offsets = PrintedOffsets(output, commit_interval_s)
         self._connector = ConsumerConnector(config, self._offsets)
+        if config.consumer_timeout_ms >= 0:
+            self._connector._search_s = max(config.consumer_timeout_ms / 1000, _LEAST_SEARCH_S)
         self._subscribe = subscribe
         self._signals = signals
         self._output = output
