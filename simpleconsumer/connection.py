@@ -4,6 +4,9 @@ A call connects if there is no connection, sends the request and reads exactly o
 any fault, a time-out included, the socket is closed: a late answer is lost with its connection and can never be read
 as the answer to a later request. Correlation ids are checked in addition.
 
+A broker that throttles the client reads no request until that is over (`throttling`): a call waits for it first, and
+fails at once, without a request, if that takes longer than the call may.
+
 Each answer is read into a buffer of exactly its size. TLS and SASL come before the first request of a connection, and
 SASL again before its session ends, within the deadline of the call that needs it.
 
@@ -21,7 +24,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TypeVar
 
-from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError
+from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError, Throttled
 from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import SaslRefused
@@ -31,6 +34,7 @@ from simpleconsumer.security.session import Session
 from simpleconsumer.security.tls import Tls, tls_context
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
+from simpleconsumer.throttling import Patience, throttled_beyond
 from simpleconsumer.transport import TlsTransport, Transport, addresses_of, is_deadline, seconds_left
 from simpleconsumer.under_way import UNDER_WAY
 
@@ -104,6 +108,7 @@ class Connection:
         self._closed = False
         self._close_called = threading.Event()
         self.connects = 0
+        self._muted_until = 0.0
         self._pid = os.getpid()
 
     def call(
@@ -114,6 +119,7 @@ class Connection:
         has_answer: bool = True,
         resend: bool = False,
         meanwhile: Callable[[], None] | None = None,
+        patience: Patience | None = None,
     ) -> memoryview:
         """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
 
@@ -125,9 +131,11 @@ class Connection:
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
                 the answer, it is sent once more over a new connection, within the same deadline.
             meanwhile: Called when the request is sent, before its answer is read; it must not raise.
+            patience: Waits longer than the deadline for an answer that is held back; None: no longer.
 
         Raises:
             ConnectionFailed: Refused, lost, timed out, or closed by `close()`.
+            Throttled: The broker reads no request before the deadline; the connection stays open.
             AuthenticationFailed: Broker or client refuse each other; another try would end in the same way.
             DecodeError: The frame size is negative or above the limit, or the correlation id is another one.
         """
@@ -135,12 +143,34 @@ class Connection:
         self._enter()
         keep = False
         try:
-            answer = self._exchange(request, has_answer, resend, deadline, meanwhile)
+            self._wait_for_end_of_throttle(deadline)
+            answer = self._exchange(request, has_answer, resend, deadline, meanwhile, patience)
             body = self._body(answer, correlation_id) if has_answer else memoryview(b"")
             keep = True
             return body
+        except Throttled:
+            keep = True
+            raise
         finally:
             self._leave(keep)
+
+    def mute(self, seconds: float) -> None:
+        """Send nothing for some time, over this connection or a later one: the broker throttles this client."""
+        self._muted_until = max(self._muted_until, time.monotonic() + seconds)
+
+    @property
+    def muted_s(self) -> float:
+        """For how many seconds nothing may be sent yet; 0 if something may."""
+        return max(0.0, self._muted_until - time.monotonic()) if self._muted_until else 0.0
+
+    def _wait_for_end_of_throttle(self, deadline: float) -> None:
+        left_s = self.muted_s
+        if not left_s:
+            return
+        if time.monotonic() + left_s > deadline:
+            raise throttled_beyond(self.host, self.port, left_s)
+        if self._close_called.wait(left_s):
+            raise self._failed("closed by close()", False)
 
     def reset(self) -> None:
         """Close the socket after an answer that cannot be decoded; the next call connects again."""
@@ -199,9 +229,10 @@ class Connection:
         resend: bool,
         deadline: float,
         meanwhile: Callable[[], None] | None,
+        patience: Patience | None,
     ) -> memoryview:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
-        reused = self._reusable()
+        reused, until = self._reusable(), deadline
         while True:
             is_sent = False
             try:
@@ -215,12 +246,14 @@ class Connection:
                     return memoryview(b"")
                 if meanwhile is not None:
                     meanwhile()
+                if patience is not None:
+                    deadline = patience.wait(transport.wait_readable, deadline, self._close_called)
                 return self._receive(transport, deadline)
             except OSError as error:
                 if self._closed:
                     raise self._failed("closed by close()", is_sent) from error
                 if is_deadline(error):
-                    raise self._failed(f"no answer within {self.timeout_s:g} s", is_sent) from error
+                    raise self._failed(f"no answer within {self.timeout_s + deadline - until:g} s", is_sent) from error
                 if not reused or (is_sent and (not resend or self._has_started)):
                     why = "" if reused or not is_sent or self._has_started else self._why_closed(error, deadline)
                     raise self._failed((error.strerror or str(error)) + why, is_sent) from error

@@ -8,6 +8,7 @@ Threads: One at a time, and `wake` from any thread.
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
@@ -56,6 +57,12 @@ class Transport:
             except BlockingIOError:
                 continue  # SO_RCVTIMEO; seconds_left raises when the deadline is over
             filled += _some(count, filled, len(view))
+
+    def wait_readable(self, timeout_s: float) -> bool:
+        """Wait for a first byte, or for the end of the connection, between two answers; return whether one has come."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(max(timeout_s, 0.0) * 1000))
 
     def is_idle(self) -> bool:
         """Return True for a connection without unread bytes that was not closed; any other one is not used again."""

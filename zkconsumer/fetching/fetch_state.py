@@ -8,6 +8,7 @@ Pure: time comes in as `now`; nothing is sent from here. Rules, and which failur
 - A nearer replica is fetched from for some minutes, and its leader is asked again after that, or after any error: only
   leaders know which replicas keep up, and how far the log reaches.
 - A message that does not fit is asked for with its own size, within the byte budget of the connector.
+- A broker that throttles this client is no failure: nothing is looked up for it, and it is no stall.
 - A broker that is named as leader and denies it is reported once that lasts, and rarely after that: a line for each
   try would fill the log for as long as nobody mends the node that names it.
 
@@ -217,7 +218,8 @@ class FetchState:
         lost: The offsets behind which the log was cut off last, and up to which it had been read; empty: it was not.
         warn_at: When the next warning about that is due.
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
-        error: The last failure; None after a good answer.
+        error: The last failure, or that the broker throttles this client; None after a good answer.
+        throttled_until: Until when the broker throttles this client as far as it is known.
         answered_at: Time of the last good answer; None before.
         fed_at: Time of the last answer with messages; negative before.
         empty: Number of empty answers in a row although the log continues.
@@ -252,6 +254,7 @@ class FetchState:
     warn_at: float = 0.0
     full_since: float | None = None
     error: str | None = None
+    throttled_until: float = 0.0
     answered_at: float | None = None
     fed_at: float = -1.0
     empty: int = 0
@@ -346,6 +349,11 @@ class FetchState:
         self.retry_at = now + backoff.wait_s(self.failures)
         self.failures += 1
         return is_new
+
+    def throttled(self, reason: str, until: float) -> None:
+        """Take note that the broker throttles this client: nothing comes until then, and nothing is wrong."""
+        self.error = reason
+        self.throttled_until = until
 
     def denied(self, now: float, first_warning: int) -> bool:
         """Take note that the broker that is named as leader denies it; return whether to warn of it now.
