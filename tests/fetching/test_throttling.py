@@ -185,3 +185,21 @@ def test_a_simple_consumer_keeps_its_deadline_and_asks_for_less_the_next_time(ho
             broker.fetch("t", 0, 0, max_bytes=100_000, version=1)
         assert broker.pace.most_bytes == 12_500
         assert [message.value for message in broker.fetch("t", 0, 0, max_bytes=100_000, version=1)] == VALUES
+
+
+# -- how large an answer may be
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_an_answer_is_no_larger_than_fetch_max_bytes(partitions: int) -> None:
+    """Also where `max.partition.fetch.bytes` is larger; the first batch comes whole."""
+    with EmbeddedCluster(1, generation="2.8", zookeeper=False) as cluster:
+        cluster.create_topic("t", partitions=partitions)
+        for number in range(100):
+            cluster.produce("t", [b"%03d" % number + b"x" * 997], partition=number % partitions)
+        cluster.produce("t", [b"y" * 30_000], partition=0)
+        with consumer_of(cluster, fetch_max_bytes=10_000, max_partition_fetch_bytes=1024 * 1024) as consumer:
+            found = polled(consumer, 101)
+            fetches = consumer.metrics()["requests.fetch"]
+        assert sorted(value[:3] for value in found if value) == [*(b"%03d" % number for number in range(100)), b"yyy"]
+        assert fetches >= 11
