@@ -15,6 +15,7 @@ Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); 
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import socket
@@ -35,7 +36,7 @@ from simpleconsumer.security.tls import Tls, tls_context
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from simpleconsumer.throttling import Patience, throttled_beyond
-from simpleconsumer.transport import TlsTransport, Transport, addresses_of, is_deadline, seconds_left
+from simpleconsumer.transport import SILENT, TlsTransport, Transport, addresses_of, is_deadline, seconds_left
 from simpleconsumer.under_way import UNDER_WAY
 
 T = TypeVar("T")
@@ -342,6 +343,7 @@ class Connection:
         """Return a new socket, connected to the first address that answers.
 
         Each address gets an equal share of the time that is left: one that drops packets must not use up all of it.
+        Connections after that one try it last, so that it costs its time once.
         """
         failure = OSError(f"no address for {self.host}")
         addresses = addresses_of(self.host, self.port)
@@ -360,9 +362,12 @@ class Connection:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
                 connection.connect(address)
+                SILENT.forget(address)
                 return transport
             except OSError as error:
                 failure = error
+                if is_deadline(error) or error.errno == errno.ETIMEDOUT:
+                    SILENT.note(address)
                 if self._closed:
                     break
         if self._connect_timeout_s is not None and is_deadline(failure):

@@ -14,12 +14,15 @@ import ssl
 import time
 from collections.abc import Iterable
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 from simpleconsumer.errors import AuthenticationFailed
 
-__all__ = ["TlsTransport", "Transport", "addresses_of", "is_deadline", "seconds_left"]
+__all__ = ["SILENT", "TlsTransport", "Transport", "addresses_of", "is_deadline", "seconds_left"]
 
+_SILENT_S: Final = 600.0
+"""How long an address that dropped packets is tried last."""
+_MOST_SILENT: Final = 1000
 _TIMEVAL = Struct("@ll")
 _CLOSED = "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
 
@@ -177,14 +180,46 @@ def is_deadline(error: OSError) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None
 
 
+class SilentAddresses:
+    """The addresses of this process that have lately let a connection time out, as those do that drop packets.
+
+    Threads: any; each step is one of a dict.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[Any, float] = {}
+
+    def note(self, address: Any) -> None:
+        """Take note that an address did not answer in time."""
+        if len(self._until) >= _MOST_SILENT:
+            self._until.clear()
+        self._until[address] = time.monotonic() + _SILENT_S
+
+    def forget(self, address: Any) -> None:
+        """Take note that an address has answered."""
+        self._until.pop(address, None)
+
+    def is_silent(self, address: Any) -> bool:
+        """Return whether an address did not answer lately."""
+        return self._until.get(address, 0.0) > time.monotonic()
+
+
+SILENT: Final = SilentAddresses()
+"""Those of this process."""
+
+
 def addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
-    """Return the addresses of a host in the order of getaddrinfo; a host that has none is an OSError."""
+    """Return the addresses of a host in the order of getaddrinfo, but those last that have lately not answered.
+
+    A host that has none is an OSError.
+    """
     if not 0 < port < 65536:
         raise OSError(f"there is no port {port}")
     try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # zero bytes, or labels that are not legal in a name
         raise OSError(f"not a host name: {error}") from error
+    return sorted(found, key=lambda row: SILENT.is_silent(row[-1]))
 
 
 def _some(count: int, filled: int, size: int) -> int:
