@@ -15,10 +15,8 @@ Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); 
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -36,7 +34,7 @@ from simpleconsumer.security.tls import Tls, tls_context
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from simpleconsumer.throttling import Patience, throttled_beyond
-from simpleconsumer.transport import SILENT, TlsTransport, Transport, addresses_of, is_deadline, seconds_left
+from simpleconsumer.transport import TlsTransport, Transport, connected, is_deadline
 from simpleconsumer.under_way import UNDER_WAY
 
 T = TypeVar("T")
@@ -340,39 +338,16 @@ class Connection:
         return self._body(self._receive(transport, deadline), correlation_id)
 
     def _connect(self, deadline: float) -> Transport:
-        """Return a new socket, connected to the first address that answers.
-
-        Each address gets an equal share of the time that is left: one that drops packets must not use up all of it.
-        Connections after that one try it last, so that it costs its time once.
-        """
-        failure = OSError(f"no address for {self.host}")
-        addresses = addresses_of(self.host, self.port)
+        """Return a new socket, connected to the first address that answers."""
         if self._connect_timeout_s is not None:
             deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
-        for index, (family, kind, protocol, _, address) in enumerate(addresses):
-            connection = socket.socket(family, kind, protocol)
-            transport = Transport(connection)
-            self._adopt(transport)
-            try:
-                if self._receive_buffer_bytes:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
-                if self._send_buffer_bytes:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
-                connection.connect(address)
-                SILENT.forget(address)
-                return transport
-            except OSError as error:
-                failure = error
-                if is_deadline(error) or error.errno == errno.ETIMEDOUT:
-                    SILENT.note(address)
-                if self._closed:
-                    break
-        if self._connect_timeout_s is not None and is_deadline(failure):
-            raise OSError(f"no connection within {min(self._connect_timeout_s, self.timeout_s):g} s") from failure
-        raise failure
+        buffers = self._receive_buffer_bytes, self._send_buffer_bytes
+        try:
+            return connected(self.host, self.port, deadline, buffers, self._adopt, self._close_called)
+        except OSError as failure:
+            if self._connect_timeout_s is not None and is_deadline(failure):
+                raise OSError(f"no connection within {min(self._connect_timeout_s, self.timeout_s):g} s") from failure
+            raise
 
     def _adopt(self, transport: Transport) -> None:
         """Make this the socket that close() shuts down, and close the one before."""

@@ -8,17 +8,19 @@ Threads: One at a time, and `wake` from any thread.
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final
 
 from simpleconsumer.errors import AuthenticationFailed
 
-__all__ = ["SILENT", "TlsTransport", "Transport", "addresses_of", "is_deadline", "seconds_left"]
+__all__ = ["SILENT", "TlsTransport", "Transport", "addresses_of", "connected", "is_deadline", "seconds_left"]
 
 _SILENT_S: Final = 600.0
 """How long an address that dropped packets is tried last."""
@@ -165,6 +167,49 @@ class TlsTransport(Transport):
 
     def _refused(self, reason: str) -> AuthenticationFailed:
         return AuthenticationFailed(*self._place, reason)
+
+
+def connected(
+    host: str,
+    port: int,
+    deadline: float,
+    buffer_bytes: tuple[int, int],
+    adopt: Callable[[Transport], None],
+    closed: threading.Event,
+) -> Transport:
+    """Return a new socket, connected to the first address of a host that answers.
+
+    Each address gets an equal share of the time that is left: one that drops packets must not use up all of it. Later
+    connections try that one last, so that it costs its time once.
+
+    Args:
+        buffer_bytes: Of receiving and of sending; 0 leaves it to the system.
+        adopt: Called with each socket before it is connected.
+        closed: Set when no further address is to be tried.
+    """
+    failure = OSError(f"no address for {host}")
+    addresses = addresses_of(host, port)
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
+        connection = socket.socket(family, kind, protocol)
+        transport = Transport(connection)
+        adopt(transport)
+        try:
+            for option, size in zip((socket.SO_RCVBUF, socket.SO_SNDBUF), buffer_bytes, strict=True):
+                if size:
+                    connection.setsockopt(socket.SOL_SOCKET, option, size)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
+            connection.connect(address)
+            SILENT.forget(address)
+            return transport
+        except OSError as error:
+            failure = error
+            if is_deadline(error) or error.errno == errno.ETIMEDOUT:
+                SILENT.note(address)
+            if closed.is_set():
+                break
+    raise failure
 
 
 def seconds_left(deadline: float) -> float:

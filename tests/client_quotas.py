@@ -7,6 +7,7 @@ import socket
 import struct
 
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.versions import version_tuple
 
 __all__ = ["set_quota"]
 
@@ -20,7 +21,7 @@ def set_quota(cluster: KafkaCluster, client_id: str | None = None, **limits: flo
         client_id: None for all clients that have no quota of their own.
         limits: `consumer_byte_rate`, `producer_byte_rate` in bytes per second; `request_percentage` of a thread.
     """
-    if cluster.version < "2.6":
+    if version_tuple(cluster.version) < (2, 6):
         _set_in_zookeeper(cluster, client_id or "<default>", limits)
         return
     name = struct.pack(">h", -1) if client_id is None else _text(client_id)

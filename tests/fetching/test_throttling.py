@@ -203,3 +203,15 @@ def test_an_answer_is_no_larger_than_fetch_max_bytes(partitions: int) -> None:
             fetches = consumer.metrics()["requests.fetch"]
         assert sorted(value[:3] for value in found if value) == [*(b"%03d" % number for number in range(100)), b"yyy"]
         assert fetches >= 11
+
+
+def test_partitions_for_which_a_small_answer_has_no_room_are_not_taken_for_finished() -> None:
+    """After many throttled fetches an answer holds one batch: fifteen of sixteen partitions come empty each time."""
+    with EmbeddedCluster(1, generation="2.8", zookeeper=False) as cluster:
+        cluster.create_topic("t", partitions=16)
+        for number in range(48):
+            cluster.produce("t", [b"%02d" % number + b"x" * 30_000], partition=number % 16)
+        cluster.faults.add(Fault.throttle(0.02, api="fetch", topic="t"), times=14)
+        with read_topic(None, "t", properties={"bootstrap.servers": cluster.broker_list}) as reader:
+            found = sorted(message.value[:2] for message in reader if message.value)
+        assert found == [b"%02d" % number for number in range(48)]

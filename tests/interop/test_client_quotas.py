@@ -28,7 +28,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
             started.produce("t", VALUES[number : number + 20], partitions=1)
         set_quota(started, "slow", consumer_byte_rate=40_000)
         set_quota(started, "very-slow", consumer_byte_rate=20_000)
-        set_quota(started, "busy", request_percentage=0.1)
+        set_quota(started, "busy", request_percentage=0.001)
         yield started
 
 
