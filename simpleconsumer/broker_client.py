@@ -13,7 +13,7 @@ from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import BrokerError, DecodeError
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.security.security import Security
-from simpleconsumer.throttling import Throttle
+from simpleconsumer.throttling import FetchPace, Throttle
 from simpleconsumer.types import ClusterMetadata
 
 __all__ = ["BrokerClient"]
@@ -27,6 +27,7 @@ class BrokerClient:
     Attributes:
         client_id: Its name in the logs of the broker.
         dialect: The generation of Kafka that the broker speaks.
+        pace: How large a fetch may be now, as the broker throttles this client.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class BrokerClient:
             self._calls.on_throttle = on_throttle
         self._security = security
         self._held_s = held_s
+        self.pace = FetchPace()
         self._timeout_s = timeout_s
         self._read_committed = read_committed
         self._rack = rack

@@ -21,7 +21,7 @@ from simpleconsumer.errors import (
 )
 from simpleconsumer.partition_numbers import check_numbers
 from simpleconsumer.probe import Probe
-from simpleconsumer.throttling import FetchPace, Patience, Throttle, throttled_beyond
+from simpleconsumer.throttling import Patience, Throttle, throttled_beyond
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, FetchedPartition, FetchRequest, Message
 
 __all__ = ["FetchCalls"]
@@ -37,18 +37,10 @@ _Decode = Callable[[int, Buffer, Sequence[AbortedTransaction]], Iterator[T]]
 
 
 class FetchCalls(BrokerClient):
-    """Fetches messages.
+    """Fetches messages."""
 
-    Attributes:
-        pace: How large a fetch may be now, as the broker throttles this client.
-    """
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        """Arguments are those of `BrokerClient`."""
-        super().__init__(*args, **named)
-        self.pace = FetchPace()
-        self._probe: BrokerClient | Probe | None = None
-        self._is_late = False
+    _probe: BrokerClient | Probe | None = None
+    _is_late = False
 
     def fetch(
         self,
