@@ -218,8 +218,8 @@ class FetchState:
         lost: The offsets behind which the log was cut off last, and up to which it had been read; empty: it was not.
         warn_at: When the next warning about that is due.
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
-        error: The last failure, or that the broker throttles this client; None after a good answer.
-        throttled_until: Until when the broker throttles this client as far as it is known.
+        error: The last failure; None after a good answer.
+        throttle, throttled_until: That the broker throttles this client, and until when as far as it is known.
         answered_at: Time of the last good answer; None before.
         fed_at: Time of the last answer with messages; negative before.
         empty: Number of empty answers in a row although the log continues.
@@ -254,6 +254,7 @@ class FetchState:
     warn_at: float = 0.0
     full_since: float | None = None
     error: str | None = None
+    throttle: str = ""
     throttled_until: float = 0.0
     answered_at: float | None = None
     fed_at: float = -1.0
@@ -283,6 +284,7 @@ class FetchState:
         """Take note of a good answer."""
         self.answered_at = now
         self.error = self.doubted_at = None
+        self.throttled_until = 0.0
         self.failures = self.broken = self.denials = 0
         if high_watermark is not None:
             self.high_watermark = high_watermark
@@ -352,8 +354,11 @@ class FetchState:
 
     def throttled(self, reason: str, until: float) -> None:
         """Take note that the broker throttles this client: nothing comes until then, and nothing is wrong."""
-        self.error = reason
-        self.throttled_until = until
+        self.throttle, self.throttled_until = reason, until
+
+    def holds_up(self, now: float) -> str | None:
+        """Return what delays the partition: a failure, or that the broker throttles this client; None: nothing."""
+        return self.error or (self.throttle if now < self.throttled_until else None)
 
     def denied(self, now: float, first_warning: int) -> bool:
         """Take note that the broker that is named as leader denies it; return whether to warn of it now.

@@ -28,6 +28,7 @@ from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import (
     AuthenticationFailed,
     SimpleConsumerError,
+    Throttled,
 )
 from simpleconsumer.throttling import HELD_S, Throttle, counting
 from simpleconsumer.types import Broker, FetchRequest, TopicPartition
@@ -130,7 +131,7 @@ class Fetcher:
             on_throttle=self._note_throttle,
         )
         self._count_throttle = counting(counters.add)
-        self._asked: list[AskedPartition] = []
+        self._throttle = ""
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
             broker, self._consumer, clock, counters, self._fail,
@@ -230,6 +231,7 @@ class Fetcher:
             return not self._wakeup.wait(IDLE_S) and self._calls.is_idle(self)
         throttled_s = self._consumer.throttled_s
         if throttled_s > 0:
+            self._say_throttled(tasks, throttled_s)
             self._wakeup.wait(min(throttled_s, _LONGEST_SLEEP_S))
             return False
         now = self._clock()
@@ -252,6 +254,8 @@ class Fetcher:
             elif not self._dialect.has_long_poll:
                 self._wakeup.wait(self._empty_pause.wait_s(self._empty_rounds))
                 self._empty_rounds += 1
+        except Throttled:
+            pass  # the next round waits; nothing was sent, and nothing is lost
         except SimpleConsumerError as error:
             self._lose_all(error)
         return False
@@ -312,7 +316,6 @@ class Fetcher:
             for one in asked
         ]
         self._counters.add("broker_requests", "fetch")
-        self._asked = asked
         try:
             answers = self._consumer.multifetch_once(
                 requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
@@ -338,7 +341,6 @@ class Fetcher:
                 self._answers.ask_about_them()
             return is_any
         finally:
-            self._asked = []
             self._budget.answered(self)
 
     def _most_bytes(self) -> int:
@@ -351,9 +353,13 @@ class Fetcher:
         self._count_throttle(throttle)
         if throttle.is_answered and throttle.is_held:
             return  # it is over
-        until = self._clock() + (self._consumer.throttled_s if throttle.is_answered else HELD_NOTE_S)
-        for one in self._asked:
-            one.task.state.throttled(f"broker {self.broker.id} {throttle}", until)
+        self._throttle = f"broker {self.broker.id} {throttle}"
+        self._say_throttled(self.tasks(), self._consumer.throttled_s if throttle.is_answered else HELD_NOTE_S)
+
+    def _say_throttled(self, tasks: list[FetchTask], seconds: float) -> None:
+        until = self._clock() + seconds
+        for task in tasks:
+            task.state.throttled(self._throttle, until)
 
     def _compare_logs(self) -> None:
         """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.
