@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simpleconsumer import KAFKA011, KAFKA08, ConnectionFailed, SimpleConsumer
+from simpleconsumer import KAFKA011, KAFKA08, ConnectionFailed, SimpleConsumer, fetch_calls, throttling
 from simpleconsumer.errors import Throttled
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaConsumer, read_topic
 from zkconsumer.testing import EmbeddedCluster
@@ -215,3 +215,25 @@ def test_partitions_for_which_a_small_answer_has_no_room_are_not_taken_for_finis
         with read_topic(None, "t", properties={"bootstrap.servers": cluster.broker_list}) as reader:
             found = sorted(message.value[:2] for message in reader if message.value)
         assert found == [b"%02d" % number for number in range(48)]
+
+
+@pytest.mark.parametrize("generation", ["0.9", "1.1"])
+def test_fetches_become_smaller_after_an_answer_that_was_held_back_for_long(
+    generation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers of 0.9 know no limit of an answer, but of each partition. A message that is larger comes all the same."""
+    monkeypatch.setattr(throttling, "_LONG_MS", 100)
+    monkeypatch.setattr(fetch_calls, "_LATE_S", 0.05)  # version 0, which is sent to 0.9, does not say it
+    with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
+        cluster.create_topic("t", partitions=2)
+        values = [b"%03d" % number + b"x" * 997 for number in range(80)]
+        for number, value in enumerate(values):
+            cluster.produce("t", [value], partition=number % 2)
+        cluster.produce("t", [b"z" * 9_000], partition=0)
+        fault = cluster.faults.add(Fault.throttle(1.5, api="fetch", topic="t"))
+        with consumer_of(cluster, max_partition_fetch_bytes=10_000, max_poll_records=1) as consumer:
+            found = polled(consumer, 81)
+            fetches = consumer.metrics()["requests.fetch"]
+        assert sorted(value[:3] for value in found if value) == [*(value[:3] for value in values), b"zzz"]
+        assert cluster.faults.used(fault) == 1
+        assert fetches >= 10  # it would be six or seven

@@ -329,10 +329,15 @@ class FetchState:
         self.doubted_at = now if self.doubted_at is None else self.doubted_at
         return now - self.doubted_at >= DOUBT_S
 
-    def candidate(self, stream: object) -> Candidate:
-        """Return the candidate for the byte budget."""
+    def candidate(self, stream: object, most_bytes: int | None = None) -> Candidate:
+        """Return the candidate for the byte budget.
+
+        Args:
+            most_bytes: To ask for as long as the next message is not known to be larger; None for no limit.
+        """
         is_at_end = not self.is_single and 0 <= self.high_watermark <= self.offset
-        return Candidate(stream, self.size_bytes, self.entry_bytes, is_at_end)
+        size_bytes = self.size_bytes if most_bytes is None or self.is_single else min(self.size_bytes, most_bytes)
+        return Candidate(stream, size_bytes, self.entry_bytes, is_at_end)
 
     def waits_for_room(self, now: float) -> float:
         """Take note that there is no room to ask for it; return for how many seconds that has lasted."""

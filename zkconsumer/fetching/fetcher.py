@@ -296,7 +296,10 @@ class Fetcher:
         # The partition that has waited longest comes first, so that none is left out for ever: neither of a request,
         # nor of the answers, of which the first batch alone comes whole if it is larger than was asked for.
         ready.sort(key=lambda task: (task.state.asked_at, task.state.fed_at))
-        candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
+        most_bytes = self._consumer.pace.most_bytes
+        if most_bytes is not None:  # a limit of whole answers is part of the request
+            most_bytes = None if self._consumer.limits_answers else max(most_bytes // max(len(ready), 1), 1)
+        candidates = [task.state.candidate(task.queue.stream, most_bytes) for task in ready if task.queue is not None]
         fetchers = self._calls.count_fetchers()
         sizes = self._budget.ask(self, candidates, fetchers, _LARGEST_ANSWER_BYTES, self._wakeup.wake)
         asked: list[AskedPartition] = []
@@ -329,8 +332,7 @@ class Fetcher:
                 self._compare_logs()
             found = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
             is_any = any(len(answer.message_set) for answer in answers)
-            # Other partitions may have had all the room of the answer: an empty set says nothing then.
-            is_cut = is_any and sum(one.size_bytes for one in asked) > self._most_bytes()
+            is_cut = is_any and self._may_be_cut(asked)
             for one in asked:
                 answer = found.get(one.task.state.partition)
                 if answer is None:
@@ -343,10 +345,12 @@ class Fetcher:
         finally:
             self._budget.answered(self)
 
-    def _most_bytes(self) -> int:
-        """Return how many bytes an answer may have, here or on the broker."""
+    def _may_be_cut(self, asked: list[AskedPartition]) -> bool:
+        """Return whether some partitions may have had all the room of an answer, so that an empty set says nothing."""
+        if not self._consumer.limits_answers:
+            return False
         limits = self._consumer.pace.most_bytes, self._config.queued_max_bytes, _MOST_OF_BROKERS_BYTES
-        return min(limit for limit in limits if limit is not None)
+        return sum(one.size_bytes for one in asked) > min(limit for limit in limits if limit is not None)
 
     def _note_throttle(self, throttle: Throttle) -> None:
         """Count that the broker throttles this client, and say so of the partitions that wait for it."""

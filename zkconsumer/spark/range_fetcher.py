@@ -172,7 +172,7 @@ class RangeFetcher:
         if self._broker is None:
             yield from self._find_leader()
             return
-        broker, asked_bytes = self._broker, self._size_bytes
+        broker, asked_bytes = self._broker, self._asked_bytes(self._connection(self._broker))
         request = FetchRequest(*self._wanted.name, self._position, asked_bytes, self._leader_epoch)
         try:
             answers = self._connection(broker).multifetch_once(
@@ -190,6 +190,13 @@ class RangeFetcher:
             answer, self._position, asked_bytes, self._max_bytes, broker.fetch_version
         )
         yield from self._take(answer, broker, result)
+
+    def _asked_bytes(self, consumer: SimpleConsumer) -> int:
+        """Return how many bytes to ask for: less while a broker throttles that knows no limit of a whole answer."""
+        most_bytes, is_usual = consumer.pace.most_bytes, self._size_bytes <= self._config.fetch_message_max_bytes
+        if most_bytes is None or consumer.limits_answers or not is_usual:
+            return self._size_bytes
+        return min(self._size_bytes, most_bytes)
 
     def _take(self, answer: FetchedPartition, broker: Broker, result: FetchResult) -> Iterator[Fetched]:
         match result.outcome:

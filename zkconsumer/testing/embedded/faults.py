@@ -280,15 +280,14 @@ class FaultPlan:
 
     # ---- delays
 
-    def wait_out(self, fault: Fault, stopping: threading.Event) -> None:
-        """Return when the time of a delay is over, the faults were cleared, or the broker stops."""
+    def wait_out(self, fault: Fault, stopping: threading.Event) -> bool:
+        """Wait for the time of a delay, or until faults are cleared or the broker stops; return whether it was cut."""
         done = threading.Event()
         with self._lock:
             self._waiting[done] = stopping
         try:
             # A broker sets `stopping` before it calls `wake_stopped()`: one of the two is seen.
-            if not stopping.is_set():
-                done.wait(fault.seconds)
+            return stopping.is_set() or done.wait(fault.seconds)
         finally:
             with self._lock:
                 del self._waiting[done]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ _READ_IN_ANY_VERSION: Final = (client_apis.FETCH.key, client_apis.LIST_OFFSETS.k
 _SESSION_EVICTION_MS: Final = 120_000
 _API_VERSIONS: Final = client_apis.API_VERSIONS.key
 _FIRST_FETCH_WITH_SESSIONS: Final = 7
-_AT_THE_END_S: Final = 0.1
+_SLICE_S: Final = 0.02
 
 
 class _Request(NamedTuple):
@@ -168,12 +169,15 @@ class Broker011(LeadingBroker[BatchLog]):
 
     def _mute(self, connection: Connection, fault: Fault) -> None:
         """Read no request until the throttle time is over."""
-        last_s = min(fault.seconds / 10, _AT_THE_END_S)
-        self._faults.wait_out(replace(fault, seconds=fault.seconds - last_s), self.stopping)
-        # A request that comes just then was sent in time: the client has counted from a little later on.
-        if not self.stopping.is_set() and connection.has_request():
+        started, is_early, is_over = time.monotonic(), False, False
+        while not is_over:
+            left_s = fault.seconds - (time.monotonic() - started)
+            is_over = left_s <= _SLICE_S
+            is_over |= self._faults.wait_out(replace(fault, seconds=max(min(left_s, _SLICE_S), 0.0)), self.stopping)
+            # One that comes at the very end was sent in time: the client has counted from a little later on.
+            is_early |= connection.has_request() and time.monotonic() - started < 0.9 * fault.seconds
+        if is_early and not self.stopping.is_set():
             self._faults.note_early()
-        self._faults.wait_out(replace(fault, seconds=last_s), self.stopping)
 
     def _read(self, frame: bytearray) -> _Request:
         """Read a request.
