@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from simpleconsumer import fetch_calls
 from zkconsumer.spark import range_fetcher
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
@@ -74,16 +75,17 @@ def test_a_corrupt_wrapper_across_the_end_of_what_is_wanted_is_told_once(
 
 
 @pytest.mark.parametrize("generation", ["1.1", "2.8", "4.3"])
-def test_a_broker_that_throttles_uses_up_no_patience(generation: str) -> None:
+def test_a_broker_that_throttles_uses_up_no_patience(generation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It throttles for longer than the range may make no progress; nothing is wrong, and nothing is lost."""
+    monkeypatch.setattr(fetch_calls, "_LATE_S", 0.2)
     with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
         cluster.create_topic("t")
         cluster.produce("t", [b"%d" % number for number in range(100)], partition=0)
         options = batch_options({"kafka.bootstrap.servers": cluster.broker_list, "subscribe": "t"})
         [whole] = plan_batch(options)
-        fault = cluster.faults.add(Fault.throttle(5, api="fetch", topic="t"))
+        fault = cluster.faults.add(Fault.throttle(2, api="fetch", topic="t"))
         fetcher = RangeFetcher(
-            whole, options.config, search_leader(options.config), patience_s=4,
+            whole, options.config, search_leader(options.config), patience_s=1,
             max_bytes=options.max_message_bytes, fail_on_data_loss=True,
         )  # fmt: skip
         [fetched] = fetcher.fetch()
