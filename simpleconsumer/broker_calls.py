@@ -14,7 +14,7 @@ from simpleconsumer.dialect import Dialect
 from simpleconsumer.dialect_types import AnyRequest, Request
 from simpleconsumer.errors import BrokerError, DecodeError
 from simpleconsumer.security.authentication import Exchange
-from simpleconsumer.throttling import LONGEST_THROTTLE_S, THROTTLE_LOG, Patience, Throttle
+from simpleconsumer.throttling import THROTTLE_LOG, Patience, Throttle
 from simpleconsumer.version_choice import chosen_request
 
 __all__ = ["BrokerCalls"]
@@ -124,7 +124,7 @@ class BrokerCalls:
             return
         self.throttle = Throttle(self._connection.host, self._connection.port, api, throttle_ms, not self.mutes)
         if self.mutes:
-            self._connection.mute(min(throttle_ms / 1000, LONGEST_THROTTLE_S))
+            self._connection.mute(throttle_ms / 1000)
         self.report(self.throttle)
 
     def report(self, throttle: Throttle) -> None:

@@ -33,7 +33,7 @@ from simpleconsumer.security.session import Session
 from simpleconsumer.security.tls import Tls, tls_context
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-from simpleconsumer.throttling import Patience, throttled_beyond
+from simpleconsumer.throttling import LONGEST_THROTTLE_S, Patience, throttled_beyond
 from simpleconsumer.transport import TlsTransport, Transport, connected, is_deadline
 from simpleconsumer.under_way import UNDER_WAY
 
@@ -154,8 +154,8 @@ class Connection:
             self._leave(keep)
 
     def mute(self, seconds: float) -> None:
-        """Send nothing for some time, over this connection or a later one: the broker throttles this client."""
-        self._muted_until = max(self._muted_until, time.monotonic() + seconds)
+        """Send nothing for some time, an hour at most, over this connection or a later one: the broker throttles."""
+        self._muted_until = max(self._muted_until, time.monotonic() + min(seconds, LONGEST_THROTTLE_S))
 
     @property
     def muted_s(self) -> float:
