@@ -42,7 +42,7 @@ def options_of(cluster: KafkaCluster, **limits: float) -> dict[str, str]:
     time.sleep(2)  # brokers learn of quotas by themselves
     return {
         "kafka.bootstrap.servers": cluster.broker_list, "subscribe": "t", "startingOffsets": "earliest",
-        "kafka.client.id": client_id, "kafkaConsumer.pollTimeoutMs": "8000",
+        "client.id": client_id, "kafkaConsumer.pollTimeoutMs": "8000",
     }  # fmt: skip
 
 
