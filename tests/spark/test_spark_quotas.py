@@ -50,7 +50,7 @@ def numbers(rows: list[object]) -> list[int]:
     return sorted(int(bytes(row.value)[:4]) for row in rows)  # type: ignore[attr-defined]
 
 
-LIMITS = [{"consumer_byte_rate": 40_000.0}, {"request_percentage": 0.05}]
+LIMITS = [{"consumer_byte_rate": 40_000.0}, {"request_percentage": 1.0}]
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=["bytes", "requests"])
