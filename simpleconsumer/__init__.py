@@ -27,6 +27,7 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     NoSuchRequest,
     SimpleConsumerError,
+    Throttled,
     UnknownCodec,
     broker_error,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "ProducedPartition",
     "SimpleConsumer",
     "SimpleConsumerError",
+    "Throttled",
     "TopicMetadata",
     "TopicPartition",
     "UnknownCodec",

@@ -14,6 +14,7 @@ from simpleconsumer.dialect import Dialect
 from simpleconsumer.dialect_types import AnyRequest, Request
 from simpleconsumer.errors import BrokerError, DecodeError
 from simpleconsumer.security.authentication import Exchange
+from simpleconsumer.throttling import THROTTLE_LOG, Patience, Throttle
 from simpleconsumer.version_choice import chosen_request
 
 __all__ = ["BrokerCalls"]
@@ -31,6 +32,10 @@ class BrokerCalls:
         dialect: What the broker speaks.
         client_id: Name under which the broker logs and counts requests.
 
+    Attributes:
+        on_throttle: Called with each answer that says that the broker throttles this client, on the thread of the call.
+        throttle: What the last answer said of it; None for nothing.
+
     Threads: One at a time.
     """
 
@@ -40,6 +45,8 @@ class BrokerCalls:
         self._client_id = client_id
         self._correlation_id = 0
         self._served: Mapping[int, range] = {}
+        self.on_throttle: Callable[[Throttle], None] = lambda throttle: None
+        self.throttle: Throttle | None = None
         if dialect.chooses_versions:
             connection.opening = self._learn_versions
 
@@ -55,15 +62,25 @@ class BrokerCalls:
             self._connection.call(b"", has_answer=False)
         return self._served
 
-    def ask(self, asked: AnyRequest[T], meanwhile: Callable[[], None] | None = None) -> T:
+    def ask(
+        self,
+        asked: AnyRequest[T],
+        meanwhile: Callable[[], None] | None = None,
+        *,
+        patience: Patience | None = None,
+    ) -> T:
         """Return the decoded answer; the connection is closed if it cannot be decoded.
+
+        If the answer says that the broker throttles this client, and reads no request until then, the next one waits.
 
         Args:
             asked: The request.
             meanwhile: Called when it is sent, before the answer is read; it must not raise.
+            patience: Waits longer than the deadline of a call for an answer that is held back.
 
         Raises:
             ConnectionFailed: The connection could not be made, was lost or timed out.
+            Throttled: The broker throttles this client for longer than the call may take.
             DecodeError: The answer makes no sense.
             VersionNotServed: The broker serves no version of the request that is spoken here.
             BrokerError: The broker refused to say which versions it serves.
@@ -80,13 +97,40 @@ class BrokerCalls:
             correlation_id=correlation_id if self._dialect.has_correlation_ids else None,
             resend=asked.can_resend,
             meanwhile=meanwhile,
+            patience=patience,
         )
+        self._note_throttle(sent[0], answer)
         try:
             return sent[0].decode(answer)
         except DecodeError as error:
             self._connection.reset()
             error.add_note(f"in an answer of {len(answer)} bytes from {self._connection.host}:{self._connection.port}")
             raise
+
+    @property
+    def known(self) -> Mapping[int, range]:
+        """The versions that the broker served last, by API key; empty before the first connection."""
+        return self._served
+
+    @property
+    def mutes(self) -> bool:
+        """Whether the broker answers clients that it throttles at once, and reads nothing of them for the time."""
+        return self._dialect.mutes(self._served)
+
+    def _note_throttle(self, sent: Request[T], answer: memoryview) -> None:
+        api, throttle_ms = self._dialect.throttle(sent, answer)
+        self.throttle = None
+        if not throttle_ms:
+            return
+        self.throttle = Throttle(self._connection.host, self._connection.port, api, throttle_ms, not self.mutes)
+        if self.mutes:
+            self._connection.mute(throttle_ms / 1000)
+        self.report(self.throttle)
+
+    def report(self, throttle: Throttle) -> None:
+        """Log that the broker throttles, and pass it on."""
+        THROTTLE_LOG.note(throttle, self._client_id)
+        self.on_throttle(throttle)
 
     def tell(self, asked: AnyRequest[T]) -> None:
         """Send a request that no broker answers; errors are those of `ask`."""

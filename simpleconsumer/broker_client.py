@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,6 +13,7 @@ from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import BrokerError, DecodeError
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import FetchPace, Throttle
 from simpleconsumer.types import ClusterMetadata
 
 __all__ = ["BrokerClient"]
@@ -26,6 +27,7 @@ class BrokerClient:
     Attributes:
         client_id: Its name in the logs of the broker.
         dialect: The generation of Kafka that the broker speaks.
+        pace: How large a fetch may be now, as the broker throttles this client.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class BrokerClient:
         read_committed: bool = False,
         rack: str = "",
         security: Security | None = None,
+        held_s: float = 0.0,
+        on_throttle: Callable[[Throttle], None] | None = None,
     ) -> None:
         """
         Args:
@@ -59,6 +63,9 @@ class BrokerClient:
                 there; needs KAFKA011 and Kafka 0.11 or later.
             security: TLS and SASL (`Security.of`); None for neither.
             rack: Where the reader is: brokers may name a nearer replica (`FetchedPartition.preferred_replica`).
+            held_s: How much longer than `timeout_s` a fetch may take while a broker before Kafka 2.0 holds its answer
+                back, as it does when it throttles a client, and answers others (`throttling.HELD_S`).
+            on_throttle: Called when the broker throttles this client, on the thread of the call.
         """
         self.dialect = dialect
         self.client_id = client_id
@@ -68,6 +75,11 @@ class BrokerClient:
             client_id=client_id,
         )  # fmt: skip
         self._calls = BrokerCalls(self._connection, dialect, client_id)
+        if on_throttle is not None:
+            self._calls.on_throttle = on_throttle
+        self._security = security
+        self._held_s = held_s
+        self.pace = FetchPace()
         self._timeout_s = timeout_s
         self._read_committed = read_committed
         self._rack = rack
@@ -86,6 +98,18 @@ class BrokerClient:
     def connects(self) -> int:
         """How often it has tried to connect; unchanged between two calls if one connection served both."""
         return self._connection.connects
+
+    @property
+    def throttled_s(self) -> float:
+        """For how many seconds the broker throttles this client and reads no request; 0 if it does not.
+
+        The next call waits for that long, and raises `Throttled` at once if that is beyond its deadline.
+        """
+        return self._connection.muted_s
+
+    def report_throttles(self, on_throttle: Callable[[Throttle], None]) -> None:
+        """Have another function called when the broker throttles this client."""
+        self._calls.on_throttle = on_throttle
 
     def limit_calls(self, timeout_s: float) -> None:
         """Have the next calls end within a time that is shorter than `timeout_s`; a longer one has no effect."""

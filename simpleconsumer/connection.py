@@ -4,6 +4,9 @@ A call connects if there is no connection, sends the request and reads exactly o
 any fault, a time-out included, the socket is closed: a late answer is lost with its connection and can never be read
 as the answer to a later request. Correlation ids are checked in addition.
 
+A broker that throttles the client reads no request until that is over (`throttling`): a call waits for it first, and
+fails at once, without a request, if that takes longer than the call may.
+
 Each answer is read into a buffer of exactly its size. TLS and SASL come before the first request of a connection, and
 SASL again before its session ends, within the deadline of the call that needs it.
 
@@ -14,14 +17,13 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
 from struct import Struct
 from typing import TypeVar
 
-from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError
+from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError, Throttled
 from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import SaslRefused
@@ -31,7 +33,8 @@ from simpleconsumer.security.session import Session
 from simpleconsumer.security.tls import Tls, tls_context
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-from simpleconsumer.transport import TlsTransport, Transport, addresses_of, is_deadline, seconds_left
+from simpleconsumer.throttling import LONGEST_THROTTLE_S, Patience, throttled_beyond
+from simpleconsumer.transport import TlsTransport, Transport, connected, is_deadline
 from simpleconsumer.under_way import UNDER_WAY
 
 T = TypeVar("T")
@@ -104,6 +107,7 @@ class Connection:
         self._closed = False
         self._close_called = threading.Event()
         self.connects = 0
+        self._muted_until = 0.0
         self._pid = os.getpid()
 
     def call(
@@ -114,6 +118,7 @@ class Connection:
         has_answer: bool = True,
         resend: bool = False,
         meanwhile: Callable[[], None] | None = None,
+        patience: Patience | None = None,
     ) -> memoryview:
         """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
 
@@ -125,9 +130,11 @@ class Connection:
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
                 the answer, it is sent once more over a new connection, within the same deadline.
             meanwhile: Called when the request is sent, before its answer is read; it must not raise.
+            patience: Waits longer than the deadline for an answer that is held back; None: no longer.
 
         Raises:
             ConnectionFailed: Refused, lost, timed out, or closed by `close()`.
+            Throttled: The broker reads no request before the deadline; the connection stays open.
             AuthenticationFailed: Broker or client refuse each other; another try would end in the same way.
             DecodeError: The frame size is negative or above the limit, or the correlation id is another one.
         """
@@ -135,12 +142,34 @@ class Connection:
         self._enter()
         keep = False
         try:
-            answer = self._exchange(request, has_answer, resend, deadline, meanwhile)
+            self._wait_for_end_of_throttle(deadline)
+            answer = self._exchange(request, has_answer, resend, deadline, meanwhile, patience)
             body = self._body(answer, correlation_id) if has_answer else memoryview(b"")
             keep = True
             return body
+        except Throttled:
+            keep = True
+            raise
         finally:
             self._leave(keep)
+
+    def mute(self, seconds: float) -> None:
+        """Send nothing for some time, an hour at most, over this connection or a later one: the broker throttles."""
+        self._muted_until = max(self._muted_until, time.monotonic() + min(seconds, LONGEST_THROTTLE_S))
+
+    @property
+    def muted_s(self) -> float:
+        """For how many seconds nothing may be sent yet; 0 if something may."""
+        return max(0.0, self._muted_until - time.monotonic()) if self._muted_until else 0.0
+
+    def _wait_for_end_of_throttle(self, deadline: float) -> None:
+        left_s = self.muted_s
+        if not left_s:
+            return
+        if time.monotonic() + left_s > deadline:
+            raise throttled_beyond(self.host, self.port, left_s)
+        if self._close_called.wait(left_s):
+            raise self._failed("closed by close()", False)
 
     def reset(self) -> None:
         """Close the socket after an answer that cannot be decoded; the next call connects again."""
@@ -199,9 +228,10 @@ class Connection:
         resend: bool,
         deadline: float,
         meanwhile: Callable[[], None] | None,
+        patience: Patience | None,
     ) -> memoryview:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
-        reused = self._reusable()
+        reused, until = self._reusable(), deadline
         while True:
             is_sent = False
             try:
@@ -215,12 +245,14 @@ class Connection:
                     return memoryview(b"")
                 if meanwhile is not None:
                     meanwhile()
+                if patience is not None:
+                    deadline = patience.wait(transport.wait_readable, deadline, self._close_called)
                 return self._receive(transport, deadline)
             except OSError as error:
                 if self._closed:
                     raise self._failed("closed by close()", is_sent) from error
                 if is_deadline(error):
-                    raise self._failed(f"no answer within {self.timeout_s:g} s", is_sent) from error
+                    raise self._failed(f"no answer within {self.timeout_s + deadline - until:g} s", is_sent) from error
                 if not reused or (is_sent and (not resend or self._has_started)):
                     why = "" if reused or not is_sent or self._has_started else self._why_closed(error, deadline)
                     raise self._failed((error.strerror or str(error)) + why, is_sent) from error
@@ -306,35 +338,16 @@ class Connection:
         return self._body(self._receive(transport, deadline), correlation_id)
 
     def _connect(self, deadline: float) -> Transport:
-        """Return a new socket, connected to the first address that answers.
-
-        Each address gets an equal share of the time that is left: one that drops packets must not use up all of it.
-        """
-        failure = OSError(f"no address for {self.host}")
-        addresses = addresses_of(self.host, self.port)
+        """Return a new socket, connected to the first address that answers."""
         if self._connect_timeout_s is not None:
             deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
-        for index, (family, kind, protocol, _, address) in enumerate(addresses):
-            connection = socket.socket(family, kind, protocol)
-            transport = Transport(connection)
-            self._adopt(transport)
-            try:
-                if self._receive_buffer_bytes:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
-                if self._send_buffer_bytes:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
-                connection.connect(address)
-                return transport
-            except OSError as error:
-                failure = error
-                if self._closed:
-                    break
-        if self._connect_timeout_s is not None and is_deadline(failure):
-            raise OSError(f"no connection within {min(self._connect_timeout_s, self.timeout_s):g} s") from failure
-        raise failure
+        buffers = self._receive_buffer_bytes, self._send_buffer_bytes
+        try:
+            return connected(self.host, self.port, deadline, buffers, self._adopt, self._close_called)
+        except OSError as failure:
+            if self._connect_timeout_s is not None and is_deadline(failure):
+                raise OSError(f"no connection within {min(self._connect_timeout_s, self.timeout_s):g} s") from failure
+            raise
 
     def _adopt(self, transport: Transport) -> None:
         """Make this the socket that close() shuts down, and close the one before."""

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from simpleconsumer.dialect_types import (
+    MAX_ANSWER_BYTES,
     MAX_BATCH_BYTES,
     MAX_DECODED_BYTES,
     AnyRequest,
@@ -135,6 +136,22 @@ class Dialect(Protocol):
             ValueError: The generation has no such version of that request.
         """
 
+    def throttle(self, request: Request[Any], answer: Buffer) -> tuple[str, int]:
+        """Return the name of a request, and for how many ms its answer says that the client is throttled; 0: it is not.
+
+        Args:
+            answer: What follows the correlation id.
+        """
+
+    def mutes(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker of these versions answers a client that it throttles at once, and then reads nothing.
+
+        Others do what was asked, and hold the answer back.
+        """
+
+    def limits_answers(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions keeps to the `max_bytes` of a fetch."""
+
     def fetch(
         self,
         wanted: Sequence[FetchRequest],
@@ -144,10 +161,14 @@ class Dialect(Protocol):
         *,
         read_committed: bool = False,
         rack: str = "",
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> AnyRequest[list[FetchedPartition]]:
         """Return a fetch of several partitions; the answer has one result for each, in their order.
 
+        It has none at all if the broker throttles the client and reads no further request for some time (`throttle`).
+
         Args:
+            max_bytes: Most bytes of the whole answer, but for its first entry; Kafka 0.10.1 and later.
             read_committed: Nothing from the first open transaction on, and a list of the aborted ones; 0.11 and later.
             rack: Of the reader, which may be sent to a nearer replica; Kafka 2.4 and later.
         """

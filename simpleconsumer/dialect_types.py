@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 __all__ = [
+    "MAX_ANSWER_BYTES",
     "MAX_BATCH_BYTES",
     "MAX_DECODED_BYTES",
     "MAX_DEPTH",
@@ -20,6 +21,8 @@ __all__ = [
     "VersionedRequest",
 ]
 
+MAX_ANSWER_BYTES: Final = 0x7FFFFFFF
+"""No limit of a whole answer to a fetch; the sizes of partitions limit it, too."""
 MAX_DECODED_BYTES: Final = 64 * 1024 * 1024
 """Default of the most bytes that one wrapper, with the wrappers inside of it, may inflate to."""
 MAX_BATCH_BYTES: Final = 1024 * 1024

@@ -7,6 +7,7 @@
     │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it can be found
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
+    │   └── Throttled          nothing was sent: the broker throttles this client for longer than the call may take
     ├── NoSuchRequest          the generation of Kafka that the broker speaks has no such request
     ├── VersionNotServed       the broker serves no version of a request that this package speaks
     └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
@@ -225,6 +226,13 @@ class ConnectionFailed(SimpleConsumerError):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}: {self.reason}"
+
+
+class Throttled(ConnectionFailed):
+    """The broker throttles this client for longer than a call may take; nothing was sent, and the connection is open.
+
+    The attributes are those of `ConnectionFailed`.
+    """
 
 
 class AuthenticationFailed(ZkConsumerError):

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from simpleconsumer.broker_client import BrokerClient
 from simpleconsumer.dialect import MAX_DECODED_BYTES
-from simpleconsumer.dialect_types import Outcome
-from simpleconsumer.errors import BrokenFraming, BrokerError, DecodeError, MessageError, MessageTooLarge
+from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, Outcome
+from simpleconsumer.errors import (
+    AuthenticationFailed,
+    BrokenFraming,
+    BrokerError,
+    ConnectionFailed,
+    DecodeError,
+    MessageError,
+    MessageTooLarge,
+    SimpleConsumerError,
+)
 from simpleconsumer.partition_numbers import check_numbers
+from simpleconsumer.probe import Probe
+from simpleconsumer.throttling import Patience, Throttle, throttled_beyond
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, FetchedPartition, FetchRequest, Message
 
 __all__ = ["FetchCalls"]
 
 _MAX_BYTES = 0x7FFFFFFF
+_LATE_S: Final = 3.0
+"""How late an answer is, in seconds, when the broker is first asked something else."""
+_PROBE_S: Final = 5.0
+_NOT_SAID_S: Final = 0.1
+"""How long to wait when a throttled answer is of version 0, which does not say it; the broker reads nothing anyway."""
 T = TypeVar("T")
 _Decode = Callable[[int, Buffer, Sequence[AbortedTransaction]], Iterator[T]]
 
 
 class FetchCalls(BrokerClient):
     """Fetches messages."""
+
+    _probe: BrokerClient | Probe | None = None
+    _is_late = False
 
     def fetch(
         self,
@@ -90,26 +110,115 @@ class FetchCalls(BrokerClient):
         return self._fetched(request, decode, max_wait_ms, min_bytes, version)
 
     def multifetch(
-        self, requests: Sequence[FetchRequest], max_wait_ms: int = 100, min_bytes: int = 1, *, version: int = 0
+        self,
+        requests: Sequence[FetchRequest],
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        *,
+        version: int = 0,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> list[FetchedPartition]:
-        """Return what the broker has of several partitions, in the order of the requests, in one round trip.
+        """Return what the broker has of several partitions, in the order of the requests.
 
         Message sets are views of the receive buffer (`decode_messages` reads them); each has an error code beside it.
+        While the broker throttles this client and sends nothing, it is asked again when the throttle time is over.
 
         Args:
             max_wait_ms: How long the broker may wait for `min_bytes`; must be below the deadline of the call.
             min_bytes: With 0 the broker answers at once.
+            max_bytes: Most bytes of the whole answer, but for its first entry; Kafka 0.10.1 and later.
 
         Raises:
             ValueError: No requests, the same partition twice, or an impossible offset, size or wait.
+            Throttled: The broker throttles this client for longer than the deadline of a call.
+        """
+        deadline = time.monotonic() + self._connection.timeout_s
+        while True:
+            answers = self.multifetch_once(
+                requests, max_wait_ms, min_bytes, version=version, max_bytes=max_bytes
+            )
+            if answers:
+                return answers
+            if time.monotonic() + self.throttled_s > deadline:
+                raise throttled_beyond(self.host, self.port, self.throttled_s)
+
+    def multifetch_once(
+        self,
+        requests: Sequence[FetchRequest],
+        max_wait_ms: int = 100,
+        min_bytes: int = 1,
+        *,
+        version: int = 0,
+        max_bytes: int = MAX_ANSWER_BYTES,
+    ) -> list[FetchedPartition]:
+        """Return what `multifetch` does, or nothing at all if the broker throttles this client (`throttled_s`).
+
+        After some such answers the next ones are asked for with less bytes (`pace`).
         """
         requests = [FetchRequest(*request) for request in requests]
         self._check_fetch(requests, max_wait_ms, min_bytes)
-        return self.ask(
-            self.dialect.fetch(
-                requests, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack
-            )
-        )
+        limit = self.pace.limit(min(max_bytes, sum(request.max_bytes for request in requests)))
+        asked = self.dialect.fetch(
+            requests, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack,
+            max_bytes=max_bytes if self.pace.most_bytes is None else limit,
+        )  # fmt: skip
+        patience, self._is_late, sent_at = None, False, time.monotonic()
+        if self._held_s:
+            patience = Patience(max_wait_ms / 1000 + _LATE_S, self._connection.timeout_s, self._held_s, self._is_held)
+        try:
+            answers = self._calls.ask(asked, patience=patience)
+        except ConnectionFailed as error:
+            if error.is_sent and isinstance(error.__cause__, TimeoutError) and not self._calls.mutes:
+                self.pace.unanswered()
+            raise
+        throttle = self._calls.throttle
+        if throttle is None and self._is_late:  # version 0 does not say it
+            late_ms = int((time.monotonic() - sent_at) * 1000)
+            throttle = Throttle(self.host, self.port, "fetch", late_ms, True)
+            self._calls.report(throttle)
+        if not answers:
+            if not self.throttled_s:
+                self._connection.mute(_NOT_SAID_S if throttle is None else throttle.throttle_ms / 1000)
+            self.pace.refused()
+        else:
+            held_ms = throttle.throttle_ms if throttle is not None and throttle.is_held else 0
+            self.pace.answered(sum(len(answer.message_set) for answer in answers), held_ms)
+        return answers
+
+    @property
+    def limits_answers(self) -> bool:
+        """Whether the broker keeps to `max_bytes`: Kafka 0.10.1 and later."""
+        return self.dialect.limits_answers(self._calls.known)
+
+    def _is_held(self, waited_s: float) -> bool:
+        """Return whether the broker answers, while it holds the answer to a fetch back, over another connection."""
+        if self._calls.mutes:
+            return False
+        timeout_s = min(_PROBE_S, self._connection.timeout_s)
+        try:
+            if self.dialect.chooses_versions:
+                self._probe = client = BrokerClient(
+                    self.host, self.port, timeout_s, self.client_id, dialect=self.dialect, security=self._security
+                )
+                with client:
+                    client.served_versions()
+            else:
+                self._probe = probe = Probe(self.host, self.port, timeout_s, self.client_id, security=self._security)
+                probe.ask()
+        except (SimpleConsumerError, AuthenticationFailed):
+            return False
+        finally:
+            self._probe = None
+        self._is_late = True
+        self._calls.report(Throttle(self.host, self.port, "fetch", int(waited_s * 1000), True, False))
+        return True
+
+    def close(self) -> None:
+        """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
+        super().close()
+        probe = self._probe
+        if probe is not None:
+            probe.close()
 
     def _fetched(
         self, request: FetchRequest, decode: _Decode[T], max_wait_ms: int, min_bytes: int, version: int

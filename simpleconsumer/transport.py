@@ -8,17 +8,23 @@ Threads: One at a time, and `wake` from any thread.
 
 from __future__ import annotations
 
+import errno
+import select
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 from simpleconsumer.errors import AuthenticationFailed
 
-__all__ = ["TlsTransport", "Transport", "addresses_of", "is_deadline", "seconds_left"]
+__all__ = ["SILENT", "TlsTransport", "Transport", "addresses_of", "connected", "is_deadline", "seconds_left"]
 
+_SILENT_S: Final = 600.0
+"""How long an address that dropped packets is tried last."""
+_MOST_SILENT: Final = 1000
 _TIMEVAL = Struct("@ll")
 _CLOSED = "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
 
@@ -56,6 +62,12 @@ class Transport:
             except BlockingIOError:
                 continue  # SO_RCVTIMEO; seconds_left raises when the deadline is over
             filled += _some(count, filled, len(view))
+
+    def wait_readable(self, timeout_s: float) -> bool:
+        """Wait for a first byte, or for the end of the connection, between two answers; return whether one has come."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(max(timeout_s, 0.0) * 1000))
 
     def is_idle(self) -> bool:
         """Return True for a connection without unread bytes that was not closed; any other one is not used again."""
@@ -157,6 +169,49 @@ class TlsTransport(Transport):
         return AuthenticationFailed(*self._place, reason)
 
 
+def connected(
+    host: str,
+    port: int,
+    deadline: float,
+    buffer_bytes: tuple[int, int],
+    adopt: Callable[[Transport], None],
+    closed: threading.Event,
+) -> Transport:
+    """Return a new socket, connected to the first address of a host that answers.
+
+    Each address gets an equal share of the time that is left: one that drops packets must not use up all of it. Later
+    connections try that one last, so that it costs its time once.
+
+    Args:
+        buffer_bytes: Of receiving and of sending; 0 leaves it to the system.
+        adopt: Called with each socket before it is connected.
+        closed: Set when no further address is to be tried.
+    """
+    failure = OSError(f"no address for {host}")
+    addresses = addresses_of(host, port)
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
+        connection = socket.socket(family, kind, protocol)
+        transport = Transport(connection)
+        adopt(transport)
+        try:
+            for option, size in zip((socket.SO_RCVBUF, socket.SO_SNDBUF), buffer_bytes, strict=True):
+                if size:
+                    connection.setsockopt(socket.SOL_SOCKET, option, size)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
+            connection.connect(address)
+            SILENT.forget(address)
+            return transport
+        except OSError as error:
+            failure = error
+            if is_deadline(error) or error.errno == errno.ETIMEDOUT:
+                SILENT.note(address)
+            if closed.is_set():
+                break
+    raise failure
+
+
 def seconds_left(deadline: float) -> float:
     """Return the seconds left, or raise TimeoutError."""
     left = deadline - time.monotonic()
@@ -170,14 +225,46 @@ def is_deadline(error: OSError) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None
 
 
+class SilentAddresses:
+    """The addresses of this process that have lately let a connection time out, as those do that drop packets.
+
+    Threads: any; each step is one of a dict.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[Any, float] = {}
+
+    def note(self, address: Any) -> None:
+        """Take note that an address did not answer in time."""
+        if len(self._until) >= _MOST_SILENT:
+            self._until.clear()
+        self._until[address] = time.monotonic() + _SILENT_S
+
+    def forget(self, address: Any) -> None:
+        """Take note that an address has answered."""
+        self._until.pop(address, None)
+
+    def is_silent(self, address: Any) -> bool:
+        """Return whether an address did not answer lately."""
+        return self._until.get(address, 0.0) > time.monotonic()
+
+
+SILENT: Final = SilentAddresses()
+"""Those of this process."""
+
+
 def addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
-    """Return the addresses of a host in the order of getaddrinfo; a host that has none is an OSError."""
+    """Return the addresses of a host in the order of getaddrinfo, but those last that have lately not answered.
+
+    A host that has none is an OSError.
+    """
     if not 0 < port < 65536:
         raise OSError(f"there is no port {port}")
     try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # zero bytes, or labels that are not legal in a name
         raise OSError(f"not a host name: {error}") from error
+    return sorted(found, key=lambda row: SILENT.is_silent(row[-1]))
 
 
 def _some(count: int, filled: int, size: int) -> int:

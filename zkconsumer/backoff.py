@@ -1,11 +1,14 @@
-"""How long to wait before the next attempt: the wait grows with each failure in a row, up to a limit. Pure."""
+"""How long to wait before the next attempt, and how often to report why attempts fail. Pure."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Backoff"]
+__all__ = ["REPORT_AGAIN_S", "Backoff", "Reports"]
 
+REPORT_AGAIN_S: Final = 600.0
+"""How long a reason is not reported again."""
+_MOST_REASONS: Final = 100
 _SHORTEST_S: Final = 0.02
 _MOST_FAILURES: Final = 20  # a power with a larger exponent would overflow in the end
 
@@ -31,3 +34,23 @@ class Backoff(NamedTuple):
     def wait_s(self, failures: int) -> float:
         """Return how many seconds to wait after so many earlier failures in a row (0: this is the first one)."""
         return float(min(self.first_s * self.factor ** min(failures, _MOST_FAILURES), self.longest_s))
+
+
+class Reports:
+    """Which reasons were reported lately: an attempt that fails several times a second must not fill the log."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, float] = {}
+
+    def is_due(self, reason: str, now: float) -> bool:
+        """Return whether to report a reason now: it is new since the last success, or was reported long ago."""
+        if now - self._at.get(reason, float("-inf")) < REPORT_AGAIN_S:
+            return False
+        if len(self._at) >= _MOST_REASONS:
+            self._at.clear()
+        self._at[reason] = now
+        return True
+
+    def succeeded(self) -> None:
+        """Take note that an attempt did not fail."""
+        self._at.clear()

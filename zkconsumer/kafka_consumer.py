@@ -481,7 +481,7 @@ class KafkaConsumer:
             return poller.state.assigned.lag(name)
 
     def metrics(self) -> dict[str, float]:
-        """Return figures by Kafka's names: lags of partitions, rebalances, requests and errors."""
+        """Return figures by Kafka's names: lags of partitions, rebalances, requests, throttles and errors."""
         with self._alone() as poller:
             assigned = poller.state.assigned
             poller.positions.note_log_ends()
@@ -495,6 +495,8 @@ class KafkaConsumer:
                 found["rebalance-total"] = figures.rebalances.count
                 found["rebalance-latency-total"] = figures.rebalances.total_s
                 found |= {f"requests.{kind}": count for kind, count in figures.broker_requests.items()}
+                found |= {f"throttled.{kind}": count for kind, count in figures.throttled.items()}
+                found |= {f"throttle-time-ms.{kind}": total for kind, total in figures.throttle_ms.items()}
                 found |= {f"errors.{kind}": count for kind, count in figures.errors.items()}
             return found
 

@@ -90,6 +90,8 @@ _COUNTED_OF_MEMBER: tuple[tuple[str, str, Callable[[ConnectorStatistics], float]
 _BY_KIND: tuple[tuple[str, str, Callable[[ConnectorStatistics], Any]], ...] = (
     ("zookeeper_requests", "Requests sent to ZooKeeper; a multi is one.", lambda each: each.zookeeper_requests),
     ("broker_requests", "Requests sent to brokers.", lambda each: each.broker_requests),
+    ("throttled_requests", "Answers of brokers that throttle this client.", lambda each: each.throttled),
+    ("throttle_milliseconds", "For how long, together.", lambda each: each.throttle_ms),
     ("errors", "Errors by kind.", lambda each: each.errors),
 )
 

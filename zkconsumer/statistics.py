@@ -26,6 +26,8 @@ class ConnectorStatistics:
         zookeeper_requests: kind -> requests sent (a multi is one).
         broker_requests: kind -> requests sent (fetch, offsets, epochs, metadata, consumer_metadata, offset_fetch,
             offset_commit).
+        throttled: request -> answers that say that a broker throttles this client (client quotas).
+        throttle_ms: request -> for how long, in total.
         errors: kind -> how many; docs/OPERATIONS.md says what each means.
     """
 
@@ -36,6 +38,8 @@ class ConnectorStatistics:
     queued_bytes: int = 0
     zookeeper_requests: Mapping[str, int] = field(default_factory=dict)
     broker_requests: Mapping[str, int] = field(default_factory=dict)
+    throttled: Mapping[str, int] = field(default_factory=dict)
+    throttle_ms: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

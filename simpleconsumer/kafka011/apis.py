@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from simpleconsumer.primitives import encode_int16, encode_int32, encode_string
+from simpleconsumer.primitives import encode_int16, encode_int32, encode_string, read_int32
+from simpleconsumer.types import Buffer
 
 NEVER: Final = 0x7FFF
 
@@ -24,12 +25,16 @@ class Api(NamedTuple):
         name: Its name in Kafka.
         versions: Those that can be encoded and decoded here, in rising order.
         flexible_from: The first version with compact lengths and tagged fields, of whatever Kafka has.
+        throttled_from: The first version whose answers say for how long the client is throttled.
+        throttle_at: Where they say it: behind so many bytes of the body, or so many before its end if negative.
     """
 
     key: int
     name: str
     versions: tuple[int, ...]
     flexible_from: int = NEVER
+    throttled_from: int = NEVER
+    throttle_at: int = 0
 
     def frame(self, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
         """Return a whole request: size, header and body.
@@ -45,32 +50,43 @@ class Api(NamedTuple):
         head = encode_int16(self.key) + encode_int16(version) + encode_int32(correlation_id) + encode_string(client_id)
         return encode_int32(len(head) + len(tags) + len(body)) + head + tags + body
 
+    def throttle_ms(self, version: int, answer: Buffer) -> int:
+        """Return for how long an answer says that the client is throttled; 0 if it does not say so, or is cut off.
 
-PRODUCE: Final = Api(0, "Produce", (2, 3, 5, 7, 8), 9)
-FETCH: Final = Api(1, "Fetch", (2, 3, 4, 5, 7, 9, 10, 11), 12)
-LIST_OFFSETS: Final = Api(2, "ListOffsets", (0, 1, 2, 4, 5), 6)
-METADATA: Final = Api(3, "Metadata", (1, 2, 4, 5, 7, 10, 11, 12), 9)
-OFFSET_COMMIT: Final = Api(8, "OffsetCommit", (2, 3, 5, 6, 7), 8)
-OFFSET_FETCH: Final = Api(9, "OffsetFetch", (1, 2, 3, 5, 7), 6)
-FIND_COORDINATOR: Final = Api(10, "FindCoordinator", (0, 1), 3)
-JOIN_GROUP: Final = Api(11, "JoinGroup", (0, 1, 2, 4, 5), 6)
-HEARTBEAT: Final = Api(12, "Heartbeat", (0, 1, 3), 4)
-LEAVE_GROUP: Final = Api(13, "LeaveGroup", (0, 1, 3), 4)
-SYNC_GROUP: Final = Api(14, "SyncGroup", (0, 1, 3), 4)
-DESCRIBE_GROUPS: Final = Api(15, "DescribeGroups", (0, 1, 3, 4, 5, 6), 5)
-LIST_GROUPS: Final = Api(16, "ListGroups", (0, 1, 4, 5), 3)
+        Args:
+            answer: What follows the correlation id.
+        """
+        if version < self.throttled_from:
+            return 0
+        at = self.throttle_at + (len(answer) if self.throttle_at < 0 else int(version >= self.flexible_from))
+        return max(read_int32(answer, at)[0], 0) if 0 <= at <= len(answer) - 4 else 0
+
+
+PRODUCE: Final = Api(0, "Produce", (2, 3, 5, 7, 8), 9, throttled_from=1, throttle_at=-4)
+FETCH: Final = Api(1, "Fetch", (2, 3, 4, 5, 7, 9, 10, 11), 12, throttled_from=1)
+LIST_OFFSETS: Final = Api(2, "ListOffsets", (0, 1, 2, 4, 5), 6, throttled_from=2)
+METADATA: Final = Api(3, "Metadata", (1, 2, 4, 5, 7, 10, 11, 12), 9, throttled_from=3)
+OFFSET_COMMIT: Final = Api(8, "OffsetCommit", (2, 3, 5, 6, 7), 8, throttled_from=3)
+OFFSET_FETCH: Final = Api(9, "OffsetFetch", (1, 2, 3, 5, 7), 6, throttled_from=3)
+FIND_COORDINATOR: Final = Api(10, "FindCoordinator", (0, 1), 3, throttled_from=1)
+JOIN_GROUP: Final = Api(11, "JoinGroup", (0, 1, 2, 4, 5), 6, throttled_from=2)
+HEARTBEAT: Final = Api(12, "Heartbeat", (0, 1, 3), 4, throttled_from=1)
+LEAVE_GROUP: Final = Api(13, "LeaveGroup", (0, 1, 3), 4, throttled_from=1)
+SYNC_GROUP: Final = Api(14, "SyncGroup", (0, 1, 3), 4, throttled_from=1)
+DESCRIBE_GROUPS: Final = Api(15, "DescribeGroups", (0, 1, 3, 4, 5, 6), 5, throttled_from=1)
+LIST_GROUPS: Final = Api(16, "ListGroups", (0, 1, 4, 5), 3, throttled_from=1)
 SASL_HANDSHAKE: Final = Api(17, "SaslHandshake", (0, 1))
 # Only a request of version 0 is sure to be answered, and an answer to it has the old header.
 API_VERSIONS: Final = Api(18, "ApiVersions", (0,), 3)
-INIT_PRODUCER_ID: Final = Api(22, "InitProducerId", (0, 1, 3, 4), 2)
-OFFSET_FOR_LEADER_EPOCH: Final = Api(23, "OffsetForLeaderEpoch", (0, 1, 2, 3), 4)
-ADD_PARTITIONS_TO_TXN: Final = Api(24, "AddPartitionsToTxn", (0, 1), 3)
-END_TXN: Final = Api(26, "EndTxn", (0, 1), 3)
-DESCRIBE_CONFIGS: Final = Api(32, "DescribeConfigs", (0, 1), 4)
+INIT_PRODUCER_ID: Final = Api(22, "InitProducerId", (0, 1, 3, 4), 2, throttled_from=0)
+OFFSET_FOR_LEADER_EPOCH: Final = Api(23, "OffsetForLeaderEpoch", (0, 1, 2, 3), 4, throttled_from=2)
+ADD_PARTITIONS_TO_TXN: Final = Api(24, "AddPartitionsToTxn", (0, 1), 3, throttled_from=0)
+END_TXN: Final = Api(26, "EndTxn", (0, 1), 3, throttled_from=0)
+DESCRIBE_CONFIGS: Final = Api(32, "DescribeConfigs", (0, 1), 4, throttled_from=0)
 SASL_AUTHENTICATE: Final = Api(36, "SaslAuthenticate", (0, 1), 2)
-DELETE_GROUPS: Final = Api(42, "DeleteGroups", (0,), 2)
-OFFSET_DELETE: Final = Api(47, "OffsetDelete", (0,))
-CONSUMER_GROUP_DESCRIBE: Final = Api(69, "ConsumerGroupDescribe", (0, 1), 0)
+DELETE_GROUPS: Final = Api(42, "DeleteGroups", (0,), 2, throttled_from=0)
+OFFSET_DELETE: Final = Api(47, "OffsetDelete", (0,), throttled_from=0, throttle_at=2)
+CONSUMER_GROUP_DESCRIBE: Final = Api(69, "ConsumerGroupDescribe", (0, 1), 0, throttled_from=0)
 
 APIS: Final = {
     api.key: api

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final
 
+from simpleconsumer.dialect_types import MAX_ANSWER_BYTES
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011.layout import read_nullable_array
 from simpleconsumer.partition_rows import by_topic, in_order, read_topics
@@ -26,10 +26,7 @@ from simpleconsumer.primitives import (
 )
 from simpleconsumer.types import AbortedTransaction, Buffer, FetchedPartition, FetchRequest
 
-__all__ = ["MAX_ANSWER_BYTES", "decode_fetch", "encode_fetch"]
-
-MAX_ANSWER_BYTES: Final = 0x7FFFFFFF
-"""Limit of a whole answer; the sizes of partitions limit it, too."""
+__all__ = ["decode_fetch", "encode_fetch"]
 
 _HEAD = Struct(">iii")
 _NO_SESSION = encode_int32(0) + encode_int32(-1)
@@ -81,8 +78,11 @@ def encode_fetch(
 
 
 def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int) -> list[FetchedPartition]:
-    """Return one result for each request, in its order; message sets are views of `answer`."""
-    _, offset = read_int32(answer, 0)  # throttle time
+    """Return one result for each request, in its order; message sets are views of `answer`.
+
+    There is none at all if the broker throttles the client and reads no further request for some time.
+    """
+    throttle_ms, offset = read_int32(answer, 0)
     code = 0
     if version >= 7:
         code, offset = read_int16(answer, offset)
@@ -93,6 +93,8 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int)
     require_end(answer, end, "fetch response")
     if code and not topics:  # of the request as a whole
         return [FetchedPartition(r.topic, r.partition, code, -1, memoryview(b"")) for r in requests]
+    if not topics and throttle_ms > 0:  # Kafka 2.0 and later
+        return []
     found = in_order("fetch", topics, [(r.topic, int(r.partition)) for r in requests])
     return [FetchedPartition(r.topic, r.partition, *result) for r, result in zip(requests, found, strict=True)]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from simpleconsumer.dialect_types import Request, VersionedRequest
+from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, Request, VersionedRequest
 from simpleconsumer.kafka011 import (
     add_partitions_to_txn,
     apis,
@@ -52,6 +53,9 @@ _FIRST_WITH_BATCHES = 3
 """Produce: the first version that takes record batches, and the last one that takes none is the one before."""
 _FIRST_WITHOUT_CREATION = 4
 _SMALLEST_BATCH_MAGIC = 2
+_FIRST_FETCH_THAT_MUTES = 8
+_COUNTED_AS = {api.key: re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower() for api in APIS.values()}
+"""Names of APIs in statistics and log lines, by key."""
 
 
 class Requests(GroupRequests):
@@ -64,6 +68,19 @@ class Requests(GroupRequests):
         """Return a whole request."""
         return APIS[request.api_key].frame(request.version, correlation_id, client_id, request.body)
 
+    def throttle(self, request: Request[Any], answer: Buffer) -> tuple[str, int]:
+        """Return the name of a request, and for how many ms its answer says that the client is throttled."""
+        api = APIS[request.api_key]
+        return _COUNTED_AS[api.key], api.throttle_ms(request.version, answer)
+
+    def mutes(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker is of Kafka 2.0 or later, which reads nothing more of a client that it throttles."""
+        return _FIRST_FETCH_THAT_MUTES in served.get(apis.FETCH.key, ())
+
+    def limits_answers(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker is of Kafka 0.10.1 or later."""
+        return serves(served, apis.FETCH, apis.FETCH.versions[1:])
+
     def fetch(
         self,
         wanted: Sequence[FetchRequest],
@@ -73,6 +90,7 @@ class Requests(GroupRequests):
         *,
         read_committed: bool = False,
         rack: str = "",
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> VersionedRequest[list[FetchedPartition]]:
         """Return a fetch of several partitions; the answer has one result for each, in their order."""
         for each in wanted:
@@ -80,7 +98,7 @@ class Requests(GroupRequests):
 
         def at(version: int) -> Request[list[FetchedPartition]]:
             body = fetch.encode_fetch(
-                wanted, max_wait_ms, min_bytes, version, read_committed=read_committed, rack=rack
+                wanted, max_wait_ms, min_bytes, version, read_committed=read_committed, rack=rack, max_bytes=max_bytes
             )
             return request_of(
                 apis.FETCH, version, body, lambda answer: fetch.decode_fetch(answer, wanted, version), True

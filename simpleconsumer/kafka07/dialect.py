@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Appended, Boundary, FetchResult, Request
+from simpleconsumer.dialect_types import (
+    MAX_ANSWER_BYTES,
+    MAX_BATCH_BYTES,
+    MAX_DECODED_BYTES,
+    Appended,
+    Boundary,
+    FetchResult,
+    Request,
+)
 from simpleconsumer.entry_walk import plain, walk_entries
 from simpleconsumer.errors import NoSuchRequest
 from simpleconsumer.kafka07 import message_set, requests
@@ -83,6 +91,18 @@ class Kafka07:
         _check_version(request.version)
         return requests.frame_request(request.api_key, request.body)
 
+    def throttle(self, request: Request[Any], answer: Buffer) -> tuple[str, int]:
+        """Return that the client is not throttled: there are no quotas."""
+        return "", 0
+
+    def mutes(self, served: Mapping[int, range]) -> bool:
+        """Return False."""
+        return False
+
+    def limits_answers(self, served: Mapping[int, range]) -> bool:
+        """Return False."""
+        return False
+
     def fetch(
         self,
         wanted: Sequence[FetchRequest],
@@ -92,6 +112,7 @@ class Kafka07:
         *,
         read_committed: bool = False,
         rack: str = "",
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> Request[list[FetchedPartition]]:
         """Return a fetch of several partitions; the broker answers at once, whatever there is."""
         _check_version(version)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Appended, FetchResult, Request
+from simpleconsumer.dialect_types import (
+    MAX_ANSWER_BYTES,
+    MAX_BATCH_BYTES,
+    MAX_DECODED_BYTES,
+    Appended,
+    FetchResult,
+    Request,
+)
 from simpleconsumer.errors import DecodeError, NoSuchRequest
 from simpleconsumer.kafka08 import entry_heads, message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
@@ -55,6 +62,18 @@ class Kafka08(NumberedOffsets):
             request.api_key, request.version, correlation_id, client_id, request.body, sum(map(len, request.tail))
         )
 
+    def throttle(self, request: Request[Any], answer: Buffer) -> tuple[str, int]:
+        """Return for how long a fetch or produce of version 1 or later was throttled, which brokers of 0.9 say."""
+        return requests.throttle(request.api_key, request.version, answer)
+
+    def mutes(self, served: Mapping[int, range]) -> bool:
+        """Return False: brokers of 0.9 hold answers back."""
+        return False
+
+    def limits_answers(self, served: Mapping[int, range]) -> bool:
+        """Return False."""
+        return False
+
     def fetch(
         self,
         wanted: Sequence[FetchRequest],
@@ -64,11 +83,12 @@ class Kafka08(NumberedOffsets):
         *,
         read_committed: bool = False,
         rack: str = "",
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> Request[list[FetchedPartition]]:
         """Return a fetch of several partitions."""
         for each in wanted:
             numbered(TopicPartition(each.topic, each.partition))
-        body = requests.encode_fetch(wanted, max_wait_ms, min_bytes, version)
+        body = requests.encode_fetch(wanted, max_wait_ms, min_bytes, version, max_bytes)
         return Request(
             requests.FETCH, version, body, lambda answer: requests.decode_fetch(answer, wanted, version), True
         )

@@ -147,7 +147,10 @@ def encode_fetch(
 
 
 def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int = 0) -> list[FetchedPartition]:
-    """Return one result for each request, in its order; message sets are views of `answer`."""
+    """Return one result for each request, in its order; message sets are views of `answer`.
+
+    There is none at all if the broker throttles the client and reads no further request for some time.
+    """
 
     def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, int, memoryview]], int]:
         number, offset = read_int32(buffer, offset)
@@ -161,8 +164,18 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
     start = read_int32(answer, 0)[1] if version >= 1 else 0  # throttle time, in fetch at the start
     topics, end = read_topics(answer, start, read, 18)
     require_end(answer, end, "fetch response")
+    if not topics and (version < 1 or read_int32(answer, 0)[0] > 0):  # Kafka 2.0 and later: the client is throttled
+        return []
     found = in_order("fetch", topics, [(r.topic, int(r.partition)) for r in requests])
     return [FetchedPartition(r.topic, r.partition, *result) for r, result in zip(requests, found, strict=True)]
+
+
+def throttle(api_key: int, version: int, answer: Buffer) -> tuple[str, int]:
+    """Return the name of a fetch or produce, and for how many ms the answer says that the client was throttled."""
+    name, at = {FETCH: ("fetch", 0), PRODUCE: ("produce", len(answer) - 4)}.get(api_key, ("", -1))
+    if version < 1 or not 0 <= at <= len(answer) - 4:
+        return name, 0
+    return name, max(read_int32(answer, at)[0], 0)
 
 
 def encode_offsets(partitions: Iterable[Partition], time_ms: int, max_offsets: int) -> bytes:

@@ -279,3 +279,15 @@ def test_the_long_poll_is_short_only_while_a_queue_has_just_run_full() -> None:
     assert poll_wait_ms(100, 3600.0) == 100
     assert poll_wait_ms(10_000, 2.0) == 2000
     assert poll_wait_ms(2, 0.0) == 2
+
+
+def test_a_throttled_partition_is_held_up_until_the_time_is_over_or_an_answer_comes() -> None:
+    state = FetchState(TopicPartition("t", 0), 5, 1000)
+    assert state.holds_up(0.0) is None
+    state.throttled("broker 1 throttles this client", 10.0)
+    assert state.holds_up(9.9) == "broker 1 throttles this client"
+    assert state.holds_up(10.0) is None
+    assert state.error is None
+    state.throttled("broker 1 throttles this client", 20.0)
+    state.answered(12.0)
+    assert state.holds_up(12.0) is None

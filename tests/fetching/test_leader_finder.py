@@ -132,6 +132,31 @@ def test_the_finder_survives_a_lost_zookeeper_and_unexpected_errors(caplog: pyte
     assert "a surprise" in caplog.text
 
 
+def test_a_reason_for_which_leaders_cannot_be_looked_for_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    tries: list[str] = []
+    with reporting((0, 0)) as broker:
+
+        def read_brokers() -> list[Broker]:
+            tries.append("")
+            if len(tries) <= 6:
+                raise RebalanceError("ZooKeeper is away" if len(tries) != 4 else "the session has expired")
+            if len(tries) == 8:
+                raise RebalanceError("ZooKeeper is away")
+            return [broker.broker]
+
+        directory = BrokerDirectory("zkconsumer-test", 30.0, read_brokers, set, lambda _: {})
+        with finding(directory) as (finder, found):
+            finder.look_for(P0, is_new=True)
+            wait_until(lambda: P0 in found, DEADLINE_S, "the leader")
+            found.clear()
+            finder.look_for(P0)
+            wait_until(lambda: P0 in found, DEADLINE_S, "the leader again")
+    said = [record.getMessage() for record in caplog.records if "cannot be looked for" in record.getMessage()]
+    assert [line.partition(": ")[2].partition(";")[0] for line in said] == [
+        "ZooKeeper is away", "the session has expired", "ZooKeeper is away",
+    ]  # fmt: skip
+
+
 def test_a_finder_that_nobody_needs_has_no_thread() -> None:
     name = uuid.uuid4().hex
     finder = LeaderFinder(Registry().directory(), lambda *_: None, 20, lease_clock, name)

@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from calling import call, connect, dies, echo, never_reads, request
@@ -18,6 +18,7 @@ from scripted_broker import DEADLINE_S, Peer, ScriptedBroker, answer, correlatio
 
 from simpleconsumer.connection import Connection
 from simpleconsumer.errors import BrokenFraming, ConnectionFailed, DecodeError, LimitExceeded
+from simpleconsumer.transport import SILENT, addresses_of
 
 
 def test_calls_go_over_one_connection() -> None:
@@ -413,3 +414,51 @@ def test_answers_may_share_their_memory_one_after_the_other() -> None:
         # The third answer stands where the second one stood.
         assert views[1].obj is views[2].obj is views[4].obj
         connection.close()
+
+
+@contextlib.contextmanager
+def address_that_drops_packets() -> Iterator[tuple[str, int]]:
+    """Listens with a full queue: the kernel drops whatever asks for a further connection."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.2", 0))
+        listening.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(listening.getsockname())
+        try:
+            yield listening.getsockname()
+        finally:
+            for each in waiting:
+                each.close()
+
+
+def test_an_address_that_drops_packets_costs_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name has two addresses, and the first one never answers: later connections begin with the other one."""
+    with address_that_drops_packets() as silent, ScriptedBroker(*[echo(1)] * 3) as broker:
+        kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda *_, **__: [(*kind, silent), (*kind, (broker.host, broker.port))]
+        )
+        seconds = []
+        for number in range(3):
+            started = time.monotonic()
+            connection = Connection("two.addresses", broker.port, 4.0)
+            assert call(connection, number) == request(number)[4:]
+            connection.close()
+            seconds.append(time.monotonic() - started)
+        assert 1.5 < seconds[0] < 4
+        assert max(seconds[1:]) < 1
+
+
+def test_an_address_that_dropped_packets_is_tried_again_when_the_others_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedBroker(echo(1)) as broker:
+        good, bad = (broker.host, broker.port), ("127.0.0.1", 1)
+        kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(*kind, good), (*kind, bad)])
+        SILENT.note(good)
+        assert [row[-1] for row in addresses_of("two.addresses", broker.port)] == [bad, good]
+        connection = Connection("two.addresses", broker.port, 4.0)
+        assert call(connection, 1) == request(1)[4:]
+        connection.close()
+        assert [row[-1] for row in addresses_of("two.addresses", broker.port)] == [good, bad]  # it has answered

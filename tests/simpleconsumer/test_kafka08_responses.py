@@ -224,7 +224,6 @@ def test_brokers_of_kafka_3_have_null_for_messages_beside_an_error() -> None:
         (fetched(("a", [0, 1])), "a/1 was not asked for"),
         (fetched(("a", [0]), ("zz", [0])), "zz/0 was not asked for"),
         (fetched(("a", [0, 0])), "a/0 comes twice"),
-        (fetched(), "a/0 and 0 more are missing"),
         (fetched(("a", [])), "a/0 and 0 more are missing"),
         (encode_int32(-1), "array at byte 0 says -1 items"),
         (encode_int32(2**31 - 1), "array at byte 0 says 2147483647 items"),
@@ -233,6 +232,14 @@ def test_brokers_of_kafka_3_have_null_for_messages_beside_an_error() -> None:
 def test_answers_to_another_question_are_refused_by_name(body: bytes, reason: str) -> None:
     with pytest.raises(DecodeError, match=reason):
         kafka08.decode_fetch(body, ask(("a", 0)))
+
+
+def test_an_answer_without_partitions_is_that_to_a_throttled_client() -> None:
+    """From Kafka 2.0 on; version 0 does not say for how long."""
+    assert kafka08.decode_fetch(fetched(), ask(("a", 0))) == []
+    assert kafka08.decode_fetch(encode_int32(250) + fetched(), ask(("a", 0)), 1) == []
+    with pytest.raises(DecodeError, match="a/0 and 0 more are missing"):
+        kafka08.decode_fetch(encode_int32(0) + fetched(), ask(("a", 0)), 1)
 
 
 def test_a_message_set_that_claims_more_than_the_answer_holds() -> None:

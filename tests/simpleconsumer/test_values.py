@@ -104,7 +104,7 @@ def test_the_error_table_has_no_holes() -> None:
 def test_every_error_of_the_package_has_one_root() -> None:
     errors = [getattr(simpleconsumer, name) for name in simpleconsumer.__all__]
     errors = [value for value in errors if isinstance(value, type) and issubclass(value, Exception)]
-    assert len(errors) == 15
+    assert len(errors) == 16
     assert all(issubclass(error, ZkConsumerError) for error in errors)
     # What tries again after a SimpleConsumerError must not try again with credentials that were refused.
     assert [error for error in errors if not issubclass(error, SimpleConsumerError)] == [AuthenticationFailed]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
+from simpleconsumer import fetch_calls
 from zkconsumer.spark import range_fetcher
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.leaders import search_leader
 from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.range_fetcher import RangeFetcher
+from zkconsumer.spark.range_fetcher import FetchedSet, Interrupted, RangeFetcher
 from zkconsumer.spark.record_batches import read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
+from zkconsumer.testing.embedded.faults import Fault
 
 
 @pytest.mark.embedded_cluster(brokers=2)
@@ -69,3 +72,44 @@ def test_a_corrupt_wrapper_across_the_end_of_what_is_wanted_is_told_once(
             *((offset, True) for offset in range(50)), (end - 1, False),
         ]  # fmt: skip
     assert len(read(50, "raise")) == 50
+
+
+@pytest.mark.parametrize("generation", ["1.1", "2.8", "4.3"])
+def test_a_broker_that_throttles_uses_up_no_patience(generation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It throttles for longer than the range may make no progress; nothing is wrong, and nothing is lost."""
+    monkeypatch.setattr(fetch_calls, "_LATE_S", 0.2)
+    with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
+        cluster.create_topic("t")
+        cluster.produce("t", [b"%d" % number for number in range(100)], partition=0)
+        options = batch_options({"kafka.bootstrap.servers": cluster.broker_list, "subscribe": "t"})
+        [whole] = plan_batch(options)
+        fault = cluster.faults.add(Fault.throttle(2, api="fetch", topic="t"))
+        fetcher = RangeFetcher(
+            whole, options.config, search_leader(options.config), patience_s=1,
+            max_bytes=options.max_message_bytes, fail_on_data_loss=True,
+        )  # fmt: skip
+        [fetched] = fetcher.fetch()
+        assert isinstance(fetched, FetchedSet)
+        assert fetched.high_watermark == 100
+        assert cluster.faults.used(fault) == 1
+        assert cluster.faults.early_requests == 0
+
+
+def test_a_throttled_range_is_interrupted_at_once() -> None:
+    with EmbeddedCluster(1, generation="2.8", zookeeper=False) as cluster:
+        cluster.create_topic("t")
+        cluster.produce("t", [b"a"], partition=0)
+        options = batch_options({"kafka.bootstrap.servers": cluster.broker_list, "subscribe": "t"})
+        [whole] = plan_batch(options)
+        fault = cluster.faults.add(Fault.throttle(60, api="fetch", topic="t"))
+        fetcher = RangeFetcher(
+            whole, options.config, search_leader(options.config), patience_s=4,
+            max_bytes=options.max_message_bytes, fail_on_data_loss=True,
+        )  # fmt: skip
+        stopping = threading.Thread(target=lambda: (cluster.faults.wait_used(fault), fetcher.interrupt()))
+        stopping.start()
+        started = time.monotonic()
+        with pytest.raises(Interrupted):
+            list(fetcher.fetch())
+        assert time.monotonic() - started < 15
+        stopping.join()

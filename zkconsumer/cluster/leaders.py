@@ -25,6 +25,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
 from zkconsumer.cluster.asking_order import AskingOrder
 
@@ -167,7 +168,7 @@ class BrokerDirectory:
                 dialect = dialect_of(broker)
                 with SimpleConsumer(
                     broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect,
-                    security=self._security,
+                    security=self._security, on_throttle=counting(self._counters.add),
                 ) as consumer:
                     metadata = consumer.topic_metadata(topics, create=not dialect.chooses_versions)
             except SimpleConsumerError as error:

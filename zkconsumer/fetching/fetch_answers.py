@@ -80,8 +80,12 @@ class FetchAnswers:
         self._calls = calls
         self._too_large: list[tuple[AskedPartition, PartitionQueue, FetchResult]] = []
 
-    def take(self, one: AskedPartition, answer: FetchedPartition) -> None:
-        """Handle the answer about one partition."""
+    def take(self, one: AskedPartition, answer: FetchedPartition, *, is_cut: bool = False) -> None:
+        """Handle the answer about one partition.
+
+        Args:
+            is_cut: Other partitions may have had all the room of the answer.
+        """
         task, queue, state = one.task, one.task.queue, one.task.state
         if state.need is not Need.FETCH:
             self._checks.take(task, answer)
@@ -103,6 +107,9 @@ class FetchAnswers:
         log_end = answer.log_end(read_committed=self._is_read_committed)
         if self._dialect.has_byte_positions and len(answer.message_set) < one.size_bytes:
             log_end = one.offset + len(answer.message_set)  # of its segment; the next answer says whether that is all
+        if is_cut and result.outcome is Outcome.NOTHING:
+            state.answered(self._clock(), log_end)
+            return
         self._act(one, queue, answer, result, log_end)
 
     def ask_about_them(self) -> None:

@@ -8,6 +8,7 @@ Pure: time comes in as `now`; nothing is sent from here. Rules, and which failur
 - A nearer replica is fetched from for some minutes, and its leader is asked again after that, or after any error: only
   leaders know which replicas keep up, and how far the log reaches.
 - A message that does not fit is asked for with its own size, within the byte budget of the connector.
+- A broker that throttles this client is no failure: nothing is looked up for it, and it is no stall.
 - A broker that is named as leader and denies it is reported once that lasts, and rarely after that: a line for each
   try would fill the log for as long as nobody mends the node that names it.
 
@@ -218,6 +219,7 @@ class FetchState:
         warn_at: When the next warning about that is due.
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
         error: The last failure; None after a good answer.
+        throttle, throttled_until: That the broker throttles this client, and until when as far as it is known.
         answered_at: Time of the last good answer; None before.
         fed_at: Time of the last answer with messages; negative before.
         empty: Number of empty answers in a row although the log continues.
@@ -252,6 +254,8 @@ class FetchState:
     warn_at: float = 0.0
     full_since: float | None = None
     error: str | None = None
+    throttle: str = ""
+    throttled_until: float = 0.0
     answered_at: float | None = None
     fed_at: float = -1.0
     empty: int = 0
@@ -280,6 +284,7 @@ class FetchState:
         """Take note of a good answer."""
         self.answered_at = now
         self.error = self.doubted_at = None
+        self.throttled_until = 0.0
         self.failures = self.broken = self.denials = 0
         if high_watermark is not None:
             self.high_watermark = high_watermark
@@ -334,10 +339,15 @@ class FetchState:
         if self.doubted_at is not None:
             self.retry_at = min(self.retry_at, self.doubted_at + DOUBT_S)
 
-    def candidate(self, stream: object) -> Candidate:
-        """Return the candidate for the byte budget."""
+    def candidate(self, stream: object, most_bytes: int | None = None) -> Candidate:
+        """Return the candidate for the byte budget.
+
+        Args:
+            most_bytes: To ask for as long as the next message is not known to be larger; None for no limit.
+        """
         is_at_end = not self.is_single and 0 <= self.high_watermark <= self.offset
-        return Candidate(stream, self.size_bytes, self.entry_bytes, is_at_end)
+        size_bytes = self.size_bytes if most_bytes is None or self.is_single else min(self.size_bytes, most_bytes)
+        return Candidate(stream, size_bytes, self.entry_bytes, is_at_end)
 
     def waits_for_room(self, now: float) -> float:
         """Take note that there is no room to ask for it; return for how many seconds that has lasted."""
@@ -356,6 +366,14 @@ class FetchState:
         self.retry_at = now + backoff.wait_s(self.failures)
         self.failures += 1
         return is_new
+
+    def throttled(self, reason: str, until: float) -> None:
+        """Take note that the broker throttles this client: nothing comes until then, and nothing is wrong."""
+        self.throttle, self.throttled_until = reason, until
+
+    def holds_up(self, now: float) -> str | None:
+        """Return what delays the partition: a failure, or that the broker throttles this client; None: nothing."""
+        return self.error or (self.throttle if now < self.throttled_until else None)
 
     def denied(self, now: float, first_warning: int) -> bool:
         """Take note that the broker that is named as leader denies it; return whether to warn of it now.

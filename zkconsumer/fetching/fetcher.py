@@ -6,6 +6,8 @@ leader finder when its broker does not lead it any more. Rules, and which failur
   full queue stops all partitions of its broker).
 - It never ends by an error: nobody would fetch the partitions of a fetcher that ended silently (KAFKA-1178).
 - What cannot be asked now is asked after a pause; without anything to ask it waits.
+- While its broker throttles this client it sends nothing, and keeps its partitions and its connection. Which share of
+  the byte budget they had is free for others meanwhile.
 - A broker of Kafka 0.7 answers at once, so the pause is here: short behind messages, `fetcher.backoff.ms` while idle.
 
 What an answer leads to is decided in `fetch_answers`.
@@ -24,11 +26,13 @@ from rebalance.assignment import Partition
 from rebalance.counters import Counters
 from rebalance.member_partition import by_reason
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import (
     AuthenticationFailed,
     SimpleConsumerError,
+    Throttled,
 )
+from simpleconsumer.throttling import HELD_S, Throttle, counting
 from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
@@ -54,6 +58,10 @@ log = logging.getLogger(__name__)
 IDLE_S = 10.0
 """How long a fetcher without partitions keeps its thread and its connection."""
 _LARGEST_ANSWER_BYTES: Final = 128 * 1024 * 1024
+_MOST_OF_BROKERS_BYTES: Final = 55 * 1024 * 1024
+"""`fetch.max.bytes` of brokers of Kafka 2.5 and later, by default: they send no more, whatever was asked for."""
+HELD_NOTE_S: Final = 15.0
+"""How long it counts, in seconds, that the broker was found to hold an answer back: longer than it is not asked."""
 _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 10.0
@@ -121,7 +129,11 @@ class Fetcher:
             dialect=self._dialect, security=config.security,
             read_committed=read_committed,
             rack=config.client_rack or "",
+            held_s=HELD_S if coordinates_groups(broker) else 0.0,  # brokers before 0.9 have no quotas
+            on_throttle=self._note_throttle,
         )
+        self._count_throttle = counting(counters.add)
+        self._throttle = ""
         self._checks = EntryChecks(broker.id, self._consumer, counters, CheckCalls(self._fail, calls.out_of_range))
         self._log_ends = LogEndRequests(
             broker, self._consumer, clock, counters, self._fail,
@@ -220,6 +232,11 @@ class Fetcher:
         if not tasks:
             self._budget.leave(self)
             return not self._wakeup.wait(IDLE_S) and self._calls.is_idle(self)
+        throttled_s = self._consumer.throttled_s
+        if throttled_s > 0:
+            self._say_throttled(tasks, throttled_s)
+            self._wakeup.wait(min(throttled_s, _LONGEST_SLEEP_S))
+            return False
         now = self._clock()
         for task in tasks:
             if task.state.follows_until is not None and task.state.follows_until <= now:
@@ -240,6 +257,8 @@ class Fetcher:
             elif not self._dialect.has_long_poll:
                 self._wakeup.wait(self._empty_pause.wait_s(self._empty_rounds))
                 self._empty_rounds += 1
+        except Throttled:
+            pass  # the next round waits; nothing was sent, and nothing is lost
         except SimpleConsumerError as error:
             self._lose_all(error)
         finally:
@@ -282,7 +301,10 @@ class Fetcher:
         # The partition that has waited longest comes first, so that none is left out for ever: neither of a request,
         # nor of the answers, of which the first batch alone comes whole if it is larger than was asked for.
         ready.sort(key=lambda task: (task.state.asked_at, task.state.fed_at))
-        candidates = [task.state.candidate(task.queue.stream) for task in ready if task.queue is not None]
+        most_bytes = self._consumer.pace.most_bytes
+        if most_bytes is not None:  # a limit of whole answers is part of the request
+            most_bytes = None if self._consumer.limits_answers else max(most_bytes // max(len(ready), 1), 1)
+        candidates = [task.state.candidate(task.queue.stream, most_bytes) for task in ready if task.queue is not None]
         fetchers = self._calls.count_fetchers()
         sizes = self._budget.ask(self, candidates, fetchers, _LARGEST_ANSWER_BYTES, self._wakeup.wake)
         asked: list[AskedPartition] = []
@@ -303,27 +325,50 @@ class Fetcher:
         ]
         self._counters.add("broker_requests", "fetch")
         try:
-            answers = self._consumer.multifetch(
+            answers = self._consumer.multifetch_once(
                 requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
-                version=self.broker.fetch_version,
+                version=self.broker.fetch_version, max_bytes=self._config.queued_max_bytes,
             )
             self._fault = None
+            if not answers:  # it throttles this client, which `_note_throttle` has noted
+                return True
             if self._dialect.has_byte_positions and self._consumer.connects != self._connects:
                 self._connects = self._consumer.connects
                 self._compare_logs()
             found = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
+            is_any = any(len(answer.message_set) for answer in answers)
+            is_cut = is_any and self._may_be_cut(asked)
             for one in asked:
                 answer = found.get(one.task.state.partition)
                 if answer is None:
                     self._fail(one.task, "the answer leaves this partition out")
                 elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
-                    self._answers.take(one, answer)
-            is_any = any(len(answer.message_set) for answer in answers)
+                    self._answers.take(one, answer, is_cut=is_cut)
             if self._dialect.has_byte_positions:
                 self._answers.ask_about_them()
             return is_any
         finally:
             self._budget.answered(self)
+
+    def _may_be_cut(self, asked: list[AskedPartition]) -> bool:
+        """Return whether some partitions may have had all the room of an answer, so that an empty set says nothing."""
+        if not self._consumer.limits_answers:
+            return False
+        limits = self._consumer.pace.most_bytes, self._config.queued_max_bytes, _MOST_OF_BROKERS_BYTES
+        return sum(one.size_bytes for one in asked) > min(limit for limit in limits if limit is not None)
+
+    def _note_throttle(self, throttle: Throttle) -> None:
+        """Count that the broker throttles this client, and say so of the partitions that wait for it."""
+        self._count_throttle(throttle)
+        if throttle.is_answered and throttle.is_held:
+            return  # it is over
+        self._throttle = f"broker {self.broker.id} {throttle}"
+        self._say_throttled(self.tasks(), self._consumer.throttled_s if throttle.is_answered else HELD_NOTE_S)
+
+    def _say_throttled(self, tasks: list[FetchTask], seconds: float) -> None:
+        until = self._clock() + seconds
+        for task in tasks:
+            task.state.throttled(self._throttle, until)
 
     def _compare_logs(self) -> None:
         """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.

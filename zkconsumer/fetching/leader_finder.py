@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from rebalance.errors import RebalanceError
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.backoff import Backoff
+from zkconsumer.backoff import REPORT_AGAIN_S, Backoff, Reports
 from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.wakeup import Wakeup
 
@@ -89,6 +89,7 @@ class LeaderFinder:
         self._reported: dict[TopicPartition, Broker] = {}
         self._reported_at = float("-inf")
         self._fruitless = 0
+        self._reports = Reports()
         self._wakeup = Wakeup()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"leader-finder-{name}", daemon=True)
@@ -189,9 +190,14 @@ class LeaderFinder:
         try:
             found = self._directory.leaders(wanted)
         except RebalanceError as error:
-            if not self._is_stopped:  # else stop() has closed the connection during this request
-                log.warning("leaders cannot be looked for: %s", error)
+            # After stop(), which has closed the connection during this request, nothing is wrong.
+            if not self._is_stopped and self._reports.is_due(str(error), now):
+                log.warning(
+                    "leaders cannot be looked for: %s; tried again until they are found, and reported again after %d "
+                    "minutes", error, REPORT_AGAIN_S // 60,
+                )  # fmt: skip
             return {}
+        self._reports.succeeded()
         if not self._reported:
             self._reported_at = now
         self._reported |= {**self._directory.reported, **found}

@@ -24,6 +24,7 @@ from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.member.request_thread import RequestThread
@@ -132,7 +133,7 @@ class BrokerGroupPort:
             return None
         return CoordinatorClient(
             broker.host, broker.port, timeout_s, self._client_id, dialect=dialect_of(broker), security=self._security,
-            connect_timeout_s=self._timeout_s,
+            connect_timeout_s=self._timeout_s, on_throttle=counting(self._counters.add),
         )  # fmt: skip
 
     def _find(self) -> Refused | None:

@@ -343,11 +343,11 @@ class Delivery:
 
     def unknown_starts(self) -> dict[Partition, str]:
         """Return why partitions without a stored offset are not started: the last failure of the question for one."""
-        tasks = list(self._tasks.items())
+        tasks, now = list(self._tasks.items()), self._clock()
         return {
-            name: task.state.error
+            name: reason
             for name, task in tasks
-            if task.queue is None and task.is_wanted and task.state.error is not None
+            if task.queue is None and task.is_wanted and (reason := task.state.holds_up(now)) is not None
         }
 
     def lacks_leaders(self) -> bool:

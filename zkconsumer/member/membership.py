@@ -353,6 +353,8 @@ class Membership:
             queued_bytes=self.delivery.queued_bytes(),
             zookeeper_requests=self.counters.counts("zookeeper_requests"),
             broker_requests=self.counters.counts("broker_requests"),
+            throttled=self.counters.counts("throttled"),
+            throttle_ms=self.counters.counts("throttle_ms"),
             errors=dict(sorted(errors.items())),
         )
 

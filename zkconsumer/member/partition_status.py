@@ -65,7 +65,7 @@ def status_of(
         queued_chunks=len(chunks),
         queued_bytes=sum(chunk.size_bytes for chunk in chunks),
         leader=state.leader if task.is_placed else None,
-        last_error=queue.failure or state.error,
+        last_error=queue.failure or state.holds_up(now),
         answer_age_s=None if state.answered_at is None else now - state.answered_at,
         is_paused=is_paused,
         lost=state.lost,

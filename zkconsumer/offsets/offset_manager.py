@@ -30,6 +30,7 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.group_types import GenerationMember
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.wakeup import Latch
@@ -398,8 +399,9 @@ class OffsetManager:
     def _new_connection(self, broker: Broker, timeout_s: float) -> GroupOffsetClient:
         settings, dialect = self._settings, dialect_of(broker)
         return GroupOffsetClient(
-            broker.host, broker.port, timeout_s, settings.client_id, dialect=dialect, security=settings.security
-        )
+            broker.host, broker.port, timeout_s, settings.client_id, dialect=dialect, security=settings.security,
+            on_throttle=counting(self._counters.add),
+        )  # fmt: skip
 
     def _look_up(self, deadline: float) -> Broker | None:
         """Ask one broker after the other who is the offset manager."""

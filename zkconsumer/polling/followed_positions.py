@@ -156,9 +156,20 @@ class FollowedPositions:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set a position."""
+        """Set a position; what was fetched is kept if it is there already, as after a poll that went on from there."""
+        if self._is_at(partition, offset):
+            self._joined.reader.finish(self._queues[partition])
+            return
         self._state.assigned.seek(partition, offset)
         self._set(partition, offset)
+
+    def _is_at(self, name: TopicPartition, offset: int) -> bool:
+        """Return whether the records of a queue go on at an offset, and nothing that was fetched was found bad."""
+        queue, reader = self._queues.get(name), self._joined.reader
+        if queue is None or not queue.is_live or name in reader.resets or not reader.is_sound(queue):
+            return False
+        position = self._state.assigned.position(name) if name in self._state.assigned else None
+        return position is not None and position.offset == offset == reader.next_offset(queue)
 
     def rewind(self, lost: Mapping[TopicPartition, int]) -> None:
         """Read again what was taken, and did not reach the application."""

@@ -115,6 +115,7 @@ class PollReader:
         self._max_decoded_bytes = max_decoded_bytes
         self._wakeup = Wakeup()
         self._hands: dict[PartitionQueue, _Hand] = {}
+        self._refused: PartitionQueue | None = None
         self._open: dict[PartitionQueue, tuple[Chunk, TakenItems, Iterator[TakenItem]]] = {}
 
     # -- called by others ----------------------------------------------------------------------------------------------
@@ -148,10 +149,28 @@ class PollReader:
         """Start a poll: what the last one has returned is done."""
         self._thread = get_ident()
         self.handed = None
+        self._refused = None
         self._open = {queue: each for queue, each in self._open.items() if queue.is_live}
         for queue, hand in list(self._hands.items()):
             queue.finish_hand(hand.next_offset, hand._done_in_entry)
             self._hands.pop(queue, None)
+
+    def is_sound(self, queue: PartitionQueue) -> bool:
+        """Return whether no record of a queue was refused by the last poll, and none is in the middle of an entry."""
+        hand = self._hands.get(queue)
+        index = queue.index if hand is None else hand._done_in_entry
+        return queue.failure is None and queue is not self._refused and not index
+
+    def next_offset(self, queue: PartitionQueue) -> int:
+        """Return where the next poll goes on with a queue."""
+        hand = self._hands.get(queue)
+        return queue.position if hand is None else hand.next_offset
+
+    def finish(self, queue: PartitionQueue) -> None:
+        """Take note that what the last poll has returned of a queue is done."""
+        hand = self._hands.pop(queue, None)
+        if hand is not None:
+            queue.finish_hand(hand.next_offset, hand._done_in_entry)
 
     def give_back(self, unread: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, int]:
         """Have nothing in hand any more, of which some was not worked on: what is before that is done.
@@ -207,11 +226,12 @@ class PollReader:
                     queue.drop()
                     continue
                 if queue.failure is None and may_read(queue):
-                    taken = Taken(queue)
+                    self._refused, taken = queue, Taken(queue)
                     found.append(taken)
                     limit -= self._take_of(taken, limit, items, is_first=not any(each.records for each in found))
                 if limit <= 0:
                     break
+            self._refused = None
             return self._put_in_hand([taken for taken in found if taken.has_moved])
         except BaseException:
             self._open.clear()

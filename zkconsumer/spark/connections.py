@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import HELD_S, Throttle
 from simpleconsumer.types import Broker
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.spark.settings_files import security_here
@@ -30,22 +32,36 @@ _idle: OrderedDict[tuple[_Key, int], SimpleConsumer] = OrderedDict()
 _numbers = itertools.count()
 
 
-def take(broker: Broker, config: ConsumerConfig) -> SimpleConsumer:
-    """Return a connection that belongs to the caller until `give_back`, or until the caller closes it."""
+def _nobody(throttle: Throttle) -> None:
+    """Report a throttle to nobody; the log has it."""
+
+
+def take(
+    broker: Broker, config: ConsumerConfig, on_throttle: Callable[[Throttle], None] = _nobody
+) -> SimpleConsumer:
+    """Return a connection that belongs to the caller until `give_back`, or until the caller closes it.
+
+    Args:
+        on_throttle: Called when the broker throttles this client, on the thread of the call.
+    """
     key = _key(broker.host, broker.port, config)
     with _lock:
         for found in reversed(_idle):
             if found[0] == key:
-                return _idle.pop(found)
+                kept = _idle.pop(found)
+                kept.report_throttles(on_throttle)
+                return kept
     return SimpleConsumer(
         broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id, config.socket_receive_buffer_bytes,
         dialect=dialect_of(broker), security=security_here(config),
         read_committed=config.isolation_level == READ_COMMITTED,
-    )
+        held_s=HELD_S if coordinates_groups(broker) else 0.0, on_throttle=on_throttle,
+    )  # fmt: skip
 
 
 def give_back(consumer: SimpleConsumer, config: ConsumerConfig) -> None:
     """Keep a connection on which no request is pending."""
+    consumer.report_throttles(_nobody)
     key = _key(consumer.host, consumer.port, config)
     surplus = None
     with _lock:

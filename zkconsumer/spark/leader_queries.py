@@ -20,6 +20,7 @@ from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.backoff import Reports
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import ask_at, in_requests
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
@@ -63,6 +64,7 @@ class LeaderQueries:
         self._config = config
         self._may_search = may_search
         self._searched_at = float("-inf")
+        self._reports = Reports()
         self._failures: dict[TopicPartition, _Failure] = {}
         self._consumers: dict[Broker, SimpleConsumer] = {}
         self.leaders: dict[TopicPartition, Broker] = {}
@@ -132,11 +134,13 @@ class LeaderQueries:
             return
         try:
             found = self._cluster.leaders(dict.fromkeys(missing))
+            self._reports.succeeded()
             self.leaders.update(found)
             for name, reason in self._cluster.why_unled([name for name in missing if name not in found]).items():
                 self._failures.setdefault(name, _Failure(reason))
         except RebalanceError as error:
-            log.warning("leaders cannot be looked for: %s", error)
+            if self._reports.is_due(str(error), time.monotonic()):
+                log.warning("leaders cannot be looked for: %s", error)
 
     def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}

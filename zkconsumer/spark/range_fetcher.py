@@ -3,7 +3,8 @@
 Rules, and which failure each prevents:
 - Only message sets, and a range that the leader has confirmed, move the position: a leader that moves or comes back
   costs time and no message.
-- Every wait counts against one deadline, which starts again with each message set: a task never hangs.
+- Every wait counts against one deadline, which starts again with each message set: a task never hangs. The time for
+  which a broker throttles the client counts against a longer one (`_LONGEST_THROTTLED_S`): nothing is wrong then.
 - "Out of range", and an end that is not reached, count only if they last: a broker that has just become leader replies
   so for valid positions. Messages before the start of the log are gone, which counts at once.
 - A message that does not fit is fetched with its own size.
@@ -28,6 +29,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokerError, DamagedOffset, MessageTooLarge, SimpleConsumerError, broker_error
+from simpleconsumer.throttling import Throttle
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Broker, Buffer, FetchedPartition, FetchRequest
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
@@ -49,6 +51,8 @@ DOUBT_S: Final = 10.0
 _LONGEST_BACKOFF_S: Final = 2.0
 _EMPTY_TRIES: Final = 3
 _OUT_OF_RANGE: Final = 1
+_LONGEST_THROTTLED_S: Final = 3600.0
+"""How long a range may make no progress since brokers throttle the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class RangeFetcher:
         self._progress_at = time.monotonic()
         self._doubted_at: float | None = None
         self._failures = self._empty = self._broken = 0
+        self._throttled_s = 0.0
 
     def fetch(self) -> Generator[Fetched, None, None]:
         """Yield the messages of the range, in order; the last set may contain messages after the range.
@@ -167,20 +172,31 @@ class RangeFetcher:
         if self._broker is None:
             yield from self._find_leader()
             return
-        broker, asked_bytes = self._broker, self._size_bytes
+        broker, asked_bytes = self._broker, self._asked_bytes(self._connection(self._broker))
         request = FetchRequest(*self._wanted.name, self._position, asked_bytes, self._leader_epoch)
         try:
-            [answer] = self._connection(broker).multifetch(
+            answers = self._connection(broker).multifetch_once(
                 [request], max_wait_ms=min(self._config.fetch_wait_max_ms, self._config.socket_timeout_ms - 1),
                 min_bytes=1, version=broker.fetch_version,
             )  # fmt: skip
         except SimpleConsumerError as error:
             self._lose_broker(str(error), None)
             return
+        if not answers:
+            self._wait_out_throttle(self._connection(broker).throttled_s)
+            return
+        [answer] = answers
         result = dialect_of(broker).classify(
             answer, self._position, asked_bytes, self._max_bytes, broker.fetch_version
         )
         yield from self._take(answer, broker, result)
+
+    def _asked_bytes(self, consumer: SimpleConsumer) -> int:
+        """Return how many bytes to ask for: less while a broker throttles that knows no limit of a whole answer."""
+        most_bytes, is_usual = consumer.pace.most_bytes, self._size_bytes <= self._config.fetch_message_max_bytes
+        if most_bytes is None or consumer.limits_answers or not is_usual:
+            return self._size_bytes
+        return min(self._size_bytes, most_bytes)
 
     def _take(self, answer: FetchedPartition, broker: Broker, result: FetchResult) -> Iterator[Fetched]:
         match result.outcome:
@@ -220,6 +236,7 @@ class RangeFetcher:
         self._progress_at = time.monotonic()
         self._doubted_at = None
         self._failures = self._empty = self._broken = 0
+        self._throttled_s = 0.0
 
     def _unfetchable(self, broker: Broker, result: FetchResult) -> UnfetchableMessage:
         kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
@@ -368,7 +385,7 @@ class RangeFetcher:
 
     def _connection(self, broker: Broker) -> SimpleConsumer:
         if self._consumer is None:
-            self._consumer = connections.take(broker, self._config)
+            self._consumer = connections.take(broker, self._config, self._note_throttle)
         if self._interrupted.is_set():  # it was called while there was no connection to close
             raise Interrupted
         return self._consumer
@@ -384,6 +401,32 @@ class RangeFetcher:
             consumer.close()
 
     # -- waits ---------------------------------------------------------------------------------------------------------
+
+    def _wait_out_throttle(self, throttled_s: float) -> None:
+        """Wait while the broker throttles this client, which counts not as time without progress.
+
+        Raises:
+            PartitionUnreadable: It has throttled everything for an hour.
+            Interrupted: `interrupt` was called.
+        """
+        started_at = time.monotonic()
+        if self._interrupted.wait(throttled_s):
+            raise Interrupted
+        self._is_throttled_for(time.monotonic() - started_at)
+
+    def _is_throttled_for(self, seconds: float) -> None:
+        self._progress_at += seconds
+        self._throttled_s += seconds
+        if self._throttled_s > _LONGEST_THROTTLED_S:
+            raise self._unreadable(
+                f"no message arrived for {_LONGEST_THROTTLED_S:g} s, since the broker throttles this client, whose "
+                f"client.id is {self._config.client_id!r}: a client quota is smaller than the next record batch"
+            )
+
+    def _note_throttle(self, throttle: Throttle) -> None:
+        """Do not count the time for which a broker holds an answer back."""
+        if not throttle.is_answered:
+            self._progress_at = time.monotonic()
 
     def _pause(self, reason: str) -> None:
         """Wait before the next try, longer after each failure in a row.

@@ -404,6 +404,8 @@ class PartitionReads:
 
     def _made_progress(self, name: TopicPartition, task: FetchTask, progress: _Progress) -> bool:
         state, queue = task.state, task.queue
+        if state.throttled_until > self._clock():
+            return True
         if (queue is not None and queue.chunks) or state.full_since is not None or state.offset != progress.offset:
             return True
         answered = state.answered_at is not None and state.answered_at > progress.at

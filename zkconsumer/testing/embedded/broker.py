@@ -161,7 +161,7 @@ def send(
     connection: Connection,
     parts: Sequence[Part],
     after: Sequence[Fault],
-    wait_out: Callable[[Fault], None] = lambda stall: None,
+    wait_out: Callable[[Fault], object] = lambda stall: None,
 ) -> bool:
     """Send an answer, or what faults make of it; False if the connection is to be closed.
 

@@ -28,6 +28,7 @@ STALL: Final = "stall"
 ABORTED: Final = "aborted"
 MOVE_COORDINATOR: Final = "move_coordinator"
 KILL: Final = "kill"
+THROTTLE: Final = "throttle"
 
 GROUP_LOADING: Final = "group_loading"
 """Not a request: a broker that loads the groups which it coordinates from now on. It can be delayed."""
@@ -139,6 +140,16 @@ class Fault:
         return cls(KILL, api, topic)
 
     @classmethod
+    def throttle(cls, seconds: float, api: str | None = None, topic: str | None = None) -> Self:
+        """Throttle the client as a quota does, and say so in the answer if its version can.
+
+        Brokers before 2.0 do what was asked, and hold the answer back so long. Later ones answer at once, a fetch
+        without any partition, and read no further request of the connection until the time is over; a request that
+        comes meanwhile is counted in `FaultPlan.early_requests`.
+        """
+        return cls(THROTTLE, api, topic, seconds=seconds)
+
+    @classmethod
     def aborted(cls, topic: str, partition: int | str, transactions: Sequence[tuple[int, int]]) -> Self:
         """Name these aborted transactions (producer id, first offset), in this order, in the place of the true ones.
 
@@ -166,6 +177,9 @@ class FaultPlan:
     """The faults of a cluster. An empty plan costs nothing.
 
     Threads: every method from any thread.
+
+    Attributes:
+        early_requests: how many connections had sent a request before the time was over for which they were throttled.
     """
 
     def __init__(self, absent: Collection[str] = ()) -> None:
@@ -178,6 +192,7 @@ class FaultPlan:
         self._lock = threading.Lock()
         self._left: dict[int, tuple[Fault, int | None]] = {}
         self._used: Counter[Fault] = Counter()
+        self.early_requests = 0
         self._numbers = 0
         self._waiting: dict[threading.Event, threading.Event] = {}  # end of a delay -> broker is stopping
 
@@ -244,6 +259,11 @@ class FaultPlan:
         wait_until(lambda: self.used(fault) >= times, timeout_s, f"{fault} to befall {times} requests",
                    state=lambda: self.used(fault))  # fmt: skip
 
+    def note_early(self) -> None:
+        """Count a connection that has sent a request before its throttle time was over."""
+        with self._lock:
+            self.early_requests += 1
+
     def clear(self) -> None:
         """Drop all faults that are in force; requests that one of them delays go on."""
         with self._lock:
@@ -256,18 +276,18 @@ class FaultPlan:
         self.clear()
         with self._lock:
             self._used.clear()
+            self.early_requests = 0
 
     # ---- delays
 
-    def wait_out(self, fault: Fault, stopping: threading.Event) -> None:
-        """Return when the time of a delay is over, the faults were cleared, or the broker stops."""
+    def wait_out(self, fault: Fault, stopping: threading.Event) -> bool:
+        """Wait for the time of a delay, or until faults are cleared or the broker stops; return whether it was cut."""
         done = threading.Event()
         with self._lock:
             self._waiting[done] = stopping
         try:
             # A broker sets `stopping` before it calls `wake_stopped()`: one of the two is seen.
-            if not stopping.is_set():
-                done.wait(fault.seconds)
+            return stopping.is_set() or done.wait(fault.seconds)
         finally:
             with self._lock:
                 del self._waiting[done]

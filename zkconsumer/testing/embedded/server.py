@@ -56,6 +56,13 @@ class Connection:
         size = _SIZE.unpack(head)[0]
         return self._read(size) if 0 < size <= self._max_request_bytes else None
 
+    def has_request(self) -> bool:
+        """Return whether some of a next request has come."""
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
+
     def _read(self, size: int) -> bytearray | None:
         data = bytearray(size)
         view, at = memoryview(data), 0

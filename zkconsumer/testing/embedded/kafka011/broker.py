@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from struct import error, pack
+from struct import error, pack, pack_into
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.kafka011 import apis as client_apis
 from zkconsumer.testing.embedded import faults as faults
-from zkconsumer.testing.embedded.broker import Part, send
+from zkconsumer.testing.embedded.broker import Part, materialize, send
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked
@@ -38,6 +39,8 @@ _READ_IN_ANY_VERSION: Final = (client_apis.FETCH.key, client_apis.LIST_OFFSETS.k
 """Brokers of 0.9 take a version of these that they do not know for their newest one."""
 _SESSION_EVICTION_MS: Final = 120_000
 _API_VERSIONS: Final = client_apis.API_VERSIONS.key
+_FIRST_FETCH_WITH_SESSIONS: Final = 7
+_SLICE_S: Final = 0.02
 
 
 class _Request(NamedTuple):
@@ -122,9 +125,12 @@ class Broker011(LeadingBroker[BatchLog]):
         fetched = api.fetched(request.body, self._cluster.image) if request.is_known else ()
         befallen = Befallen(api.name, request.client_id, where, fetched)
         self._mishaps.before(befallen)
+        throttles = self._mishaps.take((faults.THROTTLE,), befallen)
         parts = self._answer(request, befallen)
         if parts is None:
             return True
+        if throttles:
+            parts = self._throttled(request, parts, throttles[0])
         try:
             after = self._mishaps.after(befallen)
             parts = self._mishaps.spoil(befallen, parts, after)
@@ -132,11 +138,46 @@ class Broker011(LeadingBroker[BatchLog]):
             if self.stopping.is_set():
                 return False
             whole = [_head(request, parts, after), *parts]
-            return send(connection, whole, after, lambda stall: self._faults.wait_out(stall, self.stopping))
+            is_open = send(connection, whole, after, lambda stall: self._faults.wait_out(stall, self.stopping))
+            if throttles and not self.habits.is_before_2:
+                self._mute(connection, throttles[0])
+            return is_open
         finally:
             for part in parts:
                 if isinstance(part, LogSlice):
                     part.close()
+
+    def _throttled(self, request: _Request, parts: list[Part], fault: Fault) -> list[Part]:
+        """Return an answer that says for how long the client is throttled; before 2.0 after that time.
+
+        Source: kafka.server.KafkaApis.handleFetchRequest, ClientQuotaManager (1.1, 2.8).
+        """
+        if self.habits.is_before_2:
+            self._faults.wait_out(fault, self.stopping)
+        throttle_ms, api, version = int(fault.seconds * 1000), request.api.api, request.version
+        if api is client_apis.FETCH and not self.habits.is_before_2:
+            for part in parts:
+                if isinstance(part, LogSlice):
+                    part.close()
+            before = pack(">i", throttle_ms) if version >= api.throttled_from else b""
+            return [before + (pack(">hi", 0, 0) if version >= _FIRST_FETCH_WITH_SESSIONS else b"") + pack(">i", 0)]
+        if version < api.throttled_from:
+            return parts
+        data = bytearray(b"".join(map(materialize, parts)))
+        pack_into(">i", data, api.throttle_at if api.throttle_at >= 0 else len(data) + api.throttle_at, throttle_ms)
+        return [bytes(data)]
+
+    def _mute(self, connection: Connection, fault: Fault) -> None:
+        """Read no request until the throttle time is over."""
+        started, is_early, is_over = time.monotonic(), False, False
+        while not is_over:
+            left_s = fault.seconds - (time.monotonic() - started)
+            is_over = left_s <= _SLICE_S
+            is_over |= self._faults.wait_out(replace(fault, seconds=max(min(left_s, _SLICE_S), 0.0)), self.stopping)
+            # One that comes at the very end was sent in time: the client has counted from a little later on.
+            is_early |= connection.has_request() and time.monotonic() - started < 0.9 * fault.seconds
+        if is_early and not self.stopping.is_set():
+            self._faults.note_early()
 
     def _read(self, frame: bytearray) -> _Request:
         """Read a request.
