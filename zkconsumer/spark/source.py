@@ -9,10 +9,11 @@ Source: pyspark.sql.datasource (4.3).
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from zkconsumer.spark.archive import reduced
 from zkconsumer.spark.batch_reader import choose_reader
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options import batch_options, check_names, check_secrets, is_of_07, stream_options
@@ -52,6 +53,10 @@ class ZkConsumerSource(DataSource):
     def name(cls) -> str:
         """Return the name of the format."""
         return "zkconsumer"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have the process that unpickles this find the package, also if it is in an archive."""
+        return reduced(type(self), self.__dict__)
 
     def schema(self) -> str:
         """Return all columns of what is read; for a sink, Spark does not ask."""
