@@ -88,7 +88,8 @@ def reduced(kind: type, state: dict[str, Any]) -> tuple[Any, ...]:
         made.__dict__.update(state)
         return made
 
-    return restored, (archive, cloudpickle.dumps((kind, state)))
+    pickled = cloudpickle.dumps((kind, state))  # type: ignore[no-untyped-call]
+    return restored, (archive, pickled)
 
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:
