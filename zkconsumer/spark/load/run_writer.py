@@ -21,7 +21,14 @@ from zkconsumer.spark.load.planning import ClusterState, RunPlan
 from zkconsumer.spark.load.row_counts import count_from, count_rows
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.writing import UNDECODED_FOLDER, write_bad, write_rows
+from zkconsumer.spark.load.writing import (
+    TEXT_MARK,
+    UNDECODED_FOLDER,
+    is_surely_text,
+    write_bad,
+    write_rows,
+    write_text_mark,
+)
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
@@ -63,6 +70,7 @@ class RunWriter:
             offsets = self._of_the_same_logs(cluster, plan)
             last = {name: each.last_message for name, each in counted.items() if each.last_message is not None}
             files = self.history.staged_files(empty.run, empty.run_id, self.settings.shape.is_table)
+            files = tuple(sorted(files, key=lambda file: not file.final.startswith(TEXT_MARK)))  # moved first
             self.storage.sync([file.staged for file in files])  # the manifest will say that they are there
             state = replace(plan.state, offsets=offsets, last_messages={**plan.state.last_messages, **last})
             lost = (*plan.lost, *_losses(plan, deleted))
@@ -77,9 +85,12 @@ class RunWriter:
     def _write_and_count(
         self, folder: str, empty: Manifest, plan: RunPlan
     ) -> Mapping[TopicPartition, PartitionCounts]:
-        url, shape = self.storage.url(folder), self.settings.shape
+        url, shape, started = self.storage.url(folder), self.settings.shape, datetime.fromisoformat(empty.began_at)
         with watched_jobs(self.spark, "loading", self.tell):
-            write_rows(self.spark, self._rows(plan), url, shape, datetime.fromisoformat(empty.began_at))
+            write_rows(self.spark, self._rows(plan), url, shape, started)
+            topics = {name.topic for name in plan.state.offsets.offsets}
+            if not shape.is_table and not all(map(is_surely_text, topics)) and not self.storage.exists(TEXT_MARK):
+                write_text_mark(self.spark, url, shape, started)
             if self.storage.exists(f"{folder}/{UNDECODED_FOLDER}"):
                 write_bad(self.spark, url, shape)
         with watched_jobs(self.spark, "counting", self.tell):
