@@ -17,6 +17,11 @@ _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"^: (.+)$", re.MULTILINE)
 _WORKER: Final = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
 """What Spark says of a Python process that is gone, or did not come; the causes below that name none."""
+_SILENT: Final = re.compile(
+    r"(?:EOFException|SocketException|Stream closed|Broken pipe|Connection reset)[^\n]*\n"
+    r"(?:\s+at [^\n]*\n){0,20}?\s+at org\.apache\.spark\.(?:api|sql\.execution)\.python\."
+)
+"""What Java says where it waits for such a process, or for the one that starts them, and Spark adds nothing."""
 _FATAL: Final = re.compile(r"Fatal Python error: ([^\n]+)")
 """The first line that Python prints when a signal ends it; SIGKILL leaves none."""
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
@@ -55,7 +60,7 @@ def sentence_of_spark(text: str) -> str:
     ours = _OURS.findall(text)
     if ours:
         return _shortened(ours[-1])
-    worker = _WORKER.search(text)
+    worker = _WORKER.search(text) or _SILENT.search(text)
     if worker:
         return _of_worker(worker)
     causes = _CAUSE.findall(text)
