@@ -30,6 +30,7 @@ from simpleconsumer.kafka011.apis import APIS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.polling import partition_position
 from zkconsumer.producer.produce_codes import PRODUCE_CODES
+from zkconsumer.spark.foreign_options import READING, WRITING, Foreign
 from zkconsumer.spark.option_table import OPTIONS, Option
 from zkconsumer.spark.sink_option_table import SINK_OPTIONS
 
@@ -343,6 +344,14 @@ def option_table(options: Iterable[Option], settings_of: str) -> str:
     return "\n".join(lines) + f"\n\nSettings of the {settings_of}:\n{settings}\n\n{hidden}"
 
 
+def foreign_options(rows: Iterable[Foreign], of_spark: str) -> str:
+    """Return what to set in place of options of Spark's own source or sink, and of settings of Kafka's clients."""
+    lines = [f"| {of_spark} | here |", "|---|---|"]
+    lines += [f"| {', '.join(f'`{name}`' + ('...' if name.endswith('.') else '') for name in row.names)} | "
+              f"{_cell(row.hint)} |" for row in rows]  # fmt: skip
+    return "\n".join(lines)
+
+
 def request_versions() -> str:
     """Return one table: the version in which each request is sent, to brokers that listed theirs in a recording."""
     brokers: dict[str, Mapping[int, range]] = {}
@@ -393,8 +402,14 @@ def sections() -> dict[Path, dict[str, str]]:
                 partition_position, partition_position.PartitionPosition, partition_position._TABLE
             ),
         },
-        SPARK: {"options": option_table(OPTIONS, "consumer")},
-        SPARK_SINK: {"options": option_table(SINK_OPTIONS, "producer")},
+        SPARK: {
+            "options": option_table(OPTIONS, "consumer"),
+            "foreign options": foreign_options(READING, "option of `format(\"kafka\")`"),
+        },
+        SPARK_SINK: {
+            "options": option_table(SINK_OPTIONS, "producer"),
+            "foreign options": foreign_options(WRITING, "option of `format(\"kafka\")`"),
+        },
     }
 
 

@@ -11,12 +11,21 @@ import pytest
 
 from simpleconsumer.kafka011.apis import LIST_OFFSETS
 from simpleconsumer.types import EpochEnd, TopicPartition
+from zkconsumer.spark import stream_logs
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, MessagesLost
+from zkconsumer.spark.load.audit import OffsetSpan
+from zkconsumer.spark.load.cluster_state import ClusterStateReader
+from zkconsumer.spark.load.errors import AuditFailed, OffsetsLost
+from zkconsumer.spark.load.incarnations import unchanged_epochs
+from zkconsumer.spark.load.load_state import LoadState
+from zkconsumer.spark.load.manifest import Manifest
+from zkconsumer.spark.load.planning import RunPlan, plan_run
 from zkconsumer.spark.log_cuts import LogMark, cut_at
 from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
 from zkconsumer.spark.planning import PlannedRange
 from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.settings_files import open_source
 from zkconsumer.spark.stream_driver import StreamDriver
 from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
 from zkconsumer.testing import EmbeddedCluster
@@ -315,3 +324,56 @@ def test_a_topic_that_was_created_again_is_told_by_an_earlier_epoch(cluster: Emb
     cluster.produce(TOPIC, NEW, partition=0)
     with pytest.raises(DataLoss, match="t/0: 10 offsets from 0 to 9 are not there: its leader has epoch 0, and had 1"):
         read(planned, options)
+
+
+# -- loads -------------------------------------------------------------------------------------------------------------
+
+
+def load_plan(cluster: EmbeddedCluster, before: LoadState, *, skip: bool = False) -> RunPlan:
+    """What a run of a load would read; its manifest is written and read in between, as by two processes."""
+    options = batch_options(place(cluster))
+    with open_source(options.config) as source, ClusterStateReader(source, options, before, lambda: ()) as reader:
+        state = reader.read(at_latest=False, may_be_silent=False)
+        plan = plan_run(before, state, allow_loss=skip, selects=reader.selects)
+    manifest = Manifest(1, "", "", "", "parquet", "none", plan.state)
+    return plan._replace(state=Manifest.from_json("p", manifest.to_json()).state)
+
+
+@pytest.mark.parametrize("new", [NEW, NEW[:4], NEW[:2], []], ids=["past the end", "to the end", "not so far", "none"])
+def test_a_load_goes_on_where_the_log_was_cut_as_a_stream_does(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, new: list[bytes]
+) -> None:
+    monkeypatch.setattr(stream_logs, "SHRUNK_S", 0.3)
+    first = load_plan(cluster, LoadState())
+    assert first.asked == {ZERO: OffsetSpan(0, 10)}
+    cut(cluster, 6, new)
+    with pytest.raises(OffsetsLost, match="t-0 from offset 6 to 10: its log was cut there when its leader changed"):
+        load_plan(cluster, first.state)
+    second = load_plan(cluster, first.state, skip=True)
+    assert second.asked == ({ZERO: OffsetSpan(6, 6 + len(new))} if new else {})
+    assert [(each.begin, each.end) for each in second.lost] == [(6, 10)]
+    again = load_plan(cluster, second.state)
+    assert (again.asked, again.lost) == ({}, ()), "the loss is named once"
+    assert again.state.equals(second.state)
+
+
+def test_a_load_does_not_take_a_leader_that_changed_without_loss_for_news(cluster: EmbeddedCluster) -> None:
+    first = load_plan(cluster, LoadState())
+    cut(cluster, 10, [])
+    second = load_plan(cluster, first.state)
+    assert (second.asked, second.lost, second.state.equals(first.state)) == ({}, (), True)
+    cluster.produce(TOPIC, NEW, partition=0)
+    third = load_plan(cluster, second.state)
+    assert third.asked == {ZERO: OffsetSpan(10, 30)}
+    assert third.state.offsets.epochs[ZERO] > first.state.offsets.epochs[ZERO]
+
+
+def test_a_load_of_a_log_that_was_cut_after_the_plan_is_not_published(cluster: EmbeddedCluster) -> None:
+    """What it has read then may be of either log."""
+    plan = load_plan(cluster, LoadState())
+    options = batch_options(place(cluster))
+    with open_source(options.config) as source:
+        assert unchanged_epochs(source, options, plan.state.offsets, {ZERO}) == plan.state.offsets.epochs
+        cut(cluster, 6)
+        with pytest.raises(AuditFailed, match="nothing was published: while they were read, logs were cut: t/0 at 6"):
+            unchanged_epochs(source, options, plan.state.offsets, {ZERO})

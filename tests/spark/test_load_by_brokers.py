@@ -138,8 +138,8 @@ def test_a_load_goes_on_and_knows_a_topic_that_was_created_again(
     assert lake.load(brokers, topic).run is None
     assert lake.rows() == read_by_confluent(cluster.addresses(), topic)
     manifest = lake.manifest(2)
-    assert (manifest["version"], manifest["bootstrap_servers"], manifest["zookeeper"]) == (3, brokers, "")
-    assert list(manifest["ids"]) == [topic]
+    assert (manifest["version"], manifest["bootstrap_servers"], manifest["zookeeper"]) == (4, brokers, "")
+    assert [list(manifest[key]) for key in ("ids", "epochs")] == [[topic], [topic]]
     assert not manifest.keys() & {"births", "cluster_ms"}
     created_again(cluster, topic)
     produce(cluster.addresses(), topic, 1000, 1600)  # more than there was: its length says nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from zkconsumer.spark.load.compaction import Compaction, LakeFile, Replacement, 
 from zkconsumer.spark.load.compaction_groups import plan_groups, portions_of
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.load_state import LoadState
-from zkconsumer.spark.load.manifest import Manifest, StagedFile
+from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
 from zkconsumer.spark.stream_offsets import StreamOffsets
 
 DAY, NEXT_DAY = "topic=clicks/date=2014-03-01", "topic=clicks/date=2014-03-02"
@@ -35,6 +36,10 @@ def run(number: int, *finals: str, created_zxids: Mapping[str, int] | None = Non
 def compaction(number: int, *replacements: tuple[str, tuple[str, ...]]) -> Compaction:
     return Compaction(number, f"id{number}", "2014-03-01",
                       tuple(Replacement("staged", final, old) for final, old in replacements))  # fmt: skip
+
+
+def of(part: int, start: int, end: int) -> LoadedPartition:
+    return LoadedPartition("clicks", part, start, end, end - start, 0)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -149,3 +154,14 @@ def test_what_is_no_compaction_is_refused(text: str) -> None:
 def test_a_later_version_is_refused() -> None:
     with pytest.raises(LoadRefused, match="of version 2; this release knows 1"):
         Compaction.from_json("3.json", compaction(3).to_json().replace('"version": 1', '"version": 2'))
+
+
+def test_files_from_before_and_after_a_cut_stay_apart() -> None:
+    """The same offsets are other messages there."""
+    paths = [f"{DAY}/{name}" for name in "abcd"]
+    loaded = [(of(0, 0, 5), of(1, 0, 9)), (of(0, 5, 10),), (of(0, 6, 8), of(1, 9, 12)), (of(0, 8, 9),)]
+    runs = [replace(run(n, path), partitions=done) for n, (path, done) in enumerate(zip(paths, loaded, strict=True), 1)]
+    found = live_files(runs, [], dict.fromkeys(paths, 1))
+    assert names(plan_groups(found, 100)) == [["a", "b"], ["c", "d"]]
+    merged = compaction(1, (f"{DAY}/cd", (paths[2], paths[3])))
+    assert [each.cuts for each in live_files(runs, [merged], dict.fromkeys([*paths, f"{DAY}/cd"], 1))] == [0, 0, 1]

@@ -1,4 +1,4 @@
-"""Directories by the time in the values of messages that carry no time."""
+"""Directories by the time in the values of messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,14 @@ MARCH = "2014-03-01T10:30:00Z"
         ("ts", {"ts": None}, None),
         ("ts", {"ts": "yesterday"}, None),
         ("ts", {"ts": -5}, None),
-        ("ts", {"ts": 10**15}, None),
+        ("ts", {"ts": 1393669800_000_000}, MARCH),
+        ("ts", {"ts": "1393669800000000"}, MARCH),
+        ("ts", {"ts": 1393669800_000_000_000}, MARCH),
+        ("ts", {"ts": "2014-03-01T10:30:00.123456789Z"}, MARCH),
+        ("ts", {"ts": "2014-03-01"}, "2014-03-01T00:00:00Z"),
+        ("ts", {"ts": "10:30:00"}, None),
+        ("ts", {"ts": "T10:30:00"}, None),
+        ("ts", {"ts": 10**19}, None),
         ("ts", {"ts": 10**30}, None),
         ("ts", {"ts": "NaN"}, None),
         ("ts", {"ts": "1905-03-01T10:00:00Z"}, None),
@@ -62,6 +69,21 @@ def _told(spark: SparkSession, value: bytes | None, field: str) -> str | None:
         [row] = frame.select(event_time(frame, field).alias("at")).selectExpr(
             "date_format(at, \"yyyy-MM-dd'T'HH:mm:ssX\") AS at").collect()
     return None if row.at is None else str(row.at)
+
+
+def test_it_counts_before_the_time_of_the_message(
+    spark: SparkSession, embedded_clusters: Callable[[int, str], EmbeddedCluster], fresh_topic: Callable[[], str],
+    tmp_path: Path,
+) -> None:
+    """From Kafka 0.10 on each message has a time: when it was sent, or appended."""
+    cluster, topic = embedded_clusters(1, "2.8"), fresh_topic()
+    cluster.create_topic(topic, partitions=1)
+    cluster.produce(topic, [b'{"ts": 1393669800}', b"{}"], partition=0)
+    settings = settings_of(cluster, tmp_path, topic)
+    run_load(spark, replace(settings, shape=Shape("parquet", "date", event_time="ts")))
+    rows = spark.read.parquet(str(tmp_path)).orderBy("offset").collect()
+    assert [row.date == row.timestamp.date() for row in rows] == [False, True]
+    assert rows[0].date.isoformat() == "2014-03-01"
 
 
 def test_files_lie_by_it_and_the_rest_by_the_time_of_the_run(

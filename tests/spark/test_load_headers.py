@@ -85,7 +85,7 @@ def test_each_run_has_the_headers_and_so_has_what_a_compaction_makes_of_them(
     assert (report.files_before, report.files_after, report.messages) == (2, 1, 5)
     assert rows_of(spark, tmp_path) == expected
     manifest = manifest_of(tmp_path, 2)
-    assert (manifest["version"], manifest["headers"]) == (3, True), "a release without headers refuses the folder"
+    assert (manifest["version"], manifest["headers"]) == (4, True), "a release without headers refuses the folder"
 
 
 def test_a_folder_keeps_what_it_was_begun_with(spark: SparkSession, log: Log, tmp_path: Path) -> None:

@@ -47,7 +47,17 @@ BY_BROKERS = replace(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("manifest", [MANIFEST, BY_BROKERS, Manifest(1, "", "", "", "json", "none", LoadState())])
+WITH_EPOCHS = replace(
+    BY_BROKERS, state=replace(
+        BY_BROKERS.state, offsets=replace(BY_BROKERS.state.offsets, epochs={TopicPartition("clicks", 10): 3})
+    ),
+)  # fmt: skip
+
+
+EMPTY = Manifest(1, "", "", "", "json", "none", LoadState())
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, BY_BROKERS, WITH_EPOCHS, EMPTY])
 def test_what_is_written_is_read(manifest: Manifest) -> None:
     assert Manifest.from_json("p", manifest.to_json()) == manifest
 
@@ -66,7 +76,8 @@ def test_what_is_none_is_refused_by_its_path(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("run", "3"), ("ends", {"clicks": {"0": -5}}), ("tails", [["clicks", 0, "11", None, 1]]), ("cluster_ms", "x"),
+    [("run", "3"), ("epochs", {"clicks": {"0": -1}}),
+     ("ends", {"clicks": {"0": -5}}), ("tails", [["clicks", 0, "11", None, 1]]), ("cluster_ms", "x"),
      ("topics_seen", "x"), ("waiting", [["clicks", "1"]])],
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_refused_by_its_field(field: str, value: object) -> None:
@@ -85,9 +96,15 @@ def test_a_load_that_asks_the_brokers_alone_writes_ids_in_a_format_of_its_own() 
             Manifest.from_json("p", json.dumps({**fields, "ids": {"clicks": wrong}}))
 
 
+def test_epochs_of_leaders_stand_beside_the_ends_in_a_format_that_earlier_releases_refuse() -> None:
+    fields = json.loads(WITH_EPOCHS.to_json())
+    assert (fields["version"], fields["epochs"]) == (4, {"clicks": {"10": 3}})
+    assert "epochs" not in json.loads(BY_BROKERS.to_json())
+
+
 def test_a_later_format_is_refused() -> None:
-    fields = {**json.loads(MANIFEST.to_json()), "version": 4}
-    with pytest.raises(LoadRefused, match="version 4; this release knows 1, 2, 3"):
+    fields = {**json.loads(MANIFEST.to_json()), "version": 5}
+    with pytest.raises(LoadRefused, match="version 5; this release knows 1, 2, 3, 4"):
         Manifest.from_json("p", json.dumps(fields))
 
 

@@ -76,7 +76,7 @@ def test_defaults_are_those_of_a_task_that_waits_for_acknowledgements() -> None:
         ("linger.ms", "as soon as a batch is full"),
         ("queue.enqueue.timeout.ms", "set delivery.timeout.ms"),
         ("kafka.batch.size", "set batch.num.messages or batch.max.bytes"),
-        ("kafka.topic", "there is no such option"),
+        ("kafka.topic", "there is no such option; it is called topic here"),
         ("group.id", "it is a setting of consumers"),
         ("zzz", "there are topic, delivery.timeout.ms"),
     ],
@@ -224,3 +224,13 @@ def test_acks_0_is_logged_as_lossy(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         writer(acks="0")
     assert "messages that a broker does not take are lost without an error" in caplog.text
+
+
+@pytest.mark.parametrize("named", ["none-such", ":x", ".a:b", "json:nothing", "nowhere_at_all:f", "json:"])
+def test_a_partitioner_that_is_none_is_refused_on_the_driver(named: str) -> None:
+    with pytest.raises(OptionRefused, match=r"option partitioner\.class: "):
+        writer(**{"partitioner.class": named})
+    source = ZkConsumerSource({**PLACE, "topic": "t", "kafka.partitioner.class": named})
+    with pytest.raises(OptionRefused, match=r"option partitioner\.class: "):
+        source.streamWriter(VALUE, overwrite=False)
+    assert isinstance(writer(**{"partitioner.class": "murmur2"}), ZkBatchWriter)

@@ -18,6 +18,28 @@ def made(path: Path) -> str:
     return result.output
 
 
+def installed_beside(folder: Path) -> Path:
+    """A folder with links to the packages that executors have beside the archive, without an editable installation."""
+    installed = folder / "installed"
+    installed.mkdir()
+    for name in ("pyarrow", "numpy", "numpy.libs", "isal", "lz4", "cramjam", "pyspark", "py4j"):
+        for site in map(Path, sys.path):
+            if (site / name).is_dir() and "site-packages" in site.parts:
+                (installed / name).symlink_to(site / name)
+                break
+    return installed
+
+
+def run_alone(program: str, *arguments: str) -> str:
+    """Return what a program prints whose interpreter knows no installed package."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, *arguments],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_the_archive_says_what_executors_need_beside_it(tmp_path: Path) -> None:
     assert "Executors need pyarrow, numpy, isal, lz4, cramjam, crc32c beside it" in made(tmp_path / "zkconsumer.zip")
 
@@ -25,14 +47,7 @@ def test_the_archive_says_what_executors_need_beside_it(tmp_path: Path) -> None:
 def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_what_it_says(tmp_path: Path) -> None:
     target = tmp_path / "zkconsumer.zip"
     made(target)
-    # An empty PYTHONPATH and no editable installation: the compiled packages are linked in, one by one.
-    installed = tmp_path / "installed"
-    installed.mkdir()
-    for name in ("pyarrow", "numpy", "numpy.libs", "isal", "lz4", "cramjam", "pyspark", "py4j"):
-        for site in map(Path, sys.path):
-            if (site / name).is_dir() and "site-packages" in site.parts:
-                (installed / name).symlink_to(site / name)
-                break
+    installed = installed_beside(tmp_path)
     program = (
         f"import sys; sys.path[:0] = [{str(target)!r}, {str(installed)!r}]\n"
         "import zkconsumer.spark.record_batches as reading, zkconsumer.spark.stream_driver, kazoo, snappy\n"
@@ -40,12 +55,8 @@ def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_wha
         "from zkconsumer.spark import ZkConsumerSource\n"
         "print(reading.__file__, kazoo.__file__, ZkConsumerSource.name())"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
     inside = str(target)
-    assert done.stdout.split() == [
+    assert run_alone(program).split() == [
         f"{inside}/zkconsumer/spark/record_batches.py", f"{inside}/kazoo/__init__.py", "zkconsumer"
     ]  # fmt: skip
 
@@ -72,3 +83,39 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(program, ["spark-zip", str(tmp_path / "nowhere" / "zkconsumer.zip")])
     assert result.exit_code == 1
     assert "nowhere" in result.output
+
+
+PICKLE = """
+import sys; sys.path[:0] = [{archive!r}, {installed!r}]
+from pathlib import Path
+from pyspark.serializers import CloudPickleSerializer
+from zkconsumer.spark import ZkConsumerSource
+class Own(ZkConsumerSource):
+    pass
+for kind in (ZkConsumerSource, Own):
+    source = kind({{"subscribe": "clicks"}})
+    Path(sys.argv[1], kind.__name__).write_bytes(CloudPickleSerializer().dumps(source))
+"""
+UNPICKLE = """
+import sys; sys.path[:0] = [{installed!r}]
+from pathlib import Path
+from pyspark.serializers import CPickleSerializer
+for path in sys.argv[1:]:
+    source = CPickleSerializer().loads(Path(path).read_bytes())
+    zkconsumer = sys.modules["zkconsumer"].__file__
+    print(type(source).__name__, type(source).writer.__module__, dict(source.options), zkconsumer)
+"""
+
+
+def test_a_source_from_an_archive_is_unpickled_where_the_archive_is_not_on_the_path(tmp_path: Path) -> None:
+    """Spark's process for a stream on the driver is such a place."""
+    target = tmp_path / "zkconsumer.zip"
+    made(target)
+    named = {"archive": str(target), "installed": str(installed_beside(tmp_path))}
+    run_alone(PICKLE.format(**named), str(tmp_path))
+    printed = run_alone(UNPICKLE.format(**named), str(tmp_path / "ZkConsumerSource"), str(tmp_path / "Own"))
+    there = f"{target}/zkconsumer/__init__.py"
+    assert printed.splitlines() == [
+        f"ZkConsumerSource zkconsumer.spark.source {{'subscribe': 'clicks'}} {there}",
+        f"Own zkconsumer.spark.source {{'subscribe': 'clicks'}} {there}",
+    ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused
@@ -61,11 +63,12 @@ def test_options_travel_to_the_executors() -> None:
         ("startingoffset", "did you mean startingOffsets?"),
         ("zookeper.connect", "did you mean zookeeper.connect?"),
         ("enable.auto.commit", "set commitOffsets"),
-        ("kafka.session.timeout.ms", "did you mean zookeeper.session.timeout.ms?"),
+        ("kafka.session.timeout.ms", "Spark gives partitions to tasks, which join no group"),
+        ("kafka.subscribe", "it is called subscribe here"),
         ("kafka.sasl.kerberos.service.name", "SASL is PLAIN, SCRAM or OAUTHBEARER"),
-        ("kafka.group.id", "it is called group.id here"),
+        ("kafka.group.id", "if offsets shall be stored for one in ZooKeeper: set group.id"),
         ("minOffsetPerTrigger", "did you mean minOffsetsPerTrigger?"),
-        ("path", "option subscribe"),
+        ("path", "call load() without an argument, and name the topic: set subscribe"),
         ("option.subscribe", "use `create temporary view`"),
         ("auto.offset.reset", "set startingOffsets"),
         ("group_id", "it is called group.id here"),
@@ -269,3 +272,16 @@ def test_secrets_are_refused_where_spark_may_show_them(name: str) -> None:
     assert "hidden-4711" not in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     ZkConsumerSource({**PLACE, "subscribe": "clicks", name: ""})
+
+
+def test_what_is_wrong_with_a_stream_is_raised_by_the_first_call_of_its_reader() -> None:
+    """Spark's own process for a stream hides an error of `streamReader`."""
+    source = ZkConsumerSource({**PLACE, "subscribe": "clicks", "startingOffsets": "sometime"})
+    reader: Any = source.streamReader(StructType().add("value", "binary"))
+    calls = [reader.initialOffset, reader.getDefaultReadLimit, reader.reportLatestOffset,
+             lambda: reader.latestOffset({}, None), lambda: reader.partitions({}, {}), lambda: reader.commit({}),
+             lambda: reader.read(None)]  # fmt: skip
+    for call in calls:
+        with pytest.raises(OptionRefused, match="option startingOffsets: 'sometime' is none of"):
+            call()
+    reader.stop()

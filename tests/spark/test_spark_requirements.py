@@ -111,7 +111,8 @@ def test_a_stream_on_a_spark_that_is_too_old_says_which_one_it_needs() -> None:
         "from zkconsumer.spark.errors import RequirementMissing\n"
         "from pyspark.sql.types import StructType\n"
         "try:\n"
-        "    ZkConsumerSource({'zookeeper.connect': 'zk', 'subscribe': 'clicks'}).streamReader(StructType([]))\n"
+        "    source = ZkConsumerSource({'zookeeper.connect': 'zk', 'subscribe': 'clicks'})\n"
+        "    source.streamReader(StructType([])).initialOffset()\n"
         "except RequirementMissing as error:\n"
         "    print(error)"
     )

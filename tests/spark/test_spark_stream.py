@@ -309,3 +309,19 @@ def test_a_group_with_live_members_and_a_lost_range_end_the_query_with_their_nam
     kafka_0822.delete_topic(topic)
     with pytest.raises(Exception, match=f"{topic}-0 from offset 100 on: it does not exist any more"):
         job.run()
+
+
+@reads_streams
+def test_a_wrong_option_is_the_reason_why_a_query_ends(spark: SparkSession, tmp_path: Path) -> None:
+    hides = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+    spark.conf.set(hides, "true")
+    try:
+        options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "clicks", "startingOffsets": "sometime"}
+        rows = spark.readStream.format("zkconsumer").options(**options).load()
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        with pytest.raises(StreamingQueryException) as told:
+            writer.trigger(availableNow=True).start().awaitTermination(DONE_S)
+    finally:
+        spark.conf.unset(hides)
+    assert "option startingOffsets: 'sometime' is none of earliest, latest, group" in str(told.value)
+    assert "UnboundLocalError" not in str(told.value)

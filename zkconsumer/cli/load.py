@@ -37,11 +37,11 @@ _SOME_BAD = 4
 """The status when messages could not be decoded, and nothing else was wrong."""
 _EPILOG = """\
 \b
-Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time of each message, or of the run where messages
-carry none. `_zkconsumer/runs` says what each run brought and where the next one starts: a run that is killed at any
-moment is as if it had not been, or is finished by the next one. Messages that cannot be decoded lie under `_bad`, with
-place and reason. With `--format delta` (or iceberg) the folder is one table, partitioned by topic, date (and hour), and
-each run is one transaction in it.
+Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time in --time-field, otherwise by that of the
+message, otherwise by that of the run. `_zkconsumer/runs` says what each run brought and where the next one starts: a
+run that is killed at any moment is as if it had not been, or is finished by the next one. Messages that cannot be
+decoded lie under `_bad`, with place and reason. With `--format delta` (or iceberg) the folder is one table, partitioned
+by topic, date (and hour), and each run is one transaction in it.
 
 \b
 Status 3: what was loaded is published, and partitions without a leader were left to the next run. Status 4: what was
@@ -69,7 +69,7 @@ Examples:
 @click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
               help="Directories below the topic's, in UTC.")
 @click.option("--time-field", metavar="FIELD",
-              help="Field of JSON values (ts, head.ts) with the time of messages that carry none, for the directories.")
+              help="Field of JSON values (ts, head.ts) by whose time the directories are; else by that of the message.")
 @click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
 @click.option("--include-headers", is_flag=True,
               help="A column `headers`: from the first load into the folder on, or not at all.")

@@ -2,6 +2,12 @@
 
 It contains this package and its pure Python requirements. Compiled packages cannot be imported from an archive; they
 have to be installed on the executors.
+
+Spark puts an archive on the path of the Python processes that it starts, but for that of a stream on the driver: there
+it looks for the archive in a folder of the literal name `streaming_job`, which nobody fills. So a source that comes
+from an archive is pickled with the place of the archive, which is a file of the same machine.
+
+Source: org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner (4.2 to 4.3).
 """
 
 from __future__ import annotations
@@ -13,11 +19,11 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from zkconsumer.spark.errors import RequirementMissing
 
-__all__ = ["COMPILED", "write_archive"]
+__all__ = ["COMPILED", "reduced", "write_archive"]
 
 COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam", "crc32c")
 """Packages that executors need beside the archive."""
@@ -54,6 +60,36 @@ def write_archive(target: Path) -> int:
             os.unlink(unfinished)
         raise
     return target.stat().st_size
+
+
+def reduced(kind: type, state: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what `__reduce__` of an object returns, so that it can be unpickled where this package is not on the path.
+
+    Args:
+        kind: The class of the object.
+        state: Its attributes.
+    """
+    spec = importlib.util.find_spec("zkconsumer")
+    archive = getattr(spec and spec.loader, "archive", None)
+    if archive is None:
+        return object.__new__, (kind,), state
+    from pyspark import cloudpickle
+
+    def restored(archive: str, pickled: bytes) -> Any:
+        """A local function is pickled by its code, so it needs no module of this package before it is called."""
+        import importlib.util
+        import pickle
+        import sys
+
+        if importlib.util.find_spec("zkconsumer") is None:
+            sys.path.insert(1, archive)
+        kind, state = pickle.loads(pickled)
+        made = kind.__new__(kind)
+        made.__dict__.update(state)
+        return made
+
+    pickled = cloudpickle.dumps((kind, state))  # type: ignore[no-untyped-call]
+    return restored, (archive, pickled)
 
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:

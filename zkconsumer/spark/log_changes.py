@@ -116,9 +116,9 @@ def shrunk(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
 
 
 def needing_log_start(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
-    """The partitions whose log start `next_step` needs: new ones, recreated ones, and those with new messages."""
+    """The partitions whose log start `next_step` needs: new, recreated and cut ones, and those with new messages."""
     return sorted(name for name in logs.partitions
-                  if name not in start.offsets or logs.is_recreated(name.topic, start)
+                  if name not in start.offsets or name in logs.cuts or logs.is_recreated(name.topic, start)
                   or logs.ends.get(name, _UNKNOWN) > start.offsets[name])
 
 
@@ -155,8 +155,7 @@ def next_step(
             if name in logs.partitions:
                 step._stay(name, log_starts.get(name, 0))
         elif name in logs.cuts:
-            step.losses.append(Loss(name, logs.cuts[name], at, _CUT))
-            step._stay(name, logs.cuts[name])
+            _go_back(step, name, at, logs.cuts[name], log_starts.get(name))
         elif name in logs.partitions:
             _continue(step, name, at, logs.ends.get(name), log_starts.get(name), target, kept_ends.get(name))
         elif logs.may_return and selects(name):
@@ -181,6 +180,15 @@ def _add_new(
         step.losses.append(Loss(name, 0, log_start, "deleted before this query knew of the partition"))
     step._stay(name, log_start)
     step.new_partitions.append(name)
+
+
+def _go_back(step: Step, name: TopicPartition, at: int, cut: int, log_start: int | None) -> None:
+    """Go on where a log was cut, or where it starts now."""
+    step.losses.append(Loss(name, cut, at, _CUT))
+    if log_start is not None and log_start > cut:
+        step.losses.append(Loss(name, cut, log_start, "deleted before it was read"))
+        cut = log_start
+    step._stay(name, cut)
 
 
 def _continue(

@@ -13,8 +13,9 @@ from typing import Final
 
 from zkconsumer.config.foreign_names import newer_name
 from zkconsumer.config.keys import KEYS, find_key
+from zkconsumer.spark.foreign_options import READING, hint_of
 
-__all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "setting_options", "unknown_option"]
+__all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "own_name", "setting_options", "unknown_option"]
 
 BOTH, BATCH, STREAM = "batch and stream", "batch", "stream"
 
@@ -117,31 +118,10 @@ OPTIONS: Final = (
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _SECURITY_KEYS = tuple(key for key in KEYS if key.section == "security")
 _BY_LOWER_NAME |= {alias: _BY_LOWER_NAME[key.name] for key in _SECURITY_KEYS for alias in key.aliases}
-_AS_IN_SPARK: Final = (
-    "bootstrap.servers", "isolation.level", *(name for key in _SECURITY_KEYS for name in (key.name, *key.aliases)),
-)  # fmt: skip
-"""Settings that Spark's own source has, with a prefix; both forms are taken."""
-_BY_LOWER_NAME |= {f"kafka.{name}": _BY_LOWER_NAME[name] for name in _AS_IN_SPARK}
+_PREFIX: Final = "kafka."
+"""Settings may have it, as in Spark's own source."""
 _OF_TABLES: Final = "option."
 """The prefix of option names when a table is created, and only then."""
-_INSTEAD: Final = {
-    "enable.auto.commit": "the source stores the ends of finished batches: set commitOffsets",
-    "auto.commit.enable": "the source stores the ends of finished batches: set commitOffsets",
-    "key.deserializer": "key and value are bytes: cast the columns",
-    "value.deserializer": "key and value are bytes: cast the columns",
-    "max.poll.records": "a task reads at most maxRecordsPerPartition offsets",
-    "zk.connect": "it is called zookeeper.connect here",
-    "metadata.broker.list": "it is called bootstrap.servers here",
-    "group.id": "it is called group.id here",
-    "groupidprefix": "set group.id",
-    "path": "set the topic with option subscribe, and call load() without an argument",
-    "whitelist": "it is called subscribePattern here",
-    "topic": "it is called subscribe here",
-    "topics": "it is called subscribe here",
-    "auto.offset.reset": "set startingOffsets, and failOnDataLoss",
-}
-
-
 def setting_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return those settings of a consumer's file, by their names in Kafka 0.8, that are options, too.
 
@@ -151,12 +131,27 @@ def setting_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_option(name: str) -> Option | None:
-    """Return the option of a name in any case; None if there is none.
+    """Return the option of a name in any case, settings with or without the prefix `kafka.`; None if there is none.
 
-    >>> find_option("kafka.bootstrap.servers").name, find_option("kafka.ssl.ca.location").name
-    ('bootstrap.servers', 'ssl.truststore.location')
+    >>> find_option("kafka.bootstrap.servers").name, find_option("Kafka.Fetch.Wait.Max.Ms").name
+    ('bootstrap.servers', 'fetch.wait.max.ms')
+    >>> find_option("kafka.generation").name, find_option("kafka.subscribe")
+    ('kafka.generation', None)
     """
-    return _BY_LOWER_NAME.get(name.lower())
+    lower = name.lower()
+    found = _BY_LOWER_NAME.get(lower)
+    if found is None and lower.startswith(_PREFIX):
+        found = _BY_LOWER_NAME.get(lower.removeprefix(_PREFIX))
+        # `kafka.group.id` of Spark's own source names what reads; here the offsets of a group would be stored.
+        if found is not None and (not found.is_setting or found.name == "group.id"):
+            return None
+    return found
+
+
+def own_name(name: str) -> str:
+    """Return the name of an option in lower case, of the other ways to write it, too."""
+    found = find_option(name)
+    return name.lower() if found is None else found.name.lower()
 
 
 def unknown_option(name: str) -> str:
@@ -167,15 +162,18 @@ def unknown_option(name: str) -> str:
     """
     if name.lower().startswith(_OF_TABLES):
         return "Spark does not pass the options of `create table` to Python sources; use `create temporary view`"
-    plain = name.lower().removeprefix("kafka.")  # the names of Spark's own source, which are those of newer consumers
+    plain = name.lower().removeprefix(_PREFIX)  # the names of Spark's own source, which are those of newer consumers
     setting = find_key(name.lower())
-    instead = _INSTEAD.get(plain) or (setting and _INSTEAD.get(setting.name)) or newer_name(plain, _BY_LOWER_NAME)
+    known = _BY_LOWER_NAME.get(plain if setting is None else setting.name)
+    of_setting = setting is not None and known is None and hint_of(setting.name, READING)
+    instead = hint_of(name, READING) or of_setting or newer_name(plain, _BY_LOWER_NAME)
     if instead:
         return f"there is no such option; {instead}"
+    if known is not None:
+        return f"it is called {known.name} here"
     if setting is not None:
-        known = _BY_LOWER_NAME.get(setting.name)
-        return f"it is called {known.name} here" if known else "this setting of the consumer has no meaning here"
-    near = difflib.get_close_matches(name.lower(), _BY_LOWER_NAME, n=1, cutoff=0.5)
+        return "this setting of the consumer has no meaning here"
+    near = difflib.get_close_matches(plain, _BY_LOWER_NAME, n=1, cutoff=0.7)
     if near:
         return f"there is no such option; did you mean {_BY_LOWER_NAME[near[0]].name}?"
     return f"there is no such option; there are {', '.join(option.name for option in _OWN)}, and settings"

@@ -20,7 +20,7 @@ from simpleconsumer.security.security import Security
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.spark.option_table import setting_options
+from zkconsumer.spark.option_table import own_name, setting_options
 
 if TYPE_CHECKING:
     from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -36,8 +36,7 @@ _FILES: Final = (
     "zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile",
     "ssl.truststore.location", "ssl.keystore.location", "ssl.key.location",
 )  # fmt: skip
-_BROKERS: Final = ("bootstrap.servers", "kafka.bootstrap.servers")
-_CONFIG, _PROFILE, _CONNECT = "config", "profile", "zookeeper.connect"
+_CONFIG, _PROFILE, _CONNECT, _BROKERS = "config", "profile", "zookeeper.connect", "bootstrap.servers"
 
 
 def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
@@ -46,11 +45,11 @@ def with_settings_files(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         SettingsNotUsable: A file cannot be read, or there is no such profile.
     """
-    by_name = {name.lower() for name in options}
+    by_name = {own_name(name) for name in options}
     given = {name: value for name, value in options.items() if name.lower() not in (_CONFIG, _PROFILE)}
     of_files = settings_of_files(options, setting_options)
-    if by_name & {_CONNECT, *_BROKERS}:
-        of_files = {name: value for name, value in of_files.items() if name not in (_CONNECT, *_BROKERS)}
+    if by_name & {_CONNECT, _BROKERS}:
+        of_files = {name: value for name, value in of_files.items() if name not in (_CONNECT, _BROKERS)}
     return {**{name: value for name, value in of_files.items() if name not in by_name}, **given}
 
 
@@ -66,7 +65,7 @@ def settings_of_files(
     Raises:
         SettingsNotUsable: A file cannot be read, or there is no such profile.
     """
-    by_name = {name.lower(): value for name, value in options.items()}
+    by_name = {own_name(name): value for name, value in options.items()}
     config, profile = by_name.get(_CONFIG) or None, by_name.get(_PROFILE) or None
     if config is None and profile is None:
         return {}
@@ -78,11 +77,11 @@ def settings_of_files(
         f"the option {_CONNECT}",
     )  # fmt: skip
     settings = dict(chosen(found.properties))
-    if any(by_name.get(name) for name in _BROKERS):
+    if by_name.get(_BROKERS):
         return settings  # they stand for a ZooKeeper that a file names
     if found.zookeeper is not None:
         settings[_CONNECT] = found.zookeeper
-        settings.pop(_BROKERS[0], None)
+        settings.pop(_BROKERS, None)
     return settings
 
 

@@ -10,8 +10,10 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
+from zkconsumer.config.foreign_names import newer_name
 from zkconsumer.config.producer_keys import PRODUCER_KEYS, PRODUCER_SETTINGS
 from zkconsumer.errors import UnknownSetting
+from zkconsumer.spark.foreign_options import READING, WRITING, hint_of
 from zkconsumer.spark.option_table import BOTH, STREAM, Option, find_option
 
 __all__ = ["SINK_OPTIONS", "SINK_SETTING_NAMES", "find_sink_option", "sink_setting_options", "unknown_sink_option"]
@@ -85,27 +87,6 @@ _BY_LOWER_NAME: Final = {
     **{option.name.lower(): option for option in SINK_OPTIONS},
 }  # fmt: skip
 
-_TOPIC: Final = "it is for reading; rows are written to the topic of option topic, or of the column topic"
-_AT_LEAST_ONCE: Final = "rows are written at least once, outside transactions: Spark may run a task again"
-_ENCODED: Final = "columns key and value are bytes or text, which are written as they are"
-_AT_ONCE: Final = "a task sends its rows as soon as a batch is full, and waits for the acknowledgements"
-_INSTEAD: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("subscribe", "subscribepattern", "blacklist", "assign"), _TOPIC),
-    "transactional.id": _AT_LEAST_ONCE,
-    **dict.fromkeys(("key.serializer", "value.serializer", "key.serializer.class", "serializer.class",
-                     "serializer.encoding"), _ENCODED),
-    **dict.fromkeys(("producer.type", "linger.ms", "queue.buffering.max.ms", "queue.time"), _AT_ONCE),
-    **dict.fromkeys(("queue.enqueue.timeout.ms", "queue.enqueuetimeout.ms", "max.block.ms"),
-                    "a task waits for room in its queue: set delivery.timeout.ms"),
-    "batch.size": "it counts messages in Kafka 0.7 and bytes in newer producers: set batch.num.messages or "
-                  "batch.max.bytes",
-    "path": "set the topic with option topic, and call save() or start() without an argument",
-    "topics": "it is called topic here",
-    "codec": "it is called compression.codec here",
-    "group.id": "it is a setting of consumers",
-}  # fmt: skip
-
-
 def sink_setting_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return those settings of a file that are options, too, by their names in Kafka 0.8."""
     found = {}
@@ -138,12 +119,16 @@ def unknown_sink_option(name: str) -> str:
     'there is no such option; did you mean request.required.acks?'
     """
     plain = name.lower().removeprefix(_PREFIX)
-    if plain in _INSTEAD:
-        return f"there is no such option of a sink; {_INSTEAD[plain]}"
-    if find_option(name) is not None:
+    if instead := hint_of(name, WRITING):
+        return f"there is no such option of a sink; {instead}"
+    if plain in _BY_LOWER_NAME:
+        return f"there is no such option; it is called {_BY_LOWER_NAME[plain].name} here"
+    if find_option(name) is not None or hint_of(name, READING):
         return "it is for reading, and has no meaning where rows are written"
     if PRODUCER_SETTINGS.find(plain) is not None:
         return "this setting of the producer has no meaning here"
+    if instead := newer_name(plain, SINK_SETTING_NAMES):
+        return f"there is no such option; {instead}"
     near = difflib.get_close_matches(plain, _BY_LOWER_NAME, n=1, cutoff=0.7)
     if near:
         return f"there is no such option; did you mean {_BY_LOWER_NAME[near[0]].name}?"

@@ -9,10 +9,12 @@ Source: pyspark.sql.datasource (4.3).
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
+from zkconsumer.errors import ConfigError
+from zkconsumer.spark.archive import reduced
 from zkconsumer.spark.batch_reader import choose_reader
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options import batch_options, check_names, check_secrets, is_of_07, stream_options
@@ -24,7 +26,7 @@ from zkconsumer.spark.sink_option_table import find_sink_option, sink_setting_op
 from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 __all__ = ["ZkConsumerSource"]
@@ -53,6 +55,10 @@ class ZkConsumerSource(DataSource):
         """Return the name of the format."""
         return "zkconsumer"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have the process that unpickles this find the package, also if it is in an archive."""
+        return reduced(type(self), self.__dict__)
+
     def schema(self) -> str:
         """Return all columns of what is read; for a sink, Spark does not ask."""
         check_names(self.options)
@@ -65,11 +71,17 @@ class ZkConsumerSource(DataSource):
         return choose_reader(batch_options(with_settings_files(self.options)), self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what reads a stream."""
-        check_packages()
-        from zkconsumer.spark.stream_reader import ZkStreamReader
+        """Return what reads a stream; what is wrong with the options is raised by its first call.
 
-        return ZkStreamReader(stream_options(with_settings_files(self.options)), self._columns(schema))
+        An error that is raised here ends, in the process that Spark starts for a stream, in another one that hides it.
+        """
+        try:
+            check_packages()
+            from zkconsumer.spark.stream_reader import ZkStreamReader
+
+            return ZkStreamReader(stream_options(with_settings_files(self.options)), self._columns(schema))
+        except Exception as error:  # noqa: BLE001 - see above
+            return _RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a table to topics."""
@@ -97,6 +109,7 @@ class ZkConsumerSource(DataSource):
     def _sink(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, SinkColumns]:
         given = sink_settings(self.options, is_stream)
         options = sink_options(given, settings_of_files(given, sink_setting_options))
+        _check_partitioner(options.config.partitioner_class)
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         return options, sink_columns(fields, options.topic, options.is_07)
 
@@ -113,6 +126,47 @@ class ZkConsumerSource(DataSource):
 
     def _with_errors(self) -> bool:
         return str(self.options.get("onMessageError", "")).strip().lower() == "row"
+
+
+class _RefusedStream(DataSourceStreamReader):
+    """Raises an error in each call, whichever Spark makes first.
+
+    Source: `main` of pyspark.sql.streaming.python_streaming_source_runner (4.2, 4.3), which stops in its `finally` a
+    reader that may not be there.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def _refuse(self, *arguments: Any) -> Any:
+        raise self._error
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> Any:  # noqa: N802 - Spark looks at its arguments
+        """Raise the error."""
+        raise self._error
+
+    initialOffset = getDefaultReadLimit = reportLatestOffset = _refuse  # noqa: N815 - Spark's names
+    partitions: Any = _refuse
+    read: Any = _refuse
+    commit: Any = _refuse
+
+    def stop(self) -> None:
+        """Do nothing: Spark calls this after the error."""
+
+
+def _check_partitioner(named: str) -> None:
+    """Refuse a partitioner that is none before any task would find that out.
+
+    Raises:
+        OptionRefused: There is no such function, or the driver cannot import it.
+    """
+    from zkconsumer.producer.placing import as_partitioner  # what only reads needs none of it
+
+    try:
+        as_partitioner(named)
+    except Exception as error:  # noqa: BLE001 - importing a module of the user may raise anything
+        reason = str(error).partition(" ")[2] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+        raise OptionRefused("partitioner.class", reason or str(error)) from None
 
 
 def _reads(options: MutableMapping[str, str]) -> bool:

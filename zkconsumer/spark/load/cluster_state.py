@@ -5,6 +5,8 @@ Rules, and what each prevents:
   does not stop the load of the other partitions.
 - A log that ends before the end of the last run is asked about for some seconds more: a leader that was just elected
   may report an old end.
+- Leaders of later epochs are asked where the log of the last run was cut (Kafka 2.1 and later). What comes after that
+  place is new, although it may have offsets that were loaded.
 - The last message that was read is fetched again before anything is read after it: a log that was truncated, and has
   grown past its old end, would be continued in its middle.
 
@@ -131,7 +133,7 @@ class ClusterStateReader:
         start = self._before.offsets
         deadline = time.monotonic() + self._options.patience_ms / 1000
         while True:
-            logs = self._logs.read_settled(start)
+            logs = self._logs.compared(start, self._logs.read_settled(start))
             self._refuse(logs)
             asked = needing_log_start(start, logs)
             log_starts = self._logs.log_starts(asked)
@@ -228,7 +230,7 @@ class ClusterStateReader:
         messages = LastMessageCheck(self._options, self._logs.leaders, compacted)
         # A log that ends where the last run did may have been truncated, and have grown by as much since.
         last_messages = {name: last_message for name, last_message in self._before.last_messages.items()
-                 if name in start.offsets and logs.ends.get(name, 0) >= start.offsets[name]
+                 if name in start.offsets and logs.ends.get(name, 0) >= start.offsets[name] and name not in logs.cuts
                  and not logs.is_recreated(name.topic, start)}  # fmt: skip
         log_starts = {**self._logs.log_starts([name for name in last_messages if name not in log_starts]), **log_starts}
         there = {name: last for name, last in last_messages.items()
@@ -237,11 +239,12 @@ class ClusterStateReader:
         doubtful = {name: there[name].offset for name, found in now.items() if found is Comparison.DIFFERENT}
         cut = shrunk(start, logs)
         doubtful |= {name: logs.ends[name] for name in cut}
-        if not doubtful:
+        if not doubtful and not logs.cuts:
             return {}, {}
         log_starts = {**self._logs.log_starts(cut), **log_starts}
-        kept_ends = self._kept_ends(messages, doubtful, logs, log_starts)
+        kept_ends = self._kept_ends(messages, doubtful, logs, log_starts) if doubtful else {}
         unread = {name: logs.ends[name] - 1 for name in doubtful if logs.ends[name] <= start.offsets[name]}
+        unread |= {name: end - 1 for name, end in logs.cuts.items()}
         return kept_ends, messages.at({name: last for name, last in unread.items() if last >= log_starts.get(name, 0)})
 
     def _without_replaced(

@@ -8,6 +8,7 @@ Source: docs/SPARK_LOADING.md, "Compaction".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -84,11 +85,13 @@ class LakeFile(NamedTuple):
         path: within the folder of the load.
         size_bytes: of it.
         created_zxid: the incarnation of its topic: the transaction of ZooKeeper that created it.
+        cuts: how many runs up to its own went on below the end of the run before, because a log was cut there.
     """
 
     path: str
     size_bytes: int
     created_zxid: int | None
+    cuts: int = 0
 
     @property
     def directory(self) -> str:
@@ -102,21 +105,27 @@ def live_files(
     """The files that hold every published message once, of those that are in their places.
 
     Args:
-        compactions: in their order.
+        runs, compactions: in their order.
         sizes: of the files that are in their places, without those that an operator has removed, and those that the
             last run or the last compaction has not moved yet.
     """
-    incarnations: dict[str, int | None] = {}
+    incarnations: dict[str, tuple[int | None, int]] = {}
+    cuts: Counter[str] = Counter()
+    ends: dict[tuple[str, int | str], int] = {}
     for run in runs:
-        incarnations |= {path: run.state.offsets.created_zxids.get(_topic(path)) for path in data_files(run)}
+        cuts.update({each.topic for each in run.partitions if each.start < ends.get((each.topic, each.partition), 0)})
+        ends |= {(each.topic, each.partition): each.end for each in run.partitions}
+        for path in data_files(run):
+            topic = _topic(path)
+            incarnations[path] = run.state.offsets.created_zxids.get(topic), cuts[topic]
     replaced: set[str] = set()
     for compaction in compactions:
         for new in compaction.replacements:
-            incarnations[new.final] = incarnations.get(new.replaced[0])
+            incarnations[new.final] = incarnations.get(new.replaced[0], (None, 0))
             # The old files count until the new one is in its place.
             if new.final in sizes:
                 replaced.update(new.replaced)
-    return tuple(LakeFile(path, sizes[path], incarnations[path])
+    return tuple(LakeFile(path, sizes[path], *incarnations[path])
                  for path in sorted(incarnations.keys() & sizes.keys() - replaced))  # fmt: skip
 
 

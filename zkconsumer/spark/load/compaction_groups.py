@@ -2,8 +2,8 @@
 
 Rules, and what each prevents:
 - Only files of one directory are merged: otherwise the layout would change.
-- Only files of one incarnation of a topic are merged: after a topic was created anew, the same offsets are other
-  messages.
+- Only files of one incarnation of a topic are merged, and only those from before or after a log was cut: after a topic
+  was created anew, and where a log was cut, the same offsets are other messages.
 - Files are merged in the order of their names, which start with the number of a run: adjacent offsets stay together.
 - A file of three quarters of the wanted size is left alone: rewriting it would cost much and gain little.
 """
@@ -25,9 +25,9 @@ Group: TypeAlias = tuple[LakeFile, ...]
 def plan_groups(files: Iterable[LakeFile], file_bytes: int) -> list[Group]:
     """The groups of files to merge, each of at least two files with a total of `file_bytes` at most."""
     small = sorted((file for file in files if file.size_bytes * 4 < file_bytes * 3),
-                   key=lambda file: (file.directory, file.created_zxid or 0, file.path))  # fmt: skip
+                   key=lambda file: (file.directory, file.created_zxid or 0, file.cuts, file.path))  # fmt: skip
     groups: list[Group] = []
-    for _, alike in groupby(small, key=lambda file: (file.directory, file.created_zxid)):
+    for _, alike in groupby(small, key=lambda file: (file.directory, file.created_zxid, file.cuts)):
         groups += [group for group in _filled(alike, file_bytes) if len(group) > 1]
     return groups
 

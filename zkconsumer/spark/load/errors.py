@@ -17,7 +17,7 @@ class LoadRefused(RemediedError):
 
 
 class OffsetsLost(LoadRefused):
-    """Messages that were not loaded yet are not in the logs any more: retention, or a topic that was created anew."""
+    """Messages are not in the logs any more: retention, a log that was cut, or a topic that was created anew."""
 
     remedy = "`--on-data-loss skip` goes on with what there is"
 

@@ -15,6 +15,16 @@ _OURS: Final = re.compile(r"^(?:zkconsumer|rebalance|simpleconsumer)\.[\w.]+: (.
 """The line of a Python traceback with the error that this package has raised."""
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"^: (.+)$", re.MULTILINE)
+_WORKER: Final = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
+"""What Spark says of a Python process that is gone, or did not come; the causes below that name none."""
+_SILENT: Final = re.compile(
+    r"(?:EOFException|SocketException|Stream closed|Broken pipe|Connection reset)[^\n]*\n"
+    r"(?:\s+at [^\n]*\n){0,20}?\s+at org\.apache\.spark\.(?:api|sql\.execution)\.python\."
+)
+"""What Java says where it waits for such a process, or for the one that starts them, and Spark adds nothing."""
+_FATAL: Final = re.compile(r"Fatal Python error: ([^\n]+)")
+"""The first line that Python prints when a signal ends it; SIGKILL leaves none."""
+_FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _LONGEST: Final = 600
 
 
@@ -50,12 +60,29 @@ def sentence_of_spark(text: str) -> str:
     ours = _OURS.findall(text)
     if ours:
         return _shortened(ours[-1])
+    worker = _WORKER.search(text) or _SILENT.search(text)
+    if worker:
+        return _of_worker(worker)
     causes = _CAUSE.findall(text)
     if causes:
         # An error that was raised around it may repeat its text, and add the place.
         around = [line for line in [*_RAISED.findall(text)[:1], *causes[:-1]] if causes[-1] in line]
         return _shortened((around or causes)[-1])
     return _shortened(" ".join(each.strip() for each in text.split("\n\tat ")[0].splitlines() if each.strip()))
+
+
+def _of_worker(said: re.Match[str]) -> str:
+    """What is known of a Python process of Spark that is gone, or did not come."""
+    if "connect back" in said[0]:
+        return ("a Python process of Spark did not start in time, as on a machine with much else to do; the next load "
+                "tries again")  # fmt: skip
+    fatal = _FATAL.search(said.string, said.end())
+    if fatal is None:
+        return ("a Python process of Spark has ended without a word: it was killed, most often because memory was "
+                "short (see the log of the machine or of the cluster), or a compiled package ended it")  # fmt: skip
+    frame = _FRAME.search(said.string, fatal.end())
+    where = f" in {frame[1]}, line {frame[2]}" if frame else ""
+    return _shortened(f"a Python process of Spark has crashed{where}: {fatal[1]}")
 
 
 def _shortened(line: str) -> str:

@@ -1,7 +1,8 @@
-"""Tells whether topics are still those of the plan: by the transactions that created them, or by their ids.
+"""Tells whether topics are still those of the plan, by the transactions that created them, or by their ids.
 
 Offsets of a topic that is created again start at 0 again. What is read of it has the offsets that were planned and the
-messages of another log, and the next run would read that log from its start: the messages would be there twice.
+messages of another log, and the next run would read that log from its start: the messages would be there twice. The
+same goes for a log that is cut and grows again; the epochs of leaders tell that.
 
 Source: docs/SPARK_LOADING.md, "Which topic it is".
 """
@@ -13,14 +14,17 @@ from contextlib import suppress
 
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.requests import Exists, ZooKeeperPort
+from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.leaders import usable_leaders
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
 from zkconsumer.spark.load.load_state import LoadState
-from zkconsumer.spark.stream_offsets import number_of_topic
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.stream_logs import StreamLogs
+from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_topic
 
-__all__ = ["refuse_other_kind", "refuse_recreated_topics"]
+__all__ = ["refuse_other_kind", "refuse_recreated_topics", "unchanged_epochs"]
 
 
 def refuse_other_kind(before: LoadState, *, by_brokers: bool) -> None:
@@ -64,6 +68,35 @@ def refuse_recreated_topics(
     if recreated:
         raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created anew "
                           "while it was read", remedy="start the load again")
+
+
+def unchanged_epochs(
+    source: ZooKeeperPort | MetadataReader, options: SourceOptions, planned: StreamOffsets,
+    read: Collection[TopicPartition],
+) -> dict[TopicPartition, int]:
+    """Return the epochs of a plan, without those of logs whose leader does not say whether they are still the same.
+
+    Args:
+        planned: The ends of the run, with the epochs of leaders that had them when it was planned.
+        read: The partitions of which messages were read.
+
+    Raises:
+        AuditFailed: A log was cut below what was planned; names the partitions.
+        ClusterSilent: No answer in time.
+    """
+    if not planned.epochs:
+        return {}
+    logs = StreamLogs(options)
+    logs.use(source)
+    try:
+        now = logs.compared(planned, logs.read())
+    finally:
+        logs.close()
+    cut = [f"{name.topic}/{name.partition} at {now.cuts[name]}" for name in sorted(now.cuts.keys() & read)]
+    if cut:
+        raise AuditFailed(f"nothing was published: while they were read, logs were cut: {', '.join(cut)}",
+                          remedy="start the load again")
+    return {name: epoch for name, epoch in planned.epochs.items() if name in now.ends or name not in read}
 
 
 def _created_zxids(port: ZooKeeperPort, topics: Collection[str]) -> dict[str, set[int]]:

@@ -40,7 +40,7 @@ from zkconsumer.spark.load.run_writer import RunWriter
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.table import LakeTable
-from zkconsumer.spark.load.writing import ICEBERG
+from zkconsumer.spark.load.writing import ICEBERG, NULL_TOPIC
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.settings_files import configured_connection, open_source
@@ -102,6 +102,9 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     options = settings.options()
     before = LoadState() if last is None else last.state
     cluster, plan = _plan(settings, options, history, before)
+    if any(name.topic == NULL_TOPIC for name in cluster.logs.partitions):
+        raise LoadRefused(f"a topic is named {NULL_TOPIC}, and readers take a directory of this name for a null",
+                          remedy="leave it out (--blacklist)")
     known = len(cluster.logs.partitions)
     if not plan.asked and last is not None and plan.state.equals(before):
         stored = _store(options, last)

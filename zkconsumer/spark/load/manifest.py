@@ -5,7 +5,8 @@ because both are in that file. The data files are moved to their places afterwar
 run completes that.
 
 The keys of the JSON never change, whatever the code calls their values: `ends`, `births` and `cluster_ms` are the
-offsets of the state, `tails` are the last messages. The names of the fields of `Manifest` are keys, too. A load that
+offsets of the state, `tails` are the last messages, and `epochs` those of the leaders whose logs reached the ends
+(Kafka 2.1 and later). The names of the fields of `Manifest` are keys, too. A load that
 asks the brokers alone writes `ids` and `cluster_id` in place of `births` and `cluster_ms`.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
@@ -33,13 +34,14 @@ from zkconsumer.spark.stream_offsets import (
 
 __all__ = ["VERSION", "LoadedPartition", "Manifest", "StagedFile", "run_name", "run_number"]
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the format; other versions are refused. The first one had no `tails`, no `waiting`, and no `cluster_ms`. The
-second one has none of `_NEW_KEYS`, and is written as long as none is needed, so that earlier releases can read it."""
-_BEFORE: Final = 2
-_KNOWN: Final = (1, _BEFORE, VERSION)
+second one has none of `_NEW_KEYS`, the third one no `epochs`. Each is written as long as no later one is needed, so
+that earlier releases can read it."""
+_KNOWN: Final = (1, 2, 3, VERSION)
 _NEW_KEYS: Final = ("ids", "cluster_id", "bootstrap_servers", "headers")
-_STATE_KEYS: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting", "ids", "cluster_id")
+_EPOCHS: Final = "epochs"
+_STATE_KEYS: Final = ("ends", "births", "cluster_ms", "topics_seen", "tails", "waiting", "ids", "cluster_id", _EPOCHS)
 _LEFT_OUT_EMPTY: Final = ("history_id", "bootstrap_servers", "headers")
 """Fields that are no keys while they are empty."""
 _DIGITS: Final = 9
@@ -127,7 +129,7 @@ class Manifest:
         named = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*lists, "state")}
         left_out = {name for name in _LEFT_OUT_EMPTY if not named[name]}
         head = {name: value for name, value in named.items() if name not in left_out} | _state_fields(state)
-        version = VERSION if any(name in head for name in _NEW_KEYS) else _BEFORE
+        version = VERSION if _EPOCHS in head else 3 if any(name in head for name in _NEW_KEYS) else 2
         return manifest_text({"version": version, **head}, lists)
 
     @classmethod
@@ -157,6 +159,7 @@ class Manifest:
             "waiting": [_number(name.partition) for name in state.waiting],
             "cluster_ms": [state.offsets.cluster_ms or 0],
             "topics_seen": [state.topics_seen or 0],
+            _EPOCHS: state.offsets.epochs.values(),
         }
         for field_name, values in numbers.items():
             for value in values:
@@ -183,7 +186,8 @@ def _state_fields(state: LoadState) -> dict[str, Any]:
         }
     else:
         known = {"births": marks, "cluster_ms": offsets.cluster_ms}
-    return {"ends": _nested(offsets.offsets), **known, "topics_seen": state.topics_seen}
+    epochs = {_EPOCHS: _nested(offsets.epochs)} if offsets.epochs else {}
+    return {"ends": _nested(offsets.offsets), **epochs, **known, "topics_seen": state.topics_seen}
 
 
 def _state(fields: Mapping[str, Any]) -> LoadState:
@@ -199,7 +203,7 @@ def _state(fields: Mapping[str, Any]) -> LoadState:
         cluster = fields.get("cluster_ms")
     offsets = {name: int(end) for name, end in _flat(fields["ends"]).items()}
     return LoadState(
-        StreamOffsets(offsets, marks, cluster),
+        StreamOffsets(offsets, marks, cluster, _flat(fields.get(_EPOCHS, {}))),
         {TopicPartition(topic, number): LastMessage(*last) for topic, number, *last in fields.get("tails", ())},
         frozenset(TopicPartition(*name) for name in fields.get("waiting", ())),
         fields.get("topics_seen"),

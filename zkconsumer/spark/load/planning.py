@@ -91,7 +91,7 @@ def plan_run(
     lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:
         more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        raise OffsetsLost(f"what the last run left to be read is gone: {'; '.join(map(str, lost[:_SHOWN]))}{more}")
+        raise OffsetsLost(f"messages are not in the logs any more: {'; '.join(map(str, lost[:_SHOWN]))}{more}")
     positions: dict[TopicPartition, int] = {}
     for name, position in step.positions.items():
         if name not in logs.partitions and selects(name) and not logs.may_return:
@@ -106,7 +106,10 @@ def plan_run(
     waiting = frozenset(name for name in (before.waiting | logs.partitions) - ends.keys()
                         if name in logs.partitions or not selects(name))  # fmt: skip
     state = LoadState(
-        StreamOffsets(ends, _created_zxids(start, logs, ends, waiting), logs.cluster_ms or start.cluster_ms),
+        StreamOffsets(
+            ends, _created_zxids(start, logs, ends, waiting), logs.cluster_ms or start.cluster_ms,
+            _epochs(start, logs, ends),
+        ),
         _last_messages(before, cluster, ends),
         waiting,
         cluster.topics_seen,
@@ -135,12 +138,25 @@ def _created_zxids(
     return {topic: created_zxids[topic] for topic in sorted(topics) if topic in created_zxids}
 
 
+def _epochs(start: StreamOffsets, logs: Logs, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The epochs of leaders whose logs reached the ends of a run; a position that stays keeps its epoch."""
+    found: dict[TopicPartition, int] = {}
+    for name, end in ends.items():
+        is_other_log = name in logs.cuts or logs.is_recreated(name.topic, start)
+        stays = start.offsets.get(name) == end and not is_other_log
+        known = start.epochs if stays else logs.epochs
+        if name in known and (stays or end <= logs.ends.get(name, -1)):
+            found[name] = known[name]
+    return found
+
+
 def _last_messages(
     before: LoadState, cluster: ClusterState, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, LastMessage]:
     """The last messages that are still in the logs."""
     kept = {name: last for name, last in before.last_messages.items()
-            if name in ends and last.offset < ends[name] and name not in cluster.kept_ends
+            if name in ends and last.offset < min(ends[name], cluster.logs.cuts.get(name, ends[name]))
+            and name not in cluster.kept_ends
             and name not in cluster.logs.replaced
             and not cluster.logs.is_recreated(name.topic, before.offsets)}  # fmt: skip
     return kept | dict(cluster.last_messages)

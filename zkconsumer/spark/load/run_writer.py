@@ -14,19 +14,27 @@ from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.load.audit import OffsetSpan, PartitionCounts, audit, incomplete
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.history import History, staging_folder
-from zkconsumer.spark.load.incarnations import refuse_recreated_topics
+from zkconsumer.spark.load.incarnations import refuse_recreated_topics, unchanged_epochs
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.planning import ClusterState, RunPlan
 from zkconsumer.spark.load.row_counts import count_from, count_rows
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.writing import UNDECODED_FOLDER, write_bad, write_rows
+from zkconsumer.spark.load.writing import (
+    TEXT_MARK,
+    UNDECODED_FOLDER,
+    is_surely_text,
+    write_bad,
+    write_rows,
+    write_text_mark,
+)
 from zkconsumer.spark.log_changes import Loss
 from zkconsumer.spark.offset_spec import TIME_OPTIONS
 from zkconsumer.spark.offsets_json import nested_offsets
 from zkconsumer.spark.schema import NEXT_OFFSET, schema_text
 from zkconsumer.spark.settings_files import open_source
+from zkconsumer.spark.stream_offsets import StreamOffsets
 
 __all__ = ["RunWriter"]
 
@@ -59,13 +67,12 @@ class RunWriter:
             if self.settings.allow_loss:
                 deleted = self._deleted(folder, plan, incomplete(plan.asked, counted, cluster.compacted))
             partitions = audit(plan.asked, counted, cluster.compacted, deleted)
-            if plan.asked and cluster.logs.created_zxids:  # on Kafka 0.7 a topic has no incarnations
-                with open_source(self.settings.options().config) as source:
-                    refuse_recreated_topics(source, cluster.logs.created_zxids, {name.topic for name in plan.asked})
+            offsets = self._of_the_same_logs(cluster, plan)
             last = {name: each.last_message for name, each in counted.items() if each.last_message is not None}
             files = self.history.staged_files(empty.run, empty.run_id, self.settings.shape.is_table)
+            files = tuple(sorted(files, key=lambda file: not file.final.startswith(TEXT_MARK)))  # moved first
             self.storage.sync([file.staged for file in files])  # the manifest will say that they are there
-            state = replace(plan.state, last_messages={**plan.state.last_messages, **last})
+            state = replace(plan.state, offsets=offsets, last_messages={**plan.state.last_messages, **last})
             lost = (*plan.lost, *_losses(plan, deleted))
             return replace(empty, state=state, partitions=partitions, lost=lost, files=files)
         except BaseException as error:
@@ -78,13 +85,26 @@ class RunWriter:
     def _write_and_count(
         self, folder: str, empty: Manifest, plan: RunPlan
     ) -> Mapping[TopicPartition, PartitionCounts]:
-        url, shape = self.storage.url(folder), self.settings.shape
+        url, shape, started = self.storage.url(folder), self.settings.shape, datetime.fromisoformat(empty.began_at)
         with watched_jobs(self.spark, "loading", self.tell):
-            write_rows(self.spark, self._rows(plan), url, shape, datetime.fromisoformat(empty.began_at))
+            write_rows(self.spark, self._rows(plan), url, shape, started)
+            topics = {name.topic for name in plan.state.offsets.offsets}
+            if not shape.is_table and not all(map(is_surely_text, topics)) and not self.storage.exists(TEXT_MARK):
+                write_text_mark(self.spark, url, shape, started)
             if self.storage.exists(f"{folder}/{UNDECODED_FOLDER}"):
                 write_bad(self.spark, url, shape)
         with watched_jobs(self.spark, "counting", self.tell):
             return count_rows(self.spark, url, shape, plan.asked)
+
+    def _of_the_same_logs(self, cluster: ClusterState, plan: RunPlan) -> StreamOffsets:
+        """The ends of the run, once it is known that what was read is of the logs of the plan."""
+        created_zxids, offsets = cluster.logs.created_zxids, plan.state.offsets
+        if not plan.asked or not (created_zxids or offsets.epochs):  # on Kafka 0.7 there is neither
+            return offsets
+        options = self.settings.options()
+        with open_source(options.config) as source:
+            refuse_recreated_topics(source, created_zxids, {name.topic for name in plan.asked})
+            return replace(offsets, epochs=unchanged_epochs(source, options, offsets, plan.asked.keys()))
 
     def _rows(self, plan: RunPlan) -> Any:
         """The messages that were planned, those that cannot be decoded among them."""

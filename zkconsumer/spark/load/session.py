@@ -22,6 +22,7 @@ _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.faulthandler.enabled": "true",  # or nothing is known of one that has crashed
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
 _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -5,6 +5,7 @@ Source: docs/SPARK_LOADING.md, "Files of a load".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,8 +16,9 @@ from zkconsumer.spark.load.event_time import EventTime, event_time
 from zkconsumer.spark.schema import HEADERS_COLUMN
 
 __all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "HEADERS", "ICEBERG", "PARTITIONINGS", "PLACES",
-    "UNDECODED_FOLDER", "Shape", "read_back", "rows_of_files", "settings_of_writing", "write_bad", "write_rows",
+    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "HEADERS", "ICEBERG", "NULL_TOPIC", "PARTITIONINGS", "PLACES",
+    "TEXT_MARK", "UNDECODED_FOLDER", "Shape", "is_surely_text", "read_back", "rows_of_files", "settings_of_writing",
+    "write_bad", "write_rows", "write_text_mark",
 ]  # fmt: skip
 
 DELTA: Final = "delta"
@@ -33,6 +35,15 @@ PLACES: Final = "broker int, entry_index int, next_offset bigint"
 """The columns of messages of Kafka 0.7, whose offsets are byte positions; see `zkconsumer.spark.schema`."""
 HEADERS: Final = f"{HEADERS_COLUMN.name} {HEADERS_COLUMN.type}"
 """The column of headers, in loads with `includeHeaders`."""
+NULL_TOPIC: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The name of a directory that Spark and Hive read as null; a topic could have it."""
+TEXT_MARK: Final = "topic=@text"
+"""A directory without rows. `spark.read.parquet(folder)` guesses the type of `topic` by the names of all directories,
+and would read topics 00123 and 123 as one number. One name that is no number makes it text. No topic has an `@`."""
+_TEXT: Final = re.compile("[A-Za-z_]")
+_GUESSED_WORDS: Final = ("nan", "infinity", "inf", "null", "none", "true", "false", "epoch", "now", "today", "tomorrow",
+                         "yesterday")  # fmt: skip
+"""Words that some reader may take for a number, a date or nothing."""
 _OPEN_FILES = 64
 """Files that one task writes at once. With more, it sorts its rows first, which takes longer than writing them."""
 _SETTINGS = {
@@ -49,11 +60,11 @@ class Shape(NamedTuple):
 
     Attributes:
         format: one of FORMATS.
-        partition_by: one of PARTITIONINGS; by the time of a message, otherwise `event_time`, otherwise the time of the
-            run.
+        partition_by: one of PARTITIONINGS; by `event_time`, otherwise by the time of a message, otherwise by that of
+            the run.
         text: keys and values are text in UTF-8; others count as undecodable.
         compression: a name that Spark knows for the format, or None for its default.
-        event_time: where to find the time of messages that carry none: a field of a value in JSON (`ts`, `head.ts`), or
+        event_time: where messages say when something happened: a field of a value in JSON (`ts`, `head.ts`), or
             a function of the rows that returns a column of timestamps; see `zkconsumer.spark.load.event_time`.
         file_bytes: about how many bytes of a log one file may contain, or None for what one task reads.
         has_places: the messages are of Kafka 0.7, and have the columns of `PLACES`.
@@ -118,7 +129,7 @@ def write_rows(spark: Any, frame: Any, url: str, shape: Shape, started: datetime
 
     Args:
         frame: with the columns of the source, and `error`, which is null for messages.
-        started: the time of messages that carry none, UTC.
+        started: the time of messages that carry none and tell none, UTC.
     """
     with settings_of_writing(spark):
         by = ["kind", "topic", *(["date"] if shape.partition_by != "none" else []),
@@ -127,6 +138,24 @@ def write_rows(spark: Any, frame: Any, url: str, shape: Shape, started: datetime
         if shape.compression is not None:
             writer = writer.option("compression", shape.compression)
         writer.save(url)
+
+
+def is_surely_text(topic: str) -> bool:
+    """Return whether every reader that guesses the types of directories takes the name of a topic for text.
+
+    >>> is_surely_text("clicks"), is_surely_text("00123"), is_surely_text("1e5"), is_surely_text("NaN")
+    (True, False, False, False)
+    """
+    return _TEXT.match(topic) is not None and topic.lower() not in _GUESSED_WORDS
+
+
+def write_text_mark(spark: Any, url: str, shape: Shape, started: datetime) -> None:
+    """Write a file without rows below `url`, for a topic with a name that nobody can take for a number."""
+    levels = {"none": "", "date": f"/date={started:%Y-%m-%d}", "hour": f"/date={started:%Y-%m-%d}/hour=00"}
+    place = f"{url}/{DATA_FOLDER}/{TEXT_MARK}{levels[shape.partition_by]}"
+    rows = spark.createDataFrame([], rows_of_files(shape))
+    with settings_of_writing(spark):
+        rows.coalesce(1).write.format(shape.file_format).save(place)
 
 
 def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
@@ -139,7 +168,7 @@ def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
             wrong = f.col(name).isNotNull() & ~f.is_valid_utf8(f.col(name))
             error = f.coalesce(error, f.when(wrong, f.lit(f"the {name} is not text in UTF-8")))
     own = [] if shape.event_time is None else [event_time(frame, shape.event_time)]
-    moment = f.coalesce(f.col("timestamp"), *own, f.lit(started.isoformat()).cast("timestamp"))
+    moment = f.coalesce(*own, f.col("timestamp"), f.lit(started.isoformat()).cast("timestamp"))
     whole = f.to_json(f.struct(f.col("reason"), f.base64("key").alias("key"), f.base64("value").alias("value")))
     kind = "string" if shape.text else "binary"
     rows = frame.withColumn("reason", error)
