@@ -49,9 +49,10 @@ Examples:
 _SET_EPILOG = """\
 \b
 A time is UTC unless it names a zone; it may be @ and milliseconds since 1970. beginning and end are earliest and
-latest. Brokers before Kafka 4 know times by segment files, so the offset is the start of the newest segment that was
-last written before then: nothing newer than the time is left out, and older messages may come as well. Those of Kafka 4
-name the first message at or after the time, or the end of the log.
+latest. With brokers of 0.10.1 and later and messages with timestamps, the offset is that of the first message at or
+after the time. Otherwise brokers know times by segment files, and a warning says so: the offset is the start of a
+segment, nothing newer than the time is left out, and older messages may come as well. If no message is that recent, the
+offset is the end of the log.
 All offsets of the call are checked before the first one is written. An offset that somebody else has changed since it
 was read is not overwritten (in Kafka: unless that happens in the moment of writing). A shift ends at the bounds of the
 log, which a note says. It moves each store from its own offset; where the stores differ, --store must say which.
