@@ -26,7 +26,7 @@ from zkconsumer.cli.offset_options import (
     store_option,
 )
 from zkconsumer.cli.partition_option import PartitionType
-from zkconsumer.cli.terminal.tables import print_problem
+from zkconsumer.cli.terminal.tables import print_problem, shown_group
 
 __all__ = ["offsets"]
 
@@ -106,7 +106,7 @@ def get_offsets(
     elif found.partitions:
         _print(found)
     elif not found.unread:
-        click.echo(f"group {group} has no offsets", err=True)
+        click.echo(f"group {shown_group(group)} has no offsets", err=True)
     if found.unread:
         raise click.exceptions.Exit(1)
 
@@ -120,7 +120,7 @@ def _show_broker_offsets(found: BrokerOffsets, as_json: bool) -> None:
             for problem in row.problems:
                 print_problem(f"{row.topic}-{row.partition}: {problem}")
     else:
-        click.echo(f"group {found.group} has no offsets", err=True)
+        click.echo(f"group {shown_group(found.group)} has no offsets", err=True)
 
 
 def _print(found: GroupOffsets) -> None:
