@@ -96,7 +96,9 @@ def damage_second_of_three(cluster: Both, topic: str) -> None:
 def four_segments(cluster: Both, topic: str) -> tuple[list[bytes], int]:
     """Eight messages in four segments of `0-0`, and a second after which 1000, 2000, 3000 and 4000 they were written.
 
-    It is some hours ago: the broker deletes what is older than seven days whenever it looks. The cluster has one broker, whose `log.file.size` is 100: a segment that is larger gets no further message.
+    It is some hours ago: the broker deletes what is older than seven days whenever it looks.
+
+    The cluster has one broker, whose `log.file.size` is 100: a segment that is larger gets no further message.
     """
     cluster.create_topic(topic)
     values = [b"%d" % number * 60 for number in range(8)]

@@ -20,9 +20,11 @@ from kazoo.exceptions import NoNodeError
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.producer.partitioners import partition_of_key
+from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 Topic = Callable[..., str]
 
@@ -379,3 +381,20 @@ def test_without_zookeeper_ctrl_c_ends_it_in_time_and_names_what_is_not_committe
         assert consumer.end(signal.SIGINT) == 1
         assert "the last positions of" in consumer.errors()
         assert "no answer from ZooKeeper" in consumer.errors()
+
+
+def test_zookeeper_33_is_named_once_by_commands_that_write_there_and_not_by_others(fresh_group: str) -> None:
+    """It has no multi: claims, commits and releases are not fenced."""
+    with ZooKeeperServer(version="zk-3.3.6") as server, EmbeddedCluster(1, zookeeper=server) as cluster:
+        cluster.create_topic("clicks", 1)
+        cluster.produce("clicks", [b"one"])
+        where = ("--zookeeper", cluster.zookeeper_connect)
+        for words, warnings in (
+            (["topics"], 0), (["groups"], 0), (["lag", "--all"], 0),
+            (["consume", "--topic", "clicks", "--offset", "earliest", "--until-end"], 0),
+            (["consume", "--topic", "clicks", "--group", fresh_group, "--from-beginning", "--max-messages", "1"], 1),
+            (["describe", fresh_group], 0), (["groups", "delete", fresh_group], 1),
+        ):  # fmt: skip
+            done = run(*words, *where)
+            assert done.returncode == 0, done.stderr
+            assert (words, done.stderr.count(b"is 3.3: it has no multi")) == (words, warnings)
