@@ -183,9 +183,13 @@ class Dialect(Protocol):
         """
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> AnyRequest[list[tuple[int, OffsetAndTimestamp]]]:
-        """Return the request for error code and first message at or after a time of each partition."""
+        """Return the request for error code and first message at or after a time of each partition.
+
+        Args:
+            read_committed: Do not look behind the first open transaction; Kafka 0.11 and later.
+        """
 
     def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions (see `api_versions`) answers `offsets_for_times`."""

@@ -109,7 +109,7 @@ class LogOffsetCalls(BrokerClient):
         for (topic, number), time_ms in wanted.items():
             if not 0 <= time_ms <= MAX_INT64:
                 raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
-        return self.ask(self.dialect.offsets_for_times(wanted))
+        return self.ask(self.dialect.offsets_for_times(wanted, read_committed=self._read_committed))
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnd]:
         """Return where the logs of several partitions end, in their order, with the epochs of their leaders.

@@ -357,10 +357,12 @@ class OffsetAndTimestamp(NamedTuple):
     Attributes:
         offset: Offset of the message; -1 if there is none.
         timestamp_ms: Milliseconds since 1970; -1 if there is none.
+        leader_epoch: The epoch of the leader that has written the message; -1: not known (before Kafka 2.1).
     """
 
     offset: int
     timestamp_ms: int
+    leader_epoch: int = -1
 
 
 class LogEnd(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,8 +93,10 @@ def damage_second_of_three(cluster: Both, topic: str) -> None:
     cluster.start(0)
 
 
-def four_segments(cluster: Both, topic: str) -> list[bytes]:
-    """Eight messages in four segments of `0-0`, which were last written in the seconds 1000, 2000, 3000 and 4000.
+def four_segments(cluster: Both, topic: str) -> tuple[list[bytes], int]:
+    """Eight messages in four segments of `0-0`, and a second after which 1000, 2000, 3000 and 4000 they were written.
+
+    It is some hours ago: the broker deletes what is older than seven days whenever it looks.
 
     The cluster has one broker, whose `log.file.size` is 100: a segment that is larger gets no further message.
     """
@@ -103,6 +106,7 @@ def four_segments(cluster: Both, topic: str) -> list[bytes]:
         produce_07(cluster.port(0), topic, 0, [value])
     files = log_files(cluster, 0, f"{topic}-0")
     assert [int(file.stem) for file in files] == [0, 140, 280, 420]
+    base_s = int(time.time()) - 10_000
     for number, file in enumerate(files):
-        os.utime(file, (1000 * (number + 1),) * 2)
-    return values
+        os.utime(file, (base_s + 1000 * (number + 1),) * 2)
+    return values, base_s

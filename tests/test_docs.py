@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.mutants.modules import TESTS
 from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
 from zkconsumer.config.keys import find_key
 from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
@@ -151,6 +152,11 @@ def test_files_and_tests_that_are_named_exist(document: Path) -> None:
         assert path.exists(), f"{name} is not there"
         if test:
             assert re.search(rf"^ *def {test}\b", path.read_text(encoding="utf-8"), re.MULTILINE), f"{name}::{test}"
+
+
+def test_modules_that_are_mutated_and_their_tests_exist() -> None:
+    named = {name for module, tests in TESTS.items() for name in (module, *tests)}
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
 
 
 def test_tests_that_are_named_without_their_file_exist() -> None:

@@ -429,6 +429,8 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record of each partition at or after a time in milliseconds; None where there is none.
 
+        With `isolation_level=read_committed`, records from the first open transaction on do not count.
+
         Raises:
             ValueError: A time is negative.
             NotSupported: Brokers before Kafka 0.10.1.

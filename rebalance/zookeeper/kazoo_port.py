@@ -22,7 +22,7 @@ from rebalance.zookeeper.kazoo_client import FailedAttempt, WatchedClient
 from rebalance.zookeeper.kazoo_reads import ReadPiece, hook_reads
 from rebalance.zookeeper.kazoo_requests import fault_of, reply_of, submit
 from rebalance.zookeeper.requests import Fault, Multi, Read, Reply, Request, SessionChange, ZooKeeperPort, read_singly
-from rebalance.zookeeper.zookeeper_33 import OneByOne, is_version_33
+from rebalance.zookeeper.zookeeper_33 import OneByOne, is_version_33, warn_of_33
 
 __all__ = ["KazooPort", "call"]
 
@@ -153,9 +153,6 @@ class KazooPort:
         def ask_version() -> None:
             atomic = not is_version_33(peer, min(2.0, self._asked_timeout_s / 3))
             self._versions[peer] = atomic
-            if not atomic:
-                log.warning("ZooKeeper %s:%d is 3.3: it has no multi, so commits and releases are checked first and "
-                            "not fenced atomically", *peer)
             with self._lock:
                 # Not after a later change: "connected" would then be the last report about a lost connection.
                 if self._connections == connection:
@@ -223,6 +220,8 @@ class KazooPort:
     def send(self, request: Request, done: Callable[[Reply], None]) -> None:
         """Send a request; `done` is called once with the reply. Source: `ZooKeeperPort`."""
         if isinstance(request, Multi) and not self._atomic:
+            if (peer := self._peer()) is not None:
+                warn_of_33(peer)
             OneByOne(self, request.operations, done).next()
             return
         sent_at = lease_clock()

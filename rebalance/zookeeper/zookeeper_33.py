@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from rebalance.lease import lease_clock
 from rebalance.zookeeper.requests import Check, Exists, Fault, Reply, ZooKeeperPort
 
-__all__ = ["OneByOne", "is_version_33"]
+__all__ = ["OneByOne", "is_version_33", "warn_of_33"]
+
+log = logging.getLogger(__name__)
 
 
 class OneByOne:
@@ -52,6 +56,23 @@ class OneByOne:
             return
         self._results.append(value)
         self.next()
+
+
+_warned: set[tuple[str, int]] = set()
+_warning = threading.Lock()
+
+
+def warn_of_33(peer: tuple[str, int]) -> None:
+    """Log that writes are not atomic, when the first one is sent: once for each server in a process.
+
+    Who only reads has nothing to know, and one process may have several sessions.
+    """
+    with _warning:
+        is_new = peer not in _warned
+        _warned.add(peer)
+    if is_new:
+        log.warning("ZooKeeper %s:%d is 3.3: it has no multi, so commits and releases are checked first and not fenced "
+                    "atomically", *peer)
 
 
 def is_version_33(peer: tuple[str, int], timeout_s: float) -> bool:

@@ -27,7 +27,7 @@ def encode_list_offsets(times_ms: Mapping[Partition, int], version: int, *, read
 
     Args:
         times_ms: Milliseconds since 1970, -1 for the end of the log, -2 for its start.
-        read_committed: Take the first open transaction for the end; from version 2 on.
+        read_committed: Take the first open transaction for the end, also of what has a time; from version 2 on.
     """
 
     def row(number: int, time_ms: int) -> bytes:
@@ -47,7 +47,7 @@ def decode_list_offsets(
     No message at or after the time is offset -1 and timestamp -1, with code 0; an end has the timestamp -1.
     """
     rows = _decode(answer, asked, version)
-    return [(code, OffsetAndTimestamp(offset, timestamp_ms)) for code, timestamp_ms, offset, _ in rows]
+    return [(code, OffsetAndTimestamp(offset, timestamp_ms, epoch)) for code, timestamp_ms, offset, epoch in rows]
 
 
 def decode_log_ends(answer: Buffer, asked: Sequence[Partition], version: int) -> list[LogEnd]:

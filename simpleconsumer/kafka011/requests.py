@@ -156,13 +156,13 @@ class Requests(GroupRequests):
         return versioned(apis.LIST_OFFSETS, at, apis.LIST_OFFSETS.versions[1:], can_resend=True)
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> VersionedRequest[list[tuple[int, OffsetAndTimestamp]]]:
         """Return the request for the first messages at or after some times: Kafka 0.10.1 and later."""
         wanted = {numbered(partition): time_ms for partition, time_ms in times_ms.items()}
 
         def at(version: int) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
-            body = list_offsets.encode_list_offsets(wanted, version)
+            body = list_offsets.encode_list_offsets(wanted, version, read_committed=read_committed)
             return request_of(
                 apis.LIST_OFFSETS, version, body,
                 lambda answer: list_offsets.decode_list_offsets(answer, list(wanted), version), True,

@@ -134,7 +134,7 @@ class Kafka07:
         ]
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
         """Raise NoSuchRequest."""
         _refuse("the message of a time", "messages have no timestamps: `get_offsets_before` finds segments of a time")

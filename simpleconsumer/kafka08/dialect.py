@@ -102,7 +102,7 @@ class Kafka08(NumberedOffsets):
         return [Request(requests.OFFSETS, 0, body, lambda answer: requests.decode_offsets(answer, wanted), True)]
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> Request[list[tuple[int, OffsetAndTimestamp]]]:
         """Return the request for the first messages at or after some times: Kafka 0.10.1 and later."""
         wanted = {numbered(partition): time_ms for partition, time_ms in times_ms.items()}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+import confluent_kafka
 import pytest
 
 from simpleconsumer.consumer import EARLIEST, LATEST
+from zkconsumer.admin import BrokerAdmin
 from zkconsumer.admin.offset_target import parse_target
+from zkconsumer.testing import EmbeddedCluster
 
 
 @pytest.mark.parametrize(
@@ -72,10 +75,10 @@ def test_an_offset_must_be_in_the_log_or_at_its_end(offset: int, allowed: bool) 
     assert target.resolve((5, 9), force=True) == offset
 
 
-def test_a_time_before_the_oldest_segment_is_the_start_of_the_log() -> None:
+def test_a_time_is_set_within_the_log_and_to_its_end_where_no_message_is_that_recent() -> None:
+    """Brokers that search by segment name 0 where no segment is that old."""
     target = parse_target("2001-01-01")
-    assert target.resolve((5, 9, None), force=False) == 5
-    assert target.resolve((5, 9, 7), force=False) == 7
+    assert [target.resolve((5, 9, found), force=False) for found in (None, 0, 7, 9, 10)] == [9, 5, 7, 9, 9]
 
 
 @pytest.mark.parametrize("text", ["earliest", "2014-03-01", "7"])
@@ -92,3 +95,24 @@ def test_nothing_is_guessed_about_a_log_that_is_not_known(
 ) -> None:
     with pytest.raises(ValueError, match=rf"^its log is not known \({why}\)$"):
         parse_target(text).resolve(found, force=False)
+
+
+@pytest.mark.parametrize("generation", ["0.10", "3.9", "4.3"])
+def test_a_time_is_the_first_message_at_or_after_it_where_brokers_and_messages_have_times(
+    generation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not the start of the segment file that was written then: a group would read it again from there on."""
+    base_ms = 1_700_000_000_000
+    with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
+        cluster.create_topic("clicks", 1, config={"retention.ms": "-1"})
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.broker_list})
+        for number in range(10):
+            producer.produce("clicks", b"%d" % number, timestamp=base_ms + number * 1000)
+        assert producer.flush(30) == 0
+        admin = BrokerAdmin(cluster.broker_list)
+        found = {
+            after_ms: admin.set_offsets("billing", "clicks", f"@{base_ms + after_ms}", dry_run=True).changes[0].new
+            for after_ms in (-1, 0, 4999, 5000, 5001, 9000, 9001)
+        }
+    assert found == {-1: 0, 0: 0, 4999: 5, 5000: 5, 5001: 6, 9000: 9, 9001: 10}
+    assert "segments" not in caplog.text

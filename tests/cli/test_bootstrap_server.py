@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.groups_client import GroupsClient
+from simpleconsumer.probe import probed_broker
+from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 from tests.cli.command_line import run
+from zkconsumer.admin import BrokerAdmin
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
@@ -120,3 +125,47 @@ def test_a_file_may_name_the_brokers(tmp_path: Path, addresses: str) -> None:
     file.write_text(f"bootstrap.servers={addresses}\n")
     shown = run("topics", "--config", str(file), "--json")
     assert len(json.loads(shown.stdout)["partitions"]) == 2
+
+
+GROUP_COMMANDS = [
+    ["describe", ""], ["lag", ""], ["verify", "", "--wait", "0"], ["offsets", "get", ""], ["offsets", "export", ""],
+    ["offsets", "set", "", "--topic", "clicks", "--to", "1"], ["offsets", "delete", ""], ["groups", "delete", ""],
+    ["offsets", "set", "", "--topic", "clicks", "--shift", "1"],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["0.9", "3.9"])
+def with_nameless(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    """A group whose name is empty has read one of two messages."""
+    with EmbeddedCluster(1, generation=request.param, zookeeper=False) as cluster:
+        cluster.create_topic("clicks", partitions=1)
+        cluster.produce("clicks", [b"a", b"b"])
+        with BrokerAdmin(cluster.broker_list) as admin:
+            admin.set_offsets("named", "clicks", 1)
+        yield cluster
+
+
+@pytest.mark.parametrize("words", GROUP_COMMANDS, ids=" ".join)
+def test_a_group_without_a_name_is_no_fault_of_the_program(with_nameless: EmbeddedCluster, words: list[str]) -> None:
+    broker = probed_broker("127.0.0.1", with_nameless.port(0))
+    with GroupsClient(broker.host, broker.port, 10.0, dialect=dialect_of(broker)) as client:
+        client.store("", {TopicPartition("clicks", 0): OffsetAndMetadata(1)})
+    done = run(*words, "--bootstrap-server", with_nameless.broker_list)
+    said = (done.stdout + done.stderr).decode()
+    assert "fault of the program" not in said
+    assert done.returncode == (words[0] == "verify" or words[1] == "export"), said
+    assert "''" in said or words[:2] == ["offsets", "get"]
+
+
+@pytest.mark.parametrize(
+    "words", [
+        *(words for words in GROUP_COMMANDS if "export" not in words), ["release", "", "clicks", "0"],
+        ["consume", "--group", "", "--topic", "clicks"],
+    ], ids=" ".join,
+)  # fmt: skip
+def test_zookeeper_has_no_group_without_a_name(words: list[str]) -> None:
+    done = run(*words, "--zookeeper", NOBODY)
+    assert done.returncode in (1, 2)
+    said = done.stderr.decode()
+    assert "fault of the program" not in said
+    assert "group ''" in said or "--group" in said, said

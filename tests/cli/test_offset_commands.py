@@ -134,7 +134,10 @@ def test_set_writes_every_partition_and_prints_old_and_new(
     assert done.stdout == (
         f"{fresh_group} {topic}-0: 1 -> {expected.decode()}\n{fresh_group} {topic}-1: none -> {expected.decode()}\n"
     )
-    assert done.stderr == "2 offsets set, 0 as before\n"
+    *warnings, last = done.stderr.splitlines()
+    assert last == "2 offsets set, 0 as before"
+    by_segments = f"{topic}/0 and 1 more partition: searched by segments"
+    assert [by_segments in line for line in warnings] == ([True] if to.startswith("2") and len(to) > 1 else [])
 
 
 def test_set_goes_to_the_newest_segment_that_was_written_before_a_time(

@@ -163,8 +163,6 @@ def test_it_finds_errors_exactly_where_the_consumer_raises(entries: list[tuple[s
     if isinstance(config, ConfigError):
         assert config.key in errors
         return
-    if config.kafka_generation == "0.7":  # the connector refuses it
-        errors.remove("kafka.generation")
     assert not errors
     properties = config.to_properties()
     for line in found.lines:

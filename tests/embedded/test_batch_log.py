@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.types import AbortedTransaction, Message
+from simpleconsumer.types import AbortedTransaction, Message, OffsetAndTimestamp
 from zkconsumer.testing.embedded.kafka011.epochs import LeaderEpochs
 from zkconsumer.testing.embedded.kafka011.log import BatchLog, Read
 from zkconsumer.testing.embedded.log import PartitionLog
@@ -144,9 +144,9 @@ class TestReading:
     def test_the_first_message_of_a_time_is_found(self, log: BatchLog) -> None:
         log.append_batch(batch(b"a", b"b", stamp=STAMP))
         log.append_batch(batch(b"c", b"d", stamp=STAMP + 1000, codec="gzip"))
-        assert log.at_time(STAMP - 5) == (0, STAMP)
-        assert log.at_time(STAMP + 1) == (1, STAMP + 1)
-        assert log.at_time(STAMP + 2) == (2, STAMP + 1000)
+        assert log.at_time(STAMP - 5) == OffsetAndTimestamp(0, STAMP)
+        assert log.at_time(STAMP + 1) == OffsetAndTimestamp(1, STAMP + 1)
+        assert log.at_time(STAMP + 2) == OffsetAndTimestamp(2, STAMP + 1000)
         assert log.at_time(STAMP + 1002) is None
 
 
@@ -251,6 +251,13 @@ class TestTransactions:
     def test_a_message_without_the_open_transaction_is_refused(self, log: BatchLog) -> None:
         self.fill(log)
         assert code_of(lambda: log.append_batch(of_producer(2, 2, b"x"))) == 48
+
+    def test_marks_are_found_by_their_time(self, log: BatchLog) -> None:
+        """As in Kafka 4.3."""
+        self.fill(log)
+        found = log.at_time(STAMP + 1000)
+        assert found is not None
+        assert (found.offset, found.timestamp_ms > STAMP + 1000) == (2, True)
 
     def test_a_truncation_opens_what_a_lost_marker_ended(self, log: BatchLog) -> None:
         self.fill(log)

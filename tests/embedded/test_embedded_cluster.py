@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import uuid
@@ -17,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 from simpleconsumer import SimpleConsumer, TopicPartition
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
-from zkconsumer.testing.embedded.registry import RegistryUnavailable
+from zkconsumer.testing.embedded.registry import MemoryRegistry, RegistryUnavailable
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka import topics as kafka_topics
@@ -131,6 +132,28 @@ class TestTopics:
             assert list(cluster.folder.rglob("t-*")) == []
             cluster.create_topic("t", 1)
             assert wire.fetch("t", 0, 0, wait_ms=0) == (0, 0, b"")
+
+    @pytest.mark.parametrize("has_answer", [False, True])
+    def test_what_is_asked_for_while_the_registry_is_away_for_a_moment_is_done_at_the_return(
+        self, monkeypatch: pytest.MonkeyPatch, has_answer: bool
+    ) -> None:
+        """A session that pauses under load does so."""
+        with EmbeddedCluster(2, zookeeper=False) as cluster:
+            cluster.create_topic("t", assignment={0: [0, 1]})
+            looks = itertools.count()
+
+            def is_reachable(registry: MemoryRegistry) -> bool:
+                is_back = next(looks) >= 3
+                if has_answer and not is_back:
+                    raise RegistryUnavailable("scripted")
+                return is_back
+
+            monkeypatch.setattr(MemoryRegistry, "reachable", property(is_reachable))
+            cluster.move_leader("t", 0, 1)
+            assert cluster.leader("t", 0) == 1
+            looks = itertools.count()
+            cluster.delete_topic("t")
+            cluster.create_topic("t", 1)
 
     def test_kafkas_own_wish_to_delete_is_granted(self, cluster: EmbeddedCluster) -> None:
         cluster.create_topic("t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from simpleconsumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.types import OffsetAndTimestamp
 from tests.kafka_peers import confluent_consume
 from zkconsumer import read_topic
 from zkconsumer.config.producer_config import ProducerConfig
@@ -80,6 +82,28 @@ def stable_offset(cluster: EmbeddedCluster, topic: str) -> int:
 def send(made: Producer, topic: str, *values: bytes, partition: int = 0) -> None:
     for value in values:
         made.send(topic, value, partition=partition).result(PATIENCE_S)
+
+
+def test_a_time_finds_no_message_that_is_not_decided_for_who_reads_what_is_committed(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, 1)
+    later_ms = int(time.time() * 1000) + 60_000
+    port = cluster.port(cluster.leader(topic, 0) or 0)
+    made = ConfluentProducer({"bootstrap.servers": cluster.broker_list, "transactional.id": topic})
+    made.init_transactions(PATIENCE_S)
+
+    def found(*, read_committed: bool) -> OffsetAndTimestamp | None:
+        with SimpleConsumer("127.0.0.1", port, dialect=KAFKA011, read_committed=read_committed) as consumer:
+            return consumer.offset_for_time(topic, 0, later_ms)
+
+    made.begin_transaction()
+    made.produce(topic, b"a", partition=0, timestamp=later_ms)
+    made.flush(PATIENCE_S)
+    message = OffsetAndTimestamp(0, later_ms, 0)
+    assert (found(read_committed=True), found(read_committed=False)) == (None, message)
+    made.commit_transaction(PATIENCE_S)
+    assert found(read_committed=True) == message
 
 
 class TestClients:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
+import polling
 import pytest
 from consuming import COUNT
 
 from zkconsumer.testing import EmbeddedCluster, load
+
+
+@pytest.fixture(autouse=True)
+def _earlier_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that an earlier test has left is no fault of this one."""
+    monkeypatch.setattr(polling, "EARLIER", set(threading.enumerate()))
 
 
 @pytest.fixture

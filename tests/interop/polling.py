@@ -131,7 +131,14 @@ class Polling:
             raise self.errors[0]
 
 
+EARLIER: set[threading.Thread] = set()
+"""The threads from before the test of now (`conftest.py`): another test is to answer for them."""
+_OF_NO_CONSUMER = ("zkconsumer-producer", "zkconsumer-probe", "zkconsumer-coordinators", "zkconsumer-offset-managers")
+"""The test kit keeps idle producers, and administration does not wait for the end of threads that have answered it."""
+
+
 def threads_of() -> list[threading.Thread]:
-    """The threads that consumers have left. Those of producers do not count: the test kit keeps idle ones."""
+    """The threads that consumers of this test have left."""
     return [each for each in threading.enumerate()
-            if each.name.startswith("zkconsumer") and not each.name.startswith("zkconsumer-producer")]  # fmt: skip
+            if each.name.startswith("zkconsumer") and not each.name.startswith(_OF_NO_CONSUMER)
+            and each not in EARLIER]  # fmt: skip

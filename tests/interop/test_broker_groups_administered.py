@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from simpleconsumer.types import TopicPartition
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.groups_client import GroupsClient
+from simpleconsumer.probe import probed_broker
+from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 from tests.cli.command_line import run
 from zkconsumer.admin import (
     Admin,
@@ -215,6 +218,37 @@ def test_a_group_whose_name_no_line_can_have_is_left_out_of_an_export_and_stops_
     assert {row.offset for row in place.admin.offsets(blank).partitions} == {3}
     for name in (odd, blank):
         place.admin.delete_offsets(name)
+
+
+def test_a_group_without_a_name_is_shown_and_changed_like_every_other(place: Place, group: str) -> None:
+    """Old clients store offsets so, and brokers take them."""
+    topic, admin = place.topic(), place.admin
+    with pytest.raises(OffsetsNotSet, match="the name of the group is empty, and there is no such group"):
+        admin.set_offsets("", topic, 3)
+    admin.set_offsets(group, topic, 0)  # from now on there are coordinators
+    broker = probed_broker("127.0.0.1", place.cluster.port(0))
+    zero = TopicPartition(topic, 0)
+
+    def store() -> None:
+        with GroupsClient(broker.host, broker.port, PATIENCE_S, dialect=dialect_of(broker)) as client:
+            assert client.store("", {zero: OffsetAndMetadata(5)}) == {zero: 0}
+
+    store()
+    assert admin.describe("").lag == COUNT - 5
+    assert [row.offset for row in admin.offsets("").partitions] == [5]
+    assert [finding.kind for finding in admin.verify("", patience_s=0).faults] == ["too-few-members"]
+    assert [each.lag for each in admin.lag("").groups] == [COUNT - 5]
+    if place.lists_groups_without_members:
+        assert "" in {row.group for row in admin.groups().groups}
+    assert [each.new for each in admin.set_offsets("", topic, 7, [0]).changes] == [7]
+    assert [each.new for each in admin.shift_offsets("", topic, -1, [0]).changes] == [6]
+    [problem] = admin.export_offsets("").problems
+    assert "the group '' has characters that no name may have" in problem
+    deleted = admin.delete_offsets("", topic, [0])
+    assert ([each.old for each in deleted.changes], len(deleted.notes)) == ([6], 1)
+    store()
+    [row] = admin.delete_groups("").groups
+    assert row.offsets_in_kafka == 1
 
 
 def test_a_group_is_deleted_when_it_is_empty(place: Place, group: str) -> None:

@@ -14,7 +14,12 @@ from simpleconsumer.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.probe import probed_broker
-from zkconsumer.admin import Admin, BrokerAdmin, CoordinatorUnavailable, GroupNotAuthorized
+from zkconsumer.admin import Admin, BrokerAdmin, CoordinatorUnavailable, GroupNotAuthorized, groups_of_brokers
+from zkconsumer.testing import EmbeddedCluster, Fault, load
+from zkconsumer.testing.embedded.broker import Part
+from zkconsumer.testing.embedded.kafka011 import list_groups
+from zkconsumer.testing.embedded.kafka011.api import Asked
+from zkconsumer.testing.embedded.kafka011.member_requests import throttled
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -170,3 +175,99 @@ def test_brokers_that_coordinate_no_groups_say_so(kafka_0822: KafkaCluster) -> N
     assert found.groups == ()
     [said] = found.unlisted
     assert said.startswith("no broker is of Kafka 0.9 or later: groups are in ZooKeeper there")
+
+
+# -- a coordinator that has moved --------------------------------------------------------------------------------------
+
+Shown = tuple[str, str | None, int | None, bool | None, int | None, int]
+
+
+class Lists:
+    """What brokers list although they do not coordinate it, or do not list although they do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.of_broker: dict[int, list[str]] = {}
+        self._served = list_groups.API.answer
+        monkeypatch.setitem(vars(list_groups.API), "answer", self._answer)
+
+    def _answer(self, asked: Asked[list_groups.ListGroups]) -> list[Part] | None:
+        at = asked.host.broker_id
+        names = self.of_broker.get(at)
+        if names is None:
+            return self._served(asked)
+        encoding, version = asked.encoding(list_groups.LIST_GROUPS), asked.version
+        rest = (encoding.string("Empty") if version > 3 else b"") + (encoding.string("classic") if version > 4 else b"")
+        rows = [encoding.string(name) + encoding.string("consumer") + rest + encoding.end for name in names]
+        return [throttled(asked) + bytes(2) + encoding.array(rows) + encoding.end]
+
+
+@pytest.fixture
+def lists(monkeypatch: pytest.MonkeyPatch) -> Lists:
+    return Lists(monkeypatch)
+
+
+@pytest.fixture(scope="module", params=["0.10", "3.9"])
+def moving(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    """Two brokers and group `billing`, which has read 4 of 10 messages of each of two partitions."""
+    with EmbeddedCluster(2, generation=request.param, zookeeper=False) as made:
+        made.create_topic("clicks", 2)
+        load(made, "clicks", 10, partitions=[0, 1])
+        with BrokerAdmin(made.broker_list) as admin:
+            admin.set_offsets("billing", "clicks", 4)
+        yield made
+
+
+@pytest.fixture(params=[0, 1])
+def coordinator(request: pytest.FixtureRequest, moving: EmbeddedCluster) -> int:
+    """The broker that coordinates the group: answers are put together in the order of the ids."""
+    at = int(request.param)
+    moving.faults.add(Fault.move_coordinator(at))
+    with BrokerAdmin(moving.broker_list) as admin:
+        wait_until(lambda: admin.describe("billing").coordinator == at, PATIENCE_S, f"broker {at} to coordinate")
+    return at
+
+
+def shown(cluster: EmbeddedCluster) -> list[Shown]:
+    """Each group with state, coordinator, whether it has offsets, lag, and of how many partitions that is not known."""
+    with BrokerAdmin(cluster.broker_list) as admin:
+        lags = {each.group: (each.lag, each.lag_unknown) for each in admin.lag().groups}
+        return [
+            (row.group, row.state, row.coordinator, row.offsets_in_kafka, *lags[row.group])
+            for row in admin.groups().groups
+        ]
+
+
+def test_of_two_brokers_that_list_a_group_the_one_that_can_describe_it_counts(
+    moving: EmbeddedCluster, coordinator: int, lists: Lists
+) -> None:
+    lists.of_broker = {1 - coordinator: ["billing"]}
+    assert shown(moving) == [("billing", "Empty", coordinator, True, 12, 0)]
+
+
+def test_a_group_that_moves_while_the_lists_are_read_is_read_where_it_has_gone(
+    moving: EmbeddedCluster, coordinator: int, lists: Lists
+) -> None:
+    """The broker that coordinates it now was asked before it did."""
+    lists.of_broker = {1 - coordinator: ["billing"], coordinator: []}
+    assert shown(moving) == [("billing", "Empty", coordinator, True, 12, 0)]
+
+
+def test_a_group_that_its_coordinator_does_not_know_is_not_listed(
+    moving: EmbeddedCluster, coordinator: int, lists: Lists
+) -> None:
+    lists.of_broker = {1 - coordinator: ["billing", "deleted"]}
+    assert shown(moving) == [("billing", "Empty", coordinator, True, 12, 0)]
+
+
+def test_a_group_of_which_no_broker_says_anything_is_listed_and_its_lag_is_not_known(
+    moving: EmbeddedCluster, coordinator: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not 0 of no partitions, as if all was well."""
+    monkeypatch.setattr(groups_of_brokers, "_MOVED_S", 0.5)
+    for api in ("describe_groups", "offset_fetch"):
+        moving.faults.add(Fault.error(16, api), times=None)
+    try:
+        [(group, _, at, has_offsets, lag, lag_unknown)] = shown(moving)
+    finally:
+        moving.faults.clear()
+    assert (group, at, has_offsets, lag, lag_unknown) == ("billing", coordinator, None, None, 1)

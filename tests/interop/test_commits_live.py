@@ -26,7 +26,7 @@ from consuming import (
     wait_owners,
     wait_stored,
 )
-from kazoo.security import make_acl
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import (
@@ -409,12 +409,15 @@ def test_an_offset_node_that_cannot_be_written_fails_alone(
     preset_offset(kafka_0822, fresh_group, ten, 1, b"0")
     path = offset_node(fresh_group, ten, 1)
     kafka_0822.client.set_acls(path, [make_acl("world", "anyone", read=True, admin=True)])
-    with member(kafka_0822, fresh_group, auto_commit_enable=False) as consumer:
-        read(consumer.create_message_streams({ten: 1})[ten], 12)
-        with pytest.raises(CommitFailed) as raised:
-            consumer.commit_offsets()
-        assert set(raised.value.reasons) == {(ten, 1)}
-        assert stored(kafka_0822, fresh_group, ten, 0) == b"10"
+    try:
+        with member(kafka_0822, fresh_group, auto_commit_enable=False) as consumer:
+            read(consumer.create_message_streams({ten: 1})[ten], 12)
+            with pytest.raises(CommitFailed) as raised:
+                consumer.commit_offsets()
+            assert set(raised.value.reasons) == {(ten, 1)}
+            assert stored(kafka_0822, fresh_group, ten, 0) == b"10"
+    finally:
+        kafka_0822.client.retry(kafka_0822.client.set_acls, path, OPEN_ACL_UNSAFE)  # other tests share the server
 
 
 # -- decoders ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 from polling import PATIENCE_S, address_of, consumer_of, offsets, poll_until, stored, threads_of
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer import KafkaConsumer, OffsetAndMetadata
+from zkconsumer import KafkaConsumer, OffsetAndMetadata, OffsetAndTimestamp
 from zkconsumer.polling.consumer_errors import PollTimeout
 from zkconsumer.polling.errors import OffsetOutOfRange
 from zkconsumer.testing.kafka import KafkaCluster
@@ -167,10 +167,12 @@ def test_readers_of_committed_records_see_no_aborted_and_no_open_ones(
     modern.create_topic(topic, 1)
     producer = confluent_kafka.Producer({"bootstrap.servers": address_of(modern), "transactional.id": fresh_group})
     producer.init_transactions(PATIENCE_S)
+    opened_ms = int(time.time() * 1000) + 60_000  # after the marks of the broker, which it finds, too
+    times_ms = {"commit": opened_ms - 2000, "abort": opened_ms - 1000, "open": opened_ms}
     for ends in ("commit", "abort", "commit", "open"):
         producer.begin_transaction()
         for number in range(3):
-            producer.produce(topic, f"{ends} {number}".encode(), partition=0)
+            producer.produce(topic, f"{ends} {number}".encode(), partition=0, timestamp=times_ms[ends])
         assert producer.flush(PATIENCE_S) == 0
         if ends != "open":
             getattr(producer, f"{ends}_transaction")(PATIENCE_S)
@@ -181,9 +183,11 @@ def test_readers_of_committed_records_see_no_aborted_and_no_open_ones(
         assert not consumer.poll(300)
         assert consumer.end_offsets([at]) == {at: 12}
         assert consumer.position(at) == 12
+        assert consumer.offsets_for_times({at: opened_ms}) == {at: None}, "a record that is not decided"
     with consumer_of(modern, f"{fresh_group}-all", topic) as consumer:
         assert len(poll_until(consumer, 12)) == 12
         assert consumer.end_offsets([at]) == {at: 15}
+        assert consumer.offsets_for_times({at: opened_ms}) == {at: OffsetAndTimestamp(12, opened_ms, 0)}
     producer.abort_transaction(PATIENCE_S)
     assert stored(modern, fresh_group, at) == {at: 12}
 
@@ -200,7 +204,7 @@ def test_offsets_are_found_by_time(modern: KafkaCluster, fresh_topic: Callable[[
         assert first is not None
         found = consumer.offsets_for_times({at: first})[at]
         assert found is not None
-        assert (found.offset, found.timestamp) == (0, first)
+        assert (found.offset, found.timestamp, found.leader_epoch) == (0, first, 0)
         assert consumer.offsets_for_times({at: first + 10**9}) == {at: None}
         with pytest.raises(ValueError, match="-1"):
             consumer.offsets_for_times({at: -1})

@@ -137,6 +137,7 @@ def test_a_lost_connection_is_counted(
 def test_statistics_are_told_from_time_to_time_on_a_thread_of_their_own_until_the_shutdown(
     embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str
 ) -> None:
+    before = set(threading.enumerate())
     told: list[tuple[str, ConnectorStatistics]] = []
     consumer = told_by(embedded_cluster, fresh_group, lambda each: told.append((threading.current_thread().name, each)),
                        statistics_interval_ms=20)  # fmt: skip
@@ -146,7 +147,7 @@ def test_statistics_are_told_from_time_to_time_on_a_thread_of_their_own_until_th
     count = len(told)
     assert {name for name, _ in told} == {"zkconsumer-statistics"}
     assert all(each.group == fresh_group for _, each in told)
-    assert "zkconsumer-statistics" not in {thread.name for thread in threading.enumerate()}
+    assert "zkconsumer-statistics" not in {thread.name for thread in set(threading.enumerate()) - before}
     assert len(told) == count
 
 

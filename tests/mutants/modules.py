@@ -7,6 +7,7 @@ from typing import Final
 __all__ = ["TESTS"]
 
 _REBALANCE: Final = "tests/rebalance/test_"
+_ZOOKEEPER: Final = "tests/rebalance/zookeeper/test_"
 _WIRE: Final = "tests/simpleconsumer/test_"
 _FETCHING: Final = "tests/fetching/test_"
 _MEMBER: Final = "tests/member/test_"
@@ -23,15 +24,15 @@ TESTS: Final[dict[str, list[str]]] = {
     "rebalance/assignment.py": [f"{_REBALANCE}assignment.py"],
     "rebalance/java_regex.py": [f"{_REBALANCE}java_regex.py", f"{_REBALANCE}subscription.py"],
     "rebalance/lease.py": [f"{_REBALANCE}lease.py"],
-    "rebalance/zookeeper/lenient_json.py": [f"{_REBALANCE}znodes.py"],
-    "rebalance/zookeeper/machine.py": [f"{_REBALANCE}machine.py"],
+    "rebalance/zookeeper/lenient_json.py": [f"{_ZOOKEEPER}znodes.py"],
+    "rebalance/zookeeper/machine.py": [f"{_ZOOKEEPER}machine.py"],
     "rebalance/partition.py": [f"{_REBALANCE}partition.py"],
-    "rebalance/zookeeper/refused_nodes.py": [f"{_REBALANCE}refused_nodes_again.py"],
-    "rebalance/zookeeper/snapshot.py": [f"{_REBALANCE}snapshot.py", f"{_REBALANCE}machine.py"],
-    "rebalance/subscription.py": [f"{_REBALANCE}subscription.py", f"{_REBALANCE}snapshot.py"],
-    "rebalance/zookeeper/membership_changes.py": [f"{_REBALANCE}membership_changes.py"],
-    "rebalance/zookeeper/waits.py": [f"{_REBALANCE}waits.py", f"{_REBALANCE}machine.py"],
-    "rebalance/zookeeper/znodes.py": [f"{_REBALANCE}znodes.py"],
+    "rebalance/zookeeper/refused_nodes.py": [f"{_ZOOKEEPER}refused_nodes_again.py"],
+    "rebalance/zookeeper/snapshot.py": [f"{_ZOOKEEPER}snapshot.py", f"{_ZOOKEEPER}machine.py"],
+    "rebalance/subscription.py": [f"{_REBALANCE}subscription.py", f"{_ZOOKEEPER}snapshot.py"],
+    "rebalance/zookeeper/membership_changes.py": [f"{_ZOOKEEPER}membership_changes.py"],
+    "rebalance/zookeeper/waits.py": [f"{_ZOOKEEPER}waits.py", f"{_ZOOKEEPER}machine.py"],
+    "rebalance/zookeeper/znodes.py": [f"{_ZOOKEEPER}znodes.py"],
     "simpleconsumer/codecs.py": [f"{_WIRE}codecs.py", f"{_WIRE}wrappers.py"],
     "simpleconsumer/kafka07/boundaries.py": [f"{_WIRE}kafka07_fetching.py"],
     "simpleconsumer/kafka07/classify.py": [f"{_WIRE}kafka07_fetching.py"],

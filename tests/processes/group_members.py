@@ -7,12 +7,16 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
+from rebalance.lease import LEASE_FRACTION
 from zkconsumer.testing.history import Event
 from zkconsumer.testing.members.member_process import MemberProcess
 
 # Short waits, so that a fault and its end fit into a few seconds; what depends on a wait is computed from these.
 SESSION_S = 3.0
 AUTO_COMMIT_S = 0.5
+LAST_DELIVERY_S = SESSION_S * (LEASE_FRACTION + 1) / 2
+"""A member that nobody answers has delivered its last message by then: halfway from the end of its lease to that of its
+session. A process that waits for its turn on a busy machine writes down late what it has delivered in time."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
     "zookeeper.connection.timeout.ms": 15_000,

@@ -23,8 +23,8 @@ from broker_scene import (
     scene,
     seconds,
 )
+from group_members import LAST_DELIVERY_S
 
-from rebalance.lease import LEASE_FRACTION
 from zkconsumer.testing.history.checks import Limits
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -144,13 +144,13 @@ def test_a_paused_coordinator_stops_delivery_at_the_lease_and_costs_nothing_but_
         stage.wait_committed()
         for paused_s in (SESSION_S / 3, SESSION_S * 2):
             stage.load.grow(50)
-            paused_ns = time.monotonic_ns()
             own_cluster.pause(0)
+            paused_ns = time.monotonic_ns()
             wait_until(lambda at=paused_ns, s=paused_s: seconds(time.monotonic_ns(), at) > s, 60, "the pause to last")  # type: ignore[misc]
             resumed_ns = time.monotonic_ns()
             own_cluster.resume(0)
             last = max(last_delivery_ns(member, resumed_ns) for member in members)
-            assert seconds(last, paused_ns) <= LEASE_FRACTION * SESSION_S + 0.2
+            assert seconds(last, paused_ns) <= LAST_DELIVERY_S
             stage.wait_committed()
             stage.wait_full("a", "b")
         stage.load.grow(100)

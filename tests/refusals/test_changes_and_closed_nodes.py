@@ -9,6 +9,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from closed_to_others import MODES, OWNER_LOGIN, REMEDY, problem_of
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
 from secured import PATIENCE_S
 
@@ -69,8 +71,8 @@ class Closing:
         try:
             return call()
         finally:
-            if self.owner.exists(path):
-                self.owner.set_acls(path, OPEN_ACL_UNSAFE)
+            with suppress(NoNodeError):
+                self.owner.retry(self.owner.set_acls, path, OPEN_ACL_UNSAFE)
 
 
 @pytest.fixture(scope="module", params=["zk-3.9", pytest.param("zk-3.4.14", marks=pytest.mark.slow)])

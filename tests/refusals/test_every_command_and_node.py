@@ -72,7 +72,7 @@ class Tree:
         """Make the group as it was, and open all nodes: a few requests, as this is done before each call."""
         for path in self._closed:
             with suppress(NoNodeError):
-                self.client.set_acls(path, OPEN_ACL_UNSAFE)
+                self.client.retry(self.client.set_acls, path, OPEN_ACL_UNSAFE)
         self._closed.clear()
         self._delete_groups()
         creation = self.client.transaction()

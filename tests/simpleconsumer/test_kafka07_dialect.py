@@ -35,19 +35,24 @@ def test_requests_that_only_read_can_be_sent_again_and_none_has_a_version() -> N
 
 
 @pytest.mark.parametrize(
-    ("ask", "remedy"),
+    ("ask", "about", "remedy"),
     [
-        (lambda: KAFKA07.metadata(["t"]),
+        (lambda: KAFKA07.metadata(["t"]), "metadata",
          "brokers and topics are in ZooKeeper, and the name of a partition says which broker has it"),
-        (lambda: KAFKA07.api_versions(), "all of them serve the same requests, which have no versions"),
-        (lambda: KAFKA07.offsets_for_times({}),
+        (lambda: KAFKA07.api_versions(), "the versions that they serve",
+         "all of them serve the same requests, which have no versions"),
+        (lambda: KAFKA07.log_ends([]), "the epoch of a log's end",
+         "partitions have no leaders: each is on one broker"),
+        (lambda: KAFKA07.epoch_ends({}), "the end of a leader's epoch",
+         "partitions have no leaders: each is on one broker"),
+        (lambda: KAFKA07.offsets_for_times({}), "the message of a time",
          "messages have no timestamps: `get_offsets_before` finds segments of a time"),
     ],
 )  # fmt: skip
-def test_remedies_for_requests_that_do_not_exist(ask: Any, remedy: str) -> None:
+def test_remedies_for_requests_that_do_not_exist(ask: Any, about: str, remedy: str) -> None:
     with pytest.raises(NoSuchRequest) as caught:
         ask()
-    assert caught.value.remedy == remedy
+    assert (caught.value.request, caught.value.remedy) == (about, remedy)
 
 
 def test_messages_are_encoded_in_the_magic_that_is_asked_for() -> None:

@@ -174,7 +174,8 @@ def test_numbers_beyond_the_messages_of_an_entry_skip_all_of_it() -> None:
 
 @pytest.mark.parametrize("position", [-1, 99, 100 + len(MIXED) + 1])
 def test_a_position_outside_of_the_data_is_refused(position: int) -> None:
-    with pytest.raises(ValueError, match=f"position {position} is not within the data, which has 100 to"):
+    end = 100 + len(MIXED)
+    with pytest.raises(ValueError, match=f"position {position} is not within the data, which has 100 to {end}$"):
         decode_messages(MIXED, "t", PARTITION, position, data_offset=100)
 
 

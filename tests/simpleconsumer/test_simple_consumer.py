@@ -252,7 +252,7 @@ def test_times_of_many_partitions_come_in_one_answer_and_an_error_stands_beside_
     rows = [struct.pack(">ihqq", 1, 0, 1000, 17), struct.pack(">ihqq", 0, 43, -1, -1)]
     wanted = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
     with answering(encode_array([encode_string("t") + encode_array(rows)])) as (consumer, requests):
-        assert consumer.offsets_for_times(wanted) == [(43, (-1, -1)), (0, (17, 1000))]
+        assert consumer.offsets_for_times(wanted) == [(43, (-1, -1, -1)), (0, (17, 1000, -1))]
     assert requests[0].endswith(struct.pack(">iqiq", 0, 5, 1, 6))
 
 

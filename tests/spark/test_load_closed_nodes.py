@@ -67,7 +67,7 @@ class Loaded:
         try:
             found = self.load(**source)
         finally:
-            self.owner.set_acls(path, OPEN_ACL_UNSAFE)
+            self.owner.retry(self.owner.set_acls, path, OPEN_ACL_UNSAFE)
         problem = problem_of(path, found, of_open)
         return [f"{path} {mode}: {problem}\n  {found}"] if problem else []
 

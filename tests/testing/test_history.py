@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.testing.history.checks import Limits, check_history, count_allowed_repeats
-from zkconsumer.testing.history.events import KINDS, Event, format_event, ownerships, parse_event
+from zkconsumer.testing.history.events import KINDS, Event, format_event, id_of, ownerships, parse_event
 
 MS = 1_000_000
 
@@ -265,3 +265,22 @@ def test_no_history_breaks_the_checks(history: list[Event]) -> None:
 def test_a_broken_line_is_refused(line: str) -> None:
     with pytest.raises(ValueError):
         parse_event(line)
+
+
+# -- ids of messages
+
+
+@given(st.binary(max_size=300))
+def test_the_id_of_a_message_is_its_value_escaped_where_it_is_not_ascii(value: bytes) -> None:
+    assert id_of(value) == value.decode("ascii", "backslashreplace")
+
+
+def test_the_id_of_a_large_value_is_short_and_differs_with_each_byte_and_with_the_size() -> None:
+    """A load of binary values of 1 MB wrote 2.5 MB of text for each."""
+    value = bytes(range(256)) * 4096
+    shown = id_of(value)
+    assert shown.startswith(value[:64].decode("ascii", "backslashreplace"))
+    assert (len(shown) < 500, f"{len(value)} bytes" in shown) == (True, True)
+    others = [value[:-1], value[:-1] + b"x", value + b"\0", bytes(4096), bytes(4097)]
+    assert len({shown, *map(id_of, others)}) == 6
+    assert (id_of(None), id_of(bytes(2)), len(id_of(b"a" * 4096))) == ("", "\0\0", 4096)

@@ -71,9 +71,10 @@ def test_a_time_starts_at_a_segment_and_leaves_nothing_out(
 ) -> None:
     name = fresh_topic()
     with cluster_07(kind, 1, zookeeper=zookeeper, chroot=f"/{name}", settings={"log.file.size": 100}) as cluster:
-        sent = four_segments(cluster, name)
+        sent, base_s = four_segments(cluster, name)
         for time_s, first in ((900, 0), (2100, 2), (3500, 4), (4100, 6)):
-            with read_topic(cluster.zookeeper_connect, name, start=datetime.fromtimestamp(time_s, UTC)) as reader:
+            moment = datetime.fromtimestamp(base_s + time_s, UTC)
+            with read_topic(cluster.zookeeper_connect, name, start=moment) as reader:
                 assert values(reader) == sent[first:], time_s
 
 

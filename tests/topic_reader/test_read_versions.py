@@ -12,6 +12,7 @@ import pytest
 from simpleconsumer.consumer import SimpleConsumer
 from tests.spark.transaction_marks import add_mark
 from zkconsumer import PartitionStopped, read_topic
+from zkconsumer.admin import Admin
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 
@@ -105,6 +106,12 @@ def test_a_time_is_as_exact_as_the_broker_knows_it(
     assert offsets(cluster, topic, start=fourth) == ([*range(4, 10)] if is_timed else [*range(10)])
     assert ("searched by segments" in caplog.text) == (not is_timed)
     assert offsets(cluster, topic, start=datetime(2044, 1, 1, tzinfo=UTC)) == []
+    caplog.clear()
+    with Admin(cluster.zookeeper_connect) as admin:  # a group is set where a reader starts
+        for moment, offset in ((fourth, 4 if is_timed else 0), (datetime(2044, 1, 1, tzinfo=UTC), 10)):
+            found = admin.set_offsets("readers", topic, moment.isoformat(), store="zookeeper", dry_run=True)
+            assert [each.new for each in found.changes] == [offset]
+    assert ("searched by segments" in caplog.text) == (not is_timed)
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("3.9.2", marks=SLOW)])

@@ -47,6 +47,8 @@ __all__ = ["BrokerGroupOffsets", "BrokerOffsets"]
 _STORES: Final = (KAFKA,)
 _NOT_SET: Final = "no offset was set"
 _SUBSCRIBED: Final = 86
+_TOO_OLD: Final = "is older than Kafka 2.4 and deletes no single offsets"
+_WITHOUT_NAME: Final = "deletes no single offsets of a group without a name"
 _REFUSED_FOR_MEMBERS: Final = (22, 25, 27)
 """Codes of a commit of nobody while a group has members."""
 
@@ -135,7 +137,7 @@ class BrokerGroupOffsets(ABC):
         """Set the stored offsets of a topic; all are checked before the first one is written.
 
         Args:
-            group: The group; it need not exist.
+            group: The group; it need not exist, unless its name is empty.
             topic: The topic; None: all topics that the group has offsets of, and that exist.
             target: `earliest`, `latest`, an offset, or a time such as `2014-03-01T12:00:00Z` (UTC without a zone).
             partitions: These partitions alone; all of the topic when there are none.
@@ -147,13 +149,17 @@ class BrokerGroupOffsets(ABC):
             ValueError: The target is none, or partitions are given without a topic.
             NotFound: There is no such topic or partition, or no such group if no topic is given.
             GroupHasMembers: Members are in the group.
-            OffsetsNotSet: A log does not have the target, or somebody else has changed an offset meanwhile.
+            OffsetsNotSet: A log does not have the target, somebody else has changed an offset meanwhile, or a new group
+                would have no name.
         """
         wanted = target if isinstance(target, OffsetTarget) else parse_target(str(target))
         found, stored = self._without_members(group)
         names, notes = self._partitions(stored, topic, partitions)
         new = target_offsets(self._cluster, _STORES, names, wanted, force)
         is_new = found.state == DEAD and not stored.kafka
+        if is_new and not group:  # brokers would make one, when a script names it by a variable that is not set
+            raise OffsetsNotSet(f"{_NOT_SET}: the name of the group is empty, and there is no such group",
+                                "give the name of the group")  # fmt: skip
         if is_new:
             on_new_group(group)
         return self._set(stored, {name: each[KAFKA] for name, each in new.offsets.items()}, dry_run,
@@ -192,8 +198,8 @@ class BrokerGroupOffsets(ABC):
     ) -> OffsetChanges:
         """Delete stored offsets of a group, of topics that no member subscribes to.
 
-        Brokers before Kafka 2.4 delete no single offsets: there the group must have no members, and -1 is stored, which
-        every member takes for no offset; `notes` says so.
+        Brokers before Kafka 2.4 delete no single offsets, and later ones none of a group whose name is empty: there the
+        group must have no members, and -1 is stored, which every member takes for no offset; `notes` says so.
 
         Args:
             topic: Of this topic alone; None: of all topics.
@@ -219,8 +225,8 @@ class BrokerGroupOffsets(ABC):
         are_gone, codes = self._coordinators.delete_offsets(group, names)
         _check_codes(group, codes, len(names), "deleted")
         notes = () if are_gone else (
-            "the coordinator is older than Kafka 2.4 and deletes no single offsets: -1 is stored, which members take "
-            "for no offset, and which expires as any offset",
+            f"the coordinator {_TOO_OLD if group else _WITHOUT_NAME}: -1 is stored, which members take for no offset, "
+            "and which expires as any offset",
         )  # fmt: skip
         return OffsetChanges(tuple(changes), True, (), notes)
 
@@ -270,8 +276,6 @@ class BrokerGroupOffsets(ABC):
         Raises:
             GroupHasMembers: Members are in it.
         """
-        if not group:
-            raise ValueError("the name of the group is empty")
         found = self._coordinators.describe(group)
         check_without_members(found, f"{_NOT_SET} of group {group!r}")
         return found, _stored(group, self._offsets_of(group))

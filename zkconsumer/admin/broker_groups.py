@@ -230,8 +230,6 @@ class BrokerGroups(BrokerGroupOffsets):
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _described(self, group: str) -> CoordinatedGroup:
-        if not group:
-            raise ValueError("the name of the group is empty")
         if not self._coordinators.exist():
             raise NotFound(
                 f"group {group!r} does not exist {self._where}: the cluster has no topic __consumer_offsets, so no "

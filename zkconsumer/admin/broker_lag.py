@@ -47,11 +47,13 @@ def broker_group_lag(
     topics = tuple(_topic_lag(topic, rows, rates.get(topic, Rates()), _unowned(rows, wanted) if is_known else None)
                    for topic, rows in by_topic.items())  # fmt: skip
     lag = None if unknown is not None else known_sum([each.lag for each in topics])
+    # Without its offsets it is not known of which partitions a group has some: of one at least, or there were no group.
+    lag_unknown = max(sum(each.lag_unknown for each in topics), 0 if unknown is None else 1)
     return GroupLag(
         report.group, None if found.group.members is None else len(report.members),
         sum(row.owner is not None for row in kept) if is_known else None,
         _unowned(kept, wanted) if is_known else None,
-        lag, sum(each.lag_unknown for each in topics), topics, tuple(_partition_row(row) for row in kept),
+        lag, lag_unknown, topics, tuple(_partition_row(row) for row in kept),
         _problems(report, unknown), BROKERS,
     )  # fmt: skip
 

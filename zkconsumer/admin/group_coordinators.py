@@ -47,6 +47,7 @@ ASK_AGAIN: Final = (14, 15, 16)
 """Codes of a coordinator that reads its groups, is not known yet, or has moved."""
 NOT_AUTHORIZED: Final = (29, 30, 31)
 """Codes of a refusal for want of rights: on a topic, a group, the cluster."""
+_INVALID_GROUP_ID: Final = 24
 _GROUP_ID_NOT_FOUND: Final = 69
 _UNSUPPORTED_VERSION: Final = 35
 
@@ -111,7 +112,8 @@ class GroupCoordinators:
             is_known = classic.error_code != _GROUP_ID_NOT_FOUND and classic.state != DEAD
             if classic.error_code not in (0, _GROUP_ID_NOT_FOUND) or is_known:
                 return classic.error_code, of_classic_protocol(classic, broker)
-            if client.dialect.chooses_versions and client.describes_consumer_groups():
+            # That protocol has no group without a name, and the question is refused (24).
+            if group and client.dialect.chooses_versions and client.describes_consumer_groups():
                 [newest] = client.describe_consumer_groups([group])
                 if newest.error_code not in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
                     return newest.error_code, of_newest_protocol(newest, broker)
@@ -153,12 +155,13 @@ class GroupCoordinators:
     ) -> tuple[bool, dict[TopicPartition, int]]:
         """Delete offsets; return whether they are gone, and the error code of each partition.
 
-        Brokers before Kafka 2.4 have no request for it: -1 is stored, which every member takes for no offset.
+        Brokers before Kafka 2.4 have no request for it, and later ones refuse it for a group whose name is empty (24):
+        -1 is stored, which every member takes for no offset.
         """
         gone: list[bool] = []
 
         def ask(client: GroupsClient, part: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-            gone[:] = [client.dialect.chooses_versions and client.deletes_offsets()]
+            gone[:] = [bool(group) and client.dialect.chooses_versions and client.deletes_offsets()]
             if gone[0]:
                 return client.delete_offsets(group, part)
             return client.store(group, dict.fromkeys(part, OffsetAndMetadata(-1)))
@@ -167,12 +170,16 @@ class GroupCoordinators:
         return gone == [True], codes
 
     def delete(self, group: str) -> int | None:
-        """Delete a group with its offsets; return the error code, None if the broker is older than Kafka 1.1."""
+        """Delete a group with its offsets; return the error code, None if the broker has no way to do it.
+
+        Brokers before Kafka 1.1 have none, and some later ones none for a group whose name is empty.
+        """
 
         def ask(client: GroupsClient, broker: Broker) -> int | None:
             if not (client.dialect.chooses_versions and client.deletes_groups()):
                 return None
-            return client.delete(group)
+            code = client.delete(group)
+            return None if code == _INVALID_GROUP_ID and not group else code
 
         def code_of(answer: int | None) -> int:
             return answer or 0
@@ -202,7 +209,7 @@ class GroupCoordinators:
         deadline = time.monotonic() + deadline_s
         while True:
             try:
-                broker = self._find(group)
+                broker = self.find(group)
                 with self.client(broker) as client:
                     answer = ask(client, broker)
                 code = code_of(answer)
@@ -218,12 +225,13 @@ class GroupCoordinators:
                 )
             time.sleep(BACKOFF_S)
 
-    def _find(self, group: str) -> Broker:
+    def find(self, group: str) -> Broker:
         """Return the coordinator of a group.
 
         Raises:
-            BrokerError: No broker names one; ask again.
+            SimpleConsumerError: No broker names one; ask again.
             CoordinatorUnavailable: No broker coordinates groups.
+            GroupNotAuthorized: The brokers do not show the group.
         """
         brokers = self.brokers()
         if not brokers:

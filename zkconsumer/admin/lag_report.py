@@ -70,7 +70,7 @@ class GroupLag:
         unowned: Number of partitions that a member subscribes to and nobody owns; None if members or owners may not be
             read.
         lag: Sum of the known lags; None if there are partitions and no lag is known.
-        lag_unknown: Number of partitions whose lag is not known.
+        lag_unknown: Number of partitions whose lag is not known; at least 1 while brokers do not show the offsets.
         topics_lag: By topic.
         partitions: By topic and number.
         problems: What is wrong with the group, as sentences.

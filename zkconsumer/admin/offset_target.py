@@ -49,7 +49,7 @@ class OffsetTarget(NamedTuple):
         earliest, latest = _bounds(found)
         if self.offset is None:
             at = found[2] if not isinstance(found, str) else None
-            return earliest if at is None else at  # no segment file is that old: all messages are newer
+            return latest if at is None else min(max(at, earliest), latest)  # None: no message is that recent
         if not earliest <= self.offset <= latest:
             raise ValueError(f"its log has {earliest} to {latest}")
         return self.offset

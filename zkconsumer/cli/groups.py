@@ -17,7 +17,7 @@ from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.offset_options import store_option
-from zkconsumer.cli.terminal.tables import cell, print_table
+from zkconsumer.cli.terminal.tables import cell, print_table, shown_group
 
 __all__ = ["groups"]
 
@@ -98,7 +98,8 @@ def _print(found: GroupList) -> None:
     for row in found.groups:
         stores = [_stores(row)] if has_stores else []
         by = _coordination(row) if has_brokers else []
-        cells.append([row.group, *by, cell(row.members), cell(row.owned), *stores, ", ".join(row.topics) or "-"])
+        numbers = [cell(row.members), cell(row.owned)]
+        cells.append([shown_group(row.group), *by, *numbers, *stores, ", ".join(row.topics) or "-"])
     by = ["COORDINATED BY", "STATE", "TYPE"] if has_brokers else []
     headers = ["GROUP", *by, "MEMBERS", "OWNED", *(["OFFSETS IN"] if has_stores else []), "TOPICS"]
     print_table(headers, cells, right=[1 + len(by), 2 + len(by)])
@@ -162,7 +163,7 @@ def _delete(
 
 def _deleted(row: DeletedGroup, found: DeletedGroups) -> str:
     verb = "deleted" if found.deleted else "would be deleted"
-    sentence = f"{row.group} {verb}: "
+    sentence = f"{shown_group(row.group)} {verb}: "
     if row.nodes:
         sentence += (f"{count_of(row.nodes, 'node')} of ZooKeeper with "
                      f"{count_of(row.offsets_in_zookeeper, 'offset')}, ")  # fmt: skip

@@ -25,7 +25,7 @@ from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.group_options import open_groups
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.terminal.tables import cell, print_problem, print_table
+from zkconsumer.cli.terminal.tables import cell, print_problem, print_table, shown_group
 
 __all__ = ["lag"]
 
@@ -148,7 +148,7 @@ def _print(report: LagReport, by: str, limit: int | None, watch: bool) -> None:
 
 def _print_problems(report: LagReport, on_screen: bool) -> None:
     problems = [*report.problems]
-    problems += [f"{group.group}: {problem}" for group in report.groups for problem in group.problems]
+    problems += [f"{shown_group(group.group)}: {problem}" for group in report.groups for problem in group.problems]
     if on_screen and problems:
         print_problem(f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` names those of a group")
         return
@@ -171,7 +171,7 @@ def _in_unit(header: str, unit: str) -> str:
 def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(groups, key=lambda row: (-(row.lag or 0), row.group))
     cells = [
-        [row.group, cell(row.member_count), cell(row.owned), cell(row.unowned),
+        [shown_group(row.group), cell(row.member_count), cell(row.owned), cell(row.unowned),
          _sum(row.lag), str(row.lag_unknown)]
         for row in rows
     ]
@@ -180,7 +180,7 @@ def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
 
 def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(
-        ((group.group, row) for group in groups for row in group.topics_lag),
+        ((shown_group(group.group), row) for group in groups for row in group.topics_lag),
         key=lambda at: (-(at[1].lag or 0), at[0], at[1].topic),
     )
     headers = ["GROUP", "TOPIC", "PARTITIONS", "UNOWNED", "LAG", "UNKNOWN"]
@@ -196,7 +196,7 @@ def _by_topic(groups: Iterable[GroupLag], watch: bool) -> _Table:
 
 def _by_partition(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(
-        ((group.group, row) for group in groups for row in group.partitions),
+        ((shown_group(group.group), row) for group in groups for row in group.partitions),
         key=lambda at: (-(at[1].lag or 0), at[0], at[1].topic, _place(at[1].partition)),
     )
     cells = []

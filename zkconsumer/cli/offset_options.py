@@ -10,6 +10,7 @@ import click
 from zkconsumer.admin import OffsetChanges
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import KAFKA
+from zkconsumer.cli.terminal.tables import shown_group
 
 __all__ = ["CHANGED_STORES", "print_changes", "print_warning", "refuse_other_stores", "store_option"]
 
@@ -57,7 +58,7 @@ def print_changes(found: OffsetChanges, as_json: bool, done: str = "set") -> Non
         return
     names_store = len({change.store for change in found.changes}) > 1
     for change in found.changes:
-        click.echo(f"{change.group} {change.line(names_store)}")
+        click.echo(f"{shown_group(change.group)} {change.line(names_store)}")
     needed = sum(change.is_needed for change in found.changes)
     verb = done if found.written else f"would be {done}"
     click.echo(f"{count_of(needed, 'offset')} {verb}, {len(found.changes) - needed} as before", err=True)

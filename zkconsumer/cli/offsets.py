@@ -26,7 +26,7 @@ from zkconsumer.cli.offset_options import (
     store_option,
 )
 from zkconsumer.cli.partition_option import PartitionType
-from zkconsumer.cli.terminal.tables import print_problem
+from zkconsumer.cli.terminal.tables import print_problem, shown_group
 
 __all__ = ["offsets"]
 
@@ -49,9 +49,10 @@ Examples:
 _SET_EPILOG = """\
 \b
 A time is UTC unless it names a zone; it may be @ and milliseconds since 1970. beginning and end are earliest and
-latest. Brokers before Kafka 4 know times by segment files, so the offset is the start of the newest segment that was
-last written before then: nothing newer than the time is left out, and older messages may come as well. Those of Kafka 4
-name the first message at or after the time, or the end of the log.
+latest. With brokers of 0.10.1 and later and messages with timestamps, the offset is that of the first message at or
+after the time. Otherwise brokers know times by segment files, and a warning says so: the offset is the start of a
+segment, nothing newer than the time is left out, and older messages may come as well. If no message is that recent, the
+offset is the end of the log.
 All offsets of the call are checked before the first one is written. An offset that somebody else has changed since it
 was read is not overwritten (in Kafka: unless that happens in the moment of writing). A shift ends at the bounds of the
 log, which a note says. It moves each store from its own offset; where the stores differ, --store must say which.
@@ -105,7 +106,7 @@ def get_offsets(
     elif found.partitions:
         _print(found)
     elif not found.unread:
-        click.echo(f"group {group} has no offsets", err=True)
+        click.echo(f"group {shown_group(group)} has no offsets", err=True)
     if found.unread:
         raise click.exceptions.Exit(1)
 
@@ -119,7 +120,7 @@ def _show_broker_offsets(found: BrokerOffsets, as_json: bool) -> None:
             for problem in row.problems:
                 print_problem(f"{row.topic}-{row.partition}: {problem}")
     else:
-        click.echo(f"group {found.group} has no offsets", err=True)
+        click.echo(f"group {shown_group(found.group)} has no offsets", err=True)
 
 
 def _print(found: GroupOffsets) -> None:

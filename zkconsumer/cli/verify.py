@@ -15,7 +15,7 @@ from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
 from zkconsumer.cli.seconds import Seconds
-from zkconsumer.cli.terminal.tables import print_problem
+from zkconsumer.cli.terminal.tables import print_problem, shown_group
 
 __all__ = ["verify"]
 
@@ -118,7 +118,7 @@ def _print(found: Verification, fine: str) -> None:
         fine: Says that there are no faults.
     """
     assigned = f", assigned by {found.strategy}" if found.strategy else ""
-    click.echo(f"Group {found.group}: {count_of(found.members, 'member')}, "
+    click.echo(f"Group {shown_group(found.group)}: {count_of(found.members, 'member')}, "
                f"{count_of(found.partitions, 'partition')} subscribed{assigned}")
     for finding in found.faults[:_SHOWN]:
         print_problem(f"{finding.sentence}\n    at:   {finding.path}\n    mend: {finding.remedy}")

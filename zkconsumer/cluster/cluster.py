@@ -155,13 +155,14 @@ class Cluster:
 
         Args:
             partitions: Partitions of topics that exist.
-            times_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970, which stand for the first offset of the newest
-                segment that was last written before then.
+            times_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970, which stand for the first message at or after
+                then; as far as brokers or messages have no times, for the start of a segment that is not after it.
             deadline_s: Longest wait for all brokers together, in seconds.
             read_committed: Logs end at the first open transaction (Kafka 0.11 and later).
 
         Returns:
-            Partition -> one offset for each time; or, as text, why its offsets are not known.
+            Partition -> one offset for each time, None if no message is that recent; or, as text, why its offsets are
+            not known.
 
         Raises:
             ClusterSilent: Neither ZooKeeper nor a broker answers in time.

@@ -6,6 +6,8 @@ Rules, and which failure each prevents:
 - Leaders are asked at the same time, and all answers have one deadline: brokers that hang delay the caller once, not
   once each.
 - An error belongs to its partition, and a broker that does not answer is asked nothing more: the other answers count.
+- A time is searched as readers search it (`time_search.py`): exactly where brokers and messages have times. Segment
+  files would answer with the start of a segment, and a group that is set there would read the whole segment again.
 """
 
 from __future__ import annotations
@@ -17,27 +19,30 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from simpleconsumer.consumer import LATEST, SimpleConsumer
+from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.cluster.time_search import TimeSearch, log_segments
 
 __all__ = ["PARTITIONS_A_REQUEST", "LogOffsets", "OneTime", "ask_at", "ask_leaders", "in_requests"]
 
 LogOffsets = tuple[int | None, ...] | str
-"""One offset for each time, None where no segment is that old; or why nothing is known, a clause."""
+"""One offset for each time, None where no message is that recent; or why nothing is known, a clause."""
 
 PARTITIONS_A_REQUEST: Final = 500
 """Most partitions of one request: the answer stays small, and the broker serves other clients in between."""
 _MOST_LEADERS_AT_A_TIME: Final = 16
+_LAST_MESSAGE_BYTES: Final = 1024 * 1024
+"""Most bytes to fetch of the last message of a log, to see whether it has a timestamp."""
 
 
 class OneTime(NamedTuple):
-    """What a broker answers about one time.
+    """What a broker answers about one end of logs, or about one time.
 
     Attributes:
-        offsets: Partition -> offset, or None where no segment is that old.
+        offsets: Partition -> offset, or None where there is none.
         refused: Partition -> error code, of the others.
     """
 
@@ -52,43 +57,24 @@ def in_requests(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[Topic
 
 
 def ask_at(consumer: SimpleConsumer, partitions: Sequence[TopicPartition], time_ms: int) -> OneTime:
-    """Return the offsets of partitions at a time, by one request.
-
-    Brokers of Kafka 4 know no times of segments. There it is the first message with a timestamp at or after the time,
-    or the end of the log.
+    """Return where the logs of partitions start, or end, by one request.
 
     Args:
         consumer: Connected to the leader of all of them.
-        time_ms: `EARLIEST`, `LATEST`, or milliseconds since 1970.
+        time_ms: `EARLIEST` or `LATEST`.
 
     Raises:
         SimpleConsumerError: The broker does not answer.
     """
     found: dict[TopicPartition, int | None] = {}
     refused: dict[TopicPartition, int] = {}
-    try:
-        answers = consumer.multi_offsets_before(partitions, time_ms) if partitions else []
-    except VersionNotServed:
-        if time_ms < 0:
-            raise
-        return _first_messages(consumer, partitions, time_ms)
+    answers = consumer.multi_offsets_before(partitions, time_ms) if partitions else []
     for name, (code, offsets) in zip(partitions, answers, strict=True):
         if code:
             refused[name] = code
         else:
             found[name] = offsets[0] if offsets else None
     return OneTime(found, refused)
-
-
-def _first_messages(consumer: SimpleConsumer, partitions: Sequence[TopicPartition], time_ms: int) -> OneTime:
-    """Return the first messages with timestamps at or after a time, and the ends of logs that have none."""
-    answers = consumer.offsets_for_times(dict.fromkeys(partitions, time_ms))
-    refused = {name: code for name, (code, _) in zip(partitions, answers, strict=True) if code}
-    found = {name: at.offset for name, (_, at) in zip(partitions, answers, strict=True) if name not in refused}
-    ends = ask_at(consumer, [name for name, offset in found.items() if offset < 0], LATEST)
-    offsets = {name: ends.offsets.get(name) if offset < 0 else offset for name, offset in found.items()}
-    return OneTime({name: offset for name, offset in offsets.items() if name not in ends.refused},
-                   refused | ends.refused)  # fmt: skip
 
 
 def ask_leaders(
@@ -133,6 +119,7 @@ def ask_leaders(
     for question in questions:
         question.consumer.close()  # ends a request that is still under way
         found.update(question.result(deadline_s))
+    log_segments({name for question in questions for name in question.by_segment})
     return found
 
 
@@ -148,13 +135,19 @@ def _connection(
 class _Question:
     """What one leader is asked, and what it has answered so far.
 
-    Threads: One fills `answers` and sets `failure`; the one that waits reads `result` after the deadline.
+    Attributes:
+        consumer: The connection.
+        by_segment: Partitions whose times were searched by segment.
+
+    Threads: One fills `answers` and `by_segment`, and sets `failure`; the one that waits reads them and `result` after
+        the deadline.
     """
 
     def __init__(
         self, broker: Broker, partitions: Sequence[TopicPartition], times_ms: Sequence[int], consumer: SimpleConsumer
     ) -> None:
         self.consumer = consumer
+        self.by_segment: set[TopicPartition] = set()
         self._broker = broker
         self._partitions = partitions
         self._times_ms = times_ms
@@ -177,7 +170,7 @@ class _Question:
         found: dict[TopicPartition, LogOffsets] = dict.fromkeys(names, ())
         known = list(names)
         for time_ms in self._times_ms:
-            answer = ask_at(self.consumer, known, time_ms)
+            answer = ask_at(self.consumer, known, time_ms) if time_ms < 0 else self._at_time(known, time_ms)
             for name, offset in answer.offsets.items():
                 before = found[name]
                 assert isinstance(before, tuple)
@@ -186,6 +179,13 @@ class _Question:
                 found[name] = BrokerError(code, name.topic, name.partition).name
             known = list(answer.offsets)
         return found
+
+    def _at_time(self, names: Sequence[TopicPartition], time_ms: int) -> OneTime:
+        """Return the first messages at or after a time."""
+        search = TimeSearch(dict.fromkeys(names, time_ms), False, _LAST_MESSAGE_BYTES)
+        refused = search.ask(self.consumer, self._broker, names) if names else {}
+        self.by_segment = self.by_segment | search.by_segment  # replaced: another thread may read it
+        return OneTime({name: at.offset for name, at in search.found.items()}, refused)
 
     def result(self, deadline_s: float) -> dict[TopicPartition, LogOffsets]:
         """Return what is known of each partition."""

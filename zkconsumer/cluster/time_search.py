@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
 from zkconsumer.errors import shown_broker
 
-__all__ = ["TimeSearch"]
+__all__ = ["TimeSearch", "log_segments"]
 
 log = logging.getLogger(__name__)
 
@@ -112,14 +112,15 @@ class TimeSearch:
             self.found |= {name: AtTime(offset, ends[name]) for name, offset in offsets.items()}
         return refused
 
-    def log_segments(self) -> None:
-        """Log how many partitions were searched by segment, if there are any."""
-        if self.by_segment:
-            topic, number = min(self.by_segment)
-            more = len(self.by_segment) - 1
-            others = f" and {more} more partition{'s' if more > 1 else ''}" if more else ""
-            log.warning("%s/%s%s: searched by segments, as brokers or messages have no times: what was written before "
-                        "the time may be read, too, and nothing is left out", topic, number, others)
+
+def log_segments(by_segment: Collection[TopicPartition]) -> None:
+    """Log how many partitions were searched by segment, if there are any."""
+    if by_segment:
+        topic, number = min(by_segment)
+        more = len(by_segment) - 1
+        others = f" and {more} more partition{'s' if more > 1 else ''}" if more else ""
+        log.warning("%s/%s%s: searched by segments, as brokers or messages have no times: what was written before "
+                    "the time may be read, too, and nothing is left out", topic, number, others)
 
 
 def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:

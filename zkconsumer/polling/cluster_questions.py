@@ -135,6 +135,8 @@ class ClusterQuestions:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each time; None where there is none, or no timestamps.
 
+        Records from the first open transaction on count as not there, if logs end there.
+
         Raises:
             PollTimeout: Some are not known in time.
             NotSupported: Brokers before Kafka 0.10.1 do not look records up by their times.
@@ -172,8 +174,9 @@ class ClusterQuestions:
         reason = ""
         try:
             with SimpleConsumer(
-                leader.host, leader.port, timeout_s, config.client_id, dialect=dialect, security=config.security
-            ) as consumer:
+                leader.host, leader.port, timeout_s, config.client_id, dialect=dialect, security=config.security,
+                read_committed=self._is_committed,
+            ) as consumer:  # fmt: skip
                 if not dialect.chooses_versions or not dialect.serves_offsets_for_times(consumer.api_versions()):
                     raise NotSupported("offsets_for_times", "brokers before Kafka 0.10.1 do not look records up by "
                                        "their times")  # fmt: skip
@@ -183,7 +186,8 @@ class ClusterQuestions:
                     elif code:
                         reason = str(BrokerError(code, name.topic, name.partition))
                     else:
-                        found[name] = OffsetAndTimestamp(answer.offset, answer.timestamp_ms)
+                        epoch = None if answer.leader_epoch < 0 else answer.leader_epoch
+                        found[name] = OffsetAndTimestamp(answer.offset, answer.timestamp_ms, epoch)
         except SimpleConsumerError as error:
             reason = str(error)
         return found, reason

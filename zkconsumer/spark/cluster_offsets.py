@@ -27,7 +27,7 @@ from zkconsumer.cluster.generation import AUTO
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, OneTime, ask_at, in_requests
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.segment_times import AtTime
-from zkconsumer.cluster.time_search import TimeSearch
+from zkconsumer.cluster.time_search import TimeSearch, log_segments
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import shown_broker
@@ -193,7 +193,7 @@ class ClusterOffsets:
         """
         search = TimeSearch(times_ms, is_end, self._config.fetch_message_max_bytes)
         self._ask_leaders(times_ms, search.ask)
-        search.log_segments()
+        log_segments(search.by_segment)
         return search.found
 
     def message_bytes(

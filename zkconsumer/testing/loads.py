@@ -39,7 +39,9 @@ def load(
     batch: int = 500,
     timeout_s: float = 30.0,
 ) -> list[Event]:
-    """One `acked` event per message that was stored, with its partition, offset and value (as `id`).
+    """One `acked` event per message that was stored, with its partition, offset and value (as `id`, see `id_of`).
+
+    Of a value of more than 4096 bytes `id` has the start, the size and a digest.
 
     In Kafka 0.7 the offset is the position of the message's entry plus its number in the entry.
 
@@ -129,8 +131,9 @@ class _PacedLoad(ABC):
 
     def _write(self, topic: str, partition: int | str, value: str) -> None:
         assert self._writer is not None
-        [(offset, _)] = self._writer.write(topic, partition, [(None, value.encode())])
-        self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, value))
+        data = value.encode()
+        [(offset, _)] = self._writer.write(topic, partition, [(None, data)])
+        self.acked.append(Event(time.monotonic_ns(), "acked", "", topic, partition, offset, id_of(data)))
 
     @abstractmethod
     def _open(self) -> Writer:

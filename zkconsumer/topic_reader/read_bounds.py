@@ -27,7 +27,7 @@ from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.entry_search import SearchLimits, connect, find_entry
-from zkconsumer.cluster.time_search import TimeSearch
+from zkconsumer.cluster.time_search import TimeSearch, log_segments
 from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import ReadFailed, shown_broker
@@ -202,7 +202,7 @@ class BoundsSearch:
             for broker, led in by_leader.items():
                 reasons.update(self._ask(search, broker, led))
             failures = self._pause(names, search.found, reasons, failures)
-        search.log_segments()
+        log_segments(search.by_segment)
         return {name: answer.offset for name, answer in search.found.items()}
 
     def _ask(self, search: TimeSearch, broker: Broker, names: Sequence[TopicPartition]) -> dict[TopicPartition, str]:

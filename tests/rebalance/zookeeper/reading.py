@@ -71,4 +71,4 @@ def closed_to_readers(client: KazooClient, path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        client.set_acls(path, OPEN_ACL_UNSAFE)
+        client.retry(client.set_acls, path, OPEN_ACL_UNSAFE)

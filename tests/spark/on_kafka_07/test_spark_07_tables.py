@@ -130,11 +130,11 @@ def test_a_time_starts_at_the_newest_segment_that_was_written_before(
 ) -> None:
     name = fresh_topic()
     with cluster_07(kind, 1, zookeeper=zookeeper, chroot=f"/{name}", settings={"log.file.size": 100}) as cluster:
-        values = four_segments(cluster, name)
+        values, base_s = four_segments(cluster, name)
         for time_s, first in ((900, 0), (1900, 0), (2100, 2), (3500, 4), (4100, 6)):
-            rows = rows_of(cluster, name, startingTimestamp=time_s * 1000)
+            rows = rows_of(cluster, name, startingTimestamp=(base_s + time_s) * 1000)
             assert [row["value"] for row in rows] == values[first:], time_s
-        again = rows_of(cluster, name, startingTimestamp=3_500_000, minPartitions=4)
+        again = rows_of(cluster, name, startingTimestamp=(base_s + 3500) * 1000, minPartitions=4)
         assert [row["value"] for row in again] == values[4:]
 
 

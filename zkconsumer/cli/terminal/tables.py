@@ -8,12 +8,17 @@ from collections.abc import Collection, Sequence
 
 import click
 
-__all__ = ["cell", "plain_table", "print_problem", "print_table"]
+__all__ = ["cell", "plain_table", "print_problem", "print_table", "shown_group"]
 
 
 def cell(number: int | None) -> str:
     """Return a number as the text of a table; a question mark for one that is not known."""
     return "?" if number is None else str(number)
+
+
+def shown_group(name: str) -> str:
+    """Return the name of a group as a shell would be given it: a group without a name is one that brokers know."""
+    return name or "''"
 
 
 def print_table(

@@ -76,8 +76,11 @@ class Controller:
 
     def reconcile(
         self, order: Mapping[tuple[str, int], int] | None = None, ends: Mapping[tuple[str, int], int] | None = None
-    ) -> None:
+    ) -> bool:
         """Compare what is registered with what is led, and make both what they should be.
+
+        Returns False without doing it while the registry cannot be asked, as under load for a moment: then it is made
+        good at the next look, all but `order` and `ends`.
 
         Args:
             order: leaders to be changed although the old ones run.
@@ -85,7 +88,7 @@ class Controller:
         """
         with self.lock:
             if self._closed.is_set() or not self.registry.reachable:
-                return  # what cannot be registered now is made good at the next look
+                return False
             registry = self.registry
             running = sorted(broker_id for broker_id, broker in self.brokers.items() if broker.running)
             for broker_id in running:
@@ -102,6 +105,7 @@ class Controller:
                 registry.set_state(topic, partition, state)
             ids = {topic: entry.topic_id for topic, entry in entries.items() if entry.topic_id is not None}
             self.image = ClusterImage(alive, topics, ids)
+            return True
 
     def _decide(
         self,

@@ -22,7 +22,7 @@ from zkconsumer.testing.embedded.leadership import NO_LEADER
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.messages import LEADER_NOT_AVAILABLE, Refusal
-from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, TopicEntry, TopicExists
+from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, RegistryUnavailable, TopicEntry, TopicExists
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.errors import KitError
@@ -148,7 +148,7 @@ class Coordination08:
             except BaseException:
                 broker.end(clean=True)  # a broker that no client can find would never be registered later
                 raise
-            self._control_of_brokers.reconcile()
+            self._once_reachable(self._control_of_brokers.reconcile, f"broker {broker_id} to lead its partitions")
 
     def stop_broker(self, broker_id: int) -> None:
         """End a broker in order; its partitions are led elsewhere."""
@@ -208,8 +208,11 @@ class Coordination08:
         """Delete a topic; returns when its nodes and files are gone."""
         self._entry(name)
         self.registry.doom_topic(name)
-        with self._control_of_brokers.lock:
-            self._control_of_brokers.reconcile()
+
+        def is_gone() -> bool:  # the wish goes last, after nodes and files
+            return self._control_of_brokers.reconcile() and name not in self.registry.doomed_topics()
+
+        self._once_reachable(is_gone, f"topic {name} to be deleted")
 
     def partitions(self, topic: str) -> list[int | str]:
         """The partitions of a topic, in order.
@@ -255,7 +258,11 @@ class Coordination08:
             if wanted != replicas:
                 self.registry.set_assignment(topic, assignment | {partition: wanted})
             where = topic, partition
-            self._control_of_brokers.reconcile({where: broker_id}, {} if end_offset is None else {where: end_offset})
+            ends = {} if end_offset is None else {where: end_offset}
+            self._once_reachable(
+                lambda: self._control_of_brokers.reconcile({where: broker_id}, ends),
+                f"broker {broker_id} to lead {topic}/{partition}",
+            )
 
     def wait_leaders(
         self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
@@ -267,7 +274,10 @@ class Coordination08:
         """
 
         def leaders() -> dict[int | str, int] | None:
-            self._control_of_brokers.reconcile()
+            try:
+                self._control_of_brokers.reconcile()
+            except RegistryUnavailable:
+                return None
             known = self.image.topics.get(topic, {})
             found: dict[int | str, int] = {p: known[int(p)][1].leader for p in partitions if p in known}
             running = all(leader in self.brokers and self.brokers[leader].running for leader in found.values())
@@ -278,6 +288,21 @@ class Coordination08:
         found = wait_until(leaders, limit_s, what, state=lambda: self.image.topics.get(topic))
         assert found is not None
         return found
+
+    def _once_reachable(self, act: Callable[[], bool], what: str) -> None:
+        """Return when an act that may be repeated is done; the registry may be away for moments.
+
+        Raises:
+            WaitTimeout: after the cluster's time.
+        """
+
+        def is_done() -> bool:
+            try:
+                return act()
+            except RegistryUnavailable:
+                return False
+
+        wait_until(is_done, self._place.timeout_s, what)
 
     def _entry(self, topic: str) -> TopicEntry:
         entry = self.registry.topics().get(topic)

@@ -41,9 +41,11 @@ Only a simulation (`tests.simulator`) sees these:
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
+from typing import Final
 
 KINDS = frozenset(
     {"acked", "assigned", "deliver", "done", "commit", "revoked", "lost", "killed", "owner_gone", "offset_node",
@@ -53,6 +55,12 @@ KINDS = frozenset(
 _OF_A_MEMBER = frozenset({"deliver", "done", "commit", "revoked", "lost", "owner_gone", "reset"})
 _ENDS_OF_SESSIONS = frozenset({"ended", "expired"})
 Place = tuple[str, int | str]
+
+_WHOLE_BYTES: Final = 4096
+"""A longer value is not its own `id`."""
+_START_BYTES: Final = 64
+_AS_TEXT: Final = [bytes([byte]).decode("ascii", "backslashreplace") for byte in range(256)]
+"""By byte: several times as fast as the error handler, which is called for each byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +91,20 @@ class Event:
 
 
 def id_of(value: bytes | None) -> str:
-    """The `id` of a message in a history: its value, escaped where it is not ASCII; nothing for a tombstone."""
-    return (value or b"").decode("ascii", "backslashreplace")
+    """The `id` of a message in a history: its value, escaped where it is not ASCII; nothing for a tombstone.
+
+    Of a value of more than 4096 bytes it is the start, the size and a digest: a history is kept in memory and written
+    to a file, and each byte that is not ASCII would be four characters there.
+    """
+    if value is None:
+        return ""
+    if len(value) > _WHOLE_BYTES:
+        return f"{_escaped(value[:_START_BYTES])}... {len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}"
+    return _escaped(value)
+
+
+def _escaped(value: bytes) -> str:
+    return value.decode("ascii") if value.isascii() else "".join([_AS_TEXT[byte] for byte in value])
 
 
 def partition_of(name: str) -> int | str:

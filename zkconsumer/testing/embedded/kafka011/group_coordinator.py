@@ -326,7 +326,7 @@ class GroupCoordinator:
     def delete(self, name: str) -> int:
         """Return the error code of a group that is to be deleted with its offsets; Refusal as for `join`."""
         with self._lock:
-            stored = self._coordinate(name)
+            stored = self._coordinate(name, may_be_empty=True)
             group = self._groups.get(name)
             if group is None:
                 return UNKNOWN_GROUP

@@ -1,6 +1,7 @@
 """ListOffsets: ends of logs, and the first message at or after a time; version 0 lists the starts of segments.
 
-Source: kafka.server.KafkaApis.handleListOffsetRequest, kafka.log.Log.fetchOffsetByTimestamp (2.8).
+Source: kafka.server.KafkaApis.handleListOffsetRequest, kafka.log.Log.fetchOffsetByTimestamp,
+kafka.cluster.Partition.fetchOffsetForTimestamp (2.8): what is found behind the end for the client counts as not found.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Wanted(NamedTuple):
 
 
 class ListOffsets(NamedTuple):
-    """By partition; `is_committed`: the end is where the first open transaction begins."""
+    """By partition; `is_committed`: the log ends for the client where the first open transaction begins."""
 
     wanted: dict[TopicPartition, Wanted]
     is_committed: bool
@@ -87,7 +88,9 @@ def _found(asked: Asked[ListOffsets], where: TopicPartition, wanted: Wanted) -> 
     if wanted.time_ms == EARLIEST:
         return -1, log.start_offset, log.epoch_at(log.start_offset)
     found = log.at_time(wanted.time_ms)
-    return (-1, -1, UNKNOWN_EPOCH) if found is None else (found.timestamp_ms, found.offset, log.epoch_at(found.offset))
+    if found is None or (asked.body.is_committed and found.offset >= log.last_stable_offset):
+        return -1, -1, UNKNOWN_EPOCH
+    return found.timestamp_ms, found.offset, log.epoch_at(found.offset)
 
 
 API: Final = ServedApi(

@@ -299,11 +299,13 @@ def _may_hold(entry: bytes, time_ms: int) -> bool:
     """Return whether an entry may hold a message that is as young; of older formats the head does not tell."""
     if entry[MAGIC_AT] != MAGIC:
         return True
-    head = read_head(entry, 0)
-    return head.max_timestamp_ms >= time_ms and not head.attributes & IS_CONTROL
+    return read_head(entry, 0).max_timestamp_ms >= time_ms
 
 
 def _first_at(entry: bytes, time_ms: int) -> OffsetAndTimestamp | None:
+    """Return the first record of an entry at or after a time: as in Kafka also the mark of a transaction's end."""
+    if entry[MAGIC_AT] == MAGIC and (head := read_head(entry, 0)).attributes & IS_CONTROL:
+        return OffsetAndTimestamp(head.base_offset, head.max_timestamp_ms)
     try:
         for message in KAFKA011.decode_messages(entry, "", 0, 0):
             if message.timestamp_ms is not None and message.timestamp_ms >= time_ms:
