@@ -42,6 +42,8 @@ LZ4: Final = 3
 ZSTD: Final = 4
 CODECS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
 """Codec number in the message attributes, by name."""
+MOST_RATIO: Final = 1032
+"""No codec but zstd yields more bytes for one; this is gzip's."""
 BATCH_CODECS: Final = {**CODECS, "zstd": ZSTD}
 """The same of record batches, which have one more."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from simpleconsumer.kafka08.column_entries import APPEND_TIME, CREATE_TIME, NO_T
 __all__ = ["Rows", "size_of", "to_batch"]
 
 _RECORD_BYTES: Final = 26
+_HEADER_BYTES: Final = 2
 
 
 def to_batch(schema: Any, stretch: NDArray[np.uint8], records: Records) -> Any:
@@ -65,10 +67,11 @@ class Rows(kafka08.Rows):
         self._append((record.key, record.value, record.offset, stamp, kind, _shown(record)), size_of(record))
 
 
-def _shown(record: Record) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": value} for key, value in record.headers] or None
+def _shown(record: Record) -> Sequence[tuple[str, bytes | None]] | None:
+    return record.headers or None
 
 
 def size_of(record: Record) -> int:
     """Return about how many bytes a record takes in a batch."""
-    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    headers = sum(_HEADER_BYTES + len(key) + len(value or b"") for key, value in record.headers)
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers

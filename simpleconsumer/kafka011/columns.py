@@ -36,7 +36,7 @@ from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]
 
 _WORTH_ARRAYS: Final = 32
-_FIRST_WINDOW_AFTER_ERROR: Final = 4096
+_FIRST_WINDOW_AFTER_ERROR: Final = 256
 
 
 def decode_columns(
@@ -184,14 +184,17 @@ class _Decoding:
                 if batches:
                     break
                 behind = Place(reading.level.position, batch.position + self.window_bytes)
-                return _Stretch(areas_of([batch], self.window_bytes), before, behind, batch)
+                part = areas_of([batch], self.window_bytes)
+                return _Stretch(part, before, behind, batch, headers_left=batch.headers_left)
             batches.append(batch)
             size += left
             reading.batch = None
             behind = reading_place(reading)
             if self._last_offset is not None and batch.last_offset >= self._last_offset:
                 break
-        return _Stretch(areas_of(batches) if batches else None, before, behind, None, trouble)
+        areas = areas_of(batches) if batches else None
+        headers_left = min((batch.headers_left for batch in batches), default=0)
+        return _Stretch(areas, before, behind, None, trouble, headers_left=headers_left)
 
     def _together(self, stretch: _Stretch) -> Any:
         """Return the messages of a stretch as a record batch, perhaps an empty one; None if they must be read one by
@@ -210,13 +213,16 @@ class _Decoding:
             records = read_records(areas, spans)
         if records is None:
             return None
+        headers = 0 if records.headers is None else int(records.headers.counts.sum())
+        if headers > (self._reading.most_headers if stretch.plain is not None else stretch.headers_left):
+            return None  # some batch has perhaps too many of them
         try:
             batch = to_batch(self._schema, areas.stretch, records)
         except pa.ArrowInvalid:  # a key of a header that is no UTF-8
             return None
         offsets = records.entries.offset
         if stretch.part_of is not None:
-            _move(stretch.part_of, int(records.ends[-1]), offsets)
+            _move(stretch.part_of, int(records.ends[-1]), offsets, headers)
         if stretch.plain is not None:
             stretch.plain.move(self._reading.level)
         first, end = self._wanted(offsets)
@@ -300,6 +306,7 @@ class _Stretch(NamedTuple):
         part_of: The batch of which they are a part; None if they are whole batches.
         trouble: What is wrong with what comes next.
         plain: The run of plain batches that they are; reading is moved behind them when they are read.
+        headers_left: How many headers may follow in any of the batches, unless they are plain.
     """
 
     areas: Areas | None
@@ -308,10 +315,12 @@ class _Stretch(NamedTuple):
     part_of: OpenBatch | None = None
     trouble: Exception | None = None
     plain: PlainRun | None = None
+    headers_left: int = 0
 
 
-def _move(batch: OpenBatch, size_bytes: int, offsets: Ints) -> None:
+def _move(batch: OpenBatch, size_bytes: int, offsets: Ints, headers: int) -> None:
     """Move a batch behind records that were read as arrays."""
     batch.position += size_bytes
     batch.index += len(offsets)
+    batch.headers_left -= headers
     batch.floor = int(offsets[-1]) + 1 - batch.base

@@ -152,13 +152,15 @@ class _Reading:
         """
         level = levels[-1]
         parts: list[Part] = []
+        if len(levels) > 1:  # no writer nests them; to look at a window for each of them would take long
+            return parts, int(positions[-1])
         done = size = 0
         for index in wrappers.tolist():
             start, end = positions[index : index + 2].tolist()
             if start > done:
                 parts.append(Part(size, level, window[done:start]))
                 size += start - done
-            inside = None if len(levels) > 1 else self._open(level, level.position + start)
+            inside = self._open(level, level.position + start)
             if inside is None:
                 return parts, start
             data = inside.buffer
