@@ -10,6 +10,7 @@ from simpleconsumer.group_types import CONSUMER_PROTOCOL
 from zkconsumer.admin import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer_error import printable
 
 __all__ = ["print_broker_group", "print_broker_offsets"]
 
@@ -17,12 +18,12 @@ __all__ = ["print_broker_group", "print_broker_offsets"]
 def print_broker_group(found: BrokerGroupReport) -> None:
     """Print a report: what its coordinator says, members, partitions, and what is wrong."""
     topics = len({row.topic for row in found.partitions})
-    click.echo(f"Group {found.group}: {count_of(len(found.members), 'member')}, "
+    click.echo(f"Group {printable(found.group)}: {count_of(len(found.members), 'member')}, "
                f"{count_of(len(found.partitions), 'partition')} of {count_of(topics, 'topic')}")  # fmt: skip
-    kind = f"{found.group_type} protocol" if found.protocol_type else "stored offsets alone"
-    assigned = f", assigned by {found.assignor}" if found.assignor else ""
-    click.echo(f"State {found.state}, {kind}{assigned}; coordinated by broker {found.coordinator} "
-               f"({found.coordinator_address})\n")  # fmt: skip
+    kind = f"{printable(found.group_type)} protocol" if found.protocol_type else "stored offsets alone"
+    assigned = f", assigned by {printable(found.assignor)}" if found.assignor else ""
+    click.echo(f"State {printable(found.state)}, {kind}{assigned}; coordinated by broker {found.coordinator} "
+               f"({printable(found.coordinator_address)})\n")  # fmt: skip
     if found.members:
         _print_members(found)
         click.echo()
