@@ -1,12 +1,23 @@
 """Compression of message sets: gzip, snappy (xerial stream or one bare block), lz4 (with Kafka's two header checksums),
 and zstd, which record batches alone have.
 
-Each decompression takes `max_output_bytes` and raises an error before it allocates more (lz4: at most one block of
-4 MiB later), because a wrapper of a few kilobytes can claim gigabytes. A stream that does not decompress completely is
-an error: a truncated stream is never returned as a shorter one.
+Each decompression takes `max_output_bytes` and raises an error before it allocates more, because a wrapper of a few
+kilobytes can claim gigabytes. Its time grows with the bytes of input and output, also where the input has millions of
+empty blocks. A stream that does not decompress completely is an error: a truncated stream is never returned as a
+shorter one.
+
+A broker stores what Java's readers take, so what these take is read here:
+
+- gzip: any number of members; bytes after the last one that start no further member
+- snappy: a stream whatever versions its header states (other writers have them in little endian), and further streams
+  after it; up to 3 bytes after the last block
+- lz4: bytes after the frame, whose checksum of the content is not compared; an empty block ends it as the end mark does
+- zstd: several frames, and skippable ones; bytes after the last whole frame
 
 Source: kafka.message.CompressionFactory, KafkaLZ4BlockInputStream, KafkaLZ4BlockOutputStream (0.8.2.2, 0.10.0.1);
-snappy-java 1.0.4.1 to 1.1.1.7; RFC 1952; the LZ4 frame format 1.5; RFC 8878.
+Lz4BlockInputStream (4.3); java.util.zip.GZIPInputStream (OpenJDK 17); SnappyInputStream of snappy-java 1.0.4.1 to
+1.1.10; ZstdInputStreamNoFinalizer of zstd-jni 1.5.6; RFC 1952; the LZ4 frame format 1.5; RFC 8878. What brokers store:
+tests/interop/test_what_brokers_store.py.
 """
 
 from __future__ import annotations
@@ -17,6 +28,7 @@ from typing import Final, cast
 
 import cramjam
 import lz4.block
+import lz4.frame
 import snappy
 from isal import isal_zlib
 
@@ -30,6 +42,8 @@ LZ4: Final = 3
 ZSTD: Final = 4
 CODECS: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
 """Codec number in the message attributes, by name."""
+MOST_RATIO: Final = 1032
+"""No codec but zstd yields more bytes for one; this is gzip's."""
 BATCH_CODECS: Final = {**CODECS, "zstd": ZSTD}
 """The same of record batches, which have one more."""
 
@@ -39,26 +53,44 @@ _UINT32_LE = Struct("<I")
 # isal's stub declares its exception class as an instance.
 _IsalError = cast(type[Exception], isal_zlib.error)
 _GZIP_WINDOW = 31  # zlib's notation for: gzip header and trailer, 32 KiB window
-# Java writes one member. More are legal, but each costs a copy of the rest of the input: an input that consists of
-# empty members would take time that grows with the square of its length.
-_MAX_GZIP_MEMBERS = 1024
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+# Java looks for a further member if more bytes follow than these: a header and a trailer without anything between.
+_GZIP_LEAST_MEMBER_BYTES = 18
+# Java writes one member. Each one copies what is left of the piece of input in which it ends: so pieces are small at
+# first, or an input that consists of small members would take time that grows with the square of its length.
+_GZIP_FIRST_PIECE_BYTES = 512
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_HEAD = _UINT32.unpack_from(_XERIAL_MAGIC)[0]
+"""What the magic would be as the length of a block."""
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_EMPTY_BLOCK = b"\x00"
 # The highest ratio of a snappy block: a copy element of 3 bytes that yields 64.
 _SNAPPY_BEST_RATIO = 22
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_BYTES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_STORED = 1 << 31
-_LZ4_WINDOW_BYTES = 1 << 16
+_LZ4_END_MARK = bytes(4)
+_LZ4_BEST_RATIO = 256
+# Flags of a frame: its version, that blocks are independent, and which checksums and sizes there are.
+_LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM = 0x40, 0x20, 0x10
+_LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_DICTIONARY = 8, 4, 1
+_LZ4_HEADER_CHECKSUMS = {
+    flags: bytes.fromhex(checksums)
+    for flags, checksums in ((0x40, "c07796df"), (0x50, "c02b6881"), (0x60, "82fb5173"), (0x70, "ad843372"))
+}
+"""Of frames with these flags, for each size of blocks."""
 # Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB: all that Kafka's reader accepts.
 _LZ4_DESCRIPTOR = b"\x60\x40"
 _LZ4_CHECKSUM = b"\x82"
 # Up to 0.9 Kafka hashes the magic too, when it writes and when it checks; 0.10 keeps that byte for magic 0 messages.
 _LZ4_LEGACY_CHECKSUM = b"\x1a"
 
+_ZSTD_MAGIC = bytes.fromhex("28b52ffd")
+_ZSTD_SKIPPABLE = bytes.fromhex("2a4d18")
+_ZSTD_RAW_OR_COMPRESSED = (0, 2)
 # How much more room is tried when the output does not fit.
 _ZSTD_RATIO = 32
 _ZSTD_LEAST_ROOM = 1 << 16
@@ -73,7 +105,7 @@ def decompress(codec: int, data: Buffer, max_output_bytes: int) -> bytes:
 
     Raises:
         LimitExceeded: The output is larger.
-        DecodeError: The input is corrupt or truncated, or bytes follow behind its end; or the codec is unknown.
+        DecodeError: The input is corrupt or truncated, or the codec is unknown.
     """
     if codec == GZIP:
         return _gunzip(data, max_output_bytes)
@@ -110,47 +142,63 @@ def _refuse(codec: str, max_output_bytes: int) -> LimitExceeded:
 
 def _gunzip(data: Buffer, max_output_bytes: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
-    rest: Buffer = data
-    for _ in range(_MAX_GZIP_MEMBERS):
+    size = position = 0
+    while not position or _is_member(data, position):
         member = isal_zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            # One byte more than allowed distinguishes "just fits" from "too large"; 0 would mean no limit.
-            part = member.decompress(rest, max_output_bytes - size + 1)
-        except _IsalError as error:
-            raise DecodeError(f"gzip: {error}") from error
-        parts.append(part)
-        size += len(part)
-        if size > max_output_bytes:
-            raise _refuse("gzip", max_output_bytes)
-        if not member.eof:
-            raise DecodeError(f"gzip: truncated after {size} bytes of output")
-        rest = member.unused_data
-        if not rest:
-            return b"".join(parts)
-    raise DecodeError(f"gzip: more than {_MAX_GZIP_MEMBERS} members")
+        piece_bytes = _GZIP_FIRST_PIECE_BYTES if position else len(data)  # one member is the rule
+        while not member.eof:
+            piece = data[position : position + piece_bytes]
+            try:
+                # One byte more than allowed distinguishes "just fits" from "too large"; 0 would mean no limit.
+                part = member.decompress(piece, max_output_bytes - size + 1)
+            except _IsalError as error:
+                raise DecodeError(f"gzip: {error}") from error
+            parts.append(part)
+            size += len(part)
+            if size > max_output_bytes:
+                raise _refuse("gzip", max_output_bytes)
+            if not piece and not member.eof:
+                raise DecodeError(f"gzip: truncated after {size} bytes of output")
+            position += len(piece) - len(member.unused_data)
+            piece_bytes *= 2
+    return b"".join(parts)
+
+
+def _is_member(data: Buffer, position: int) -> bool:
+    """Return whether a further member starts at a position; if not, what follows is not looked at."""
+    return len(data) - position > _GZIP_LEAST_MEMBER_BYTES and bytes(data[position : position + 3]) == _GZIP_MAGIC
 
 
 def _unsnappy(data: Buffer, max_output_bytes: int) -> bytes:
     if bytes(data[:8]) != _XERIAL_MAGIC or len(data) < len(_XERIAL_HEADER):
         return _snappy_block(data, 0, max_output_bytes)
-    compatible = _UINT32.unpack_from(data, 12)[0]
-    if compatible > 1:
-        raise DecodeError(f"snappy: the stream needs a reader of version {compatible}")
     parts: list[bytes] = []
     size = 0
-    position = len(_XERIAL_HEADER)
-    while position < len(data):
-        if position + 4 > len(data):
-            raise DecodeError(f"snappy: truncated in the block length at byte {position}")
+    position, end = len(_XERIAL_HEADER), len(data)
+    while position + 4 <= end:
         start = position + 4
-        position = start + _UINT32.unpack_from(data, position)[0]
-        if position > len(data):
-            raise DecodeError(f"snappy: the block at byte {start} ends {position - len(data)} bytes behind the end")
-        part = _snappy_block(data[start:position], size, max_output_bytes)
+        block_bytes = _UINT32.unpack_from(data, position)[0]
+        if block_bytes == _XERIAL_HEAD:
+            position = _behind_xerial_header(data, position)
+            continue
+        position = start + block_bytes
+        if position > end:
+            raise DecodeError(f"snappy: the block at byte {start} ends {position - end} bytes behind the end")
+        block = data[start:position]
+        if block == _EMPTY_BLOCK:
+            continue
+        part = _snappy_block(block, size, max_output_bytes)
         size += len(part)
         parts.append(part)
     return b"".join(parts)
+
+
+def _behind_xerial_header(data: Buffer, position: int) -> int:
+    """Return where the blocks of a further stream start, whose header is at a position; the end if it is no header."""
+    end = position + len(_XERIAL_HEADER)
+    if end > len(data):
+        raise DecodeError(f"snappy: the header of a further stream at byte {position} is cut off")
+    return end if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else len(data)
 
 
 def _snappy_block(block: Buffer, size_before: int, max_output_bytes: int) -> bytes:
@@ -160,14 +208,15 @@ def _snappy_block(block: Buffer, size_before: int, max_output_bytes: int) -> byt
     if size > len(block) * _SNAPPY_BEST_RATIO:
         raise DecodeError(f"snappy: {len(block)} bytes cannot hold the {size} they claim")
     try:
-        part: bytes = snappy.decompress(block)
-    except snappy.UncompressError as error:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
         raise DecodeError(f"snappy: corrupt block of {len(block)} bytes") from error
-    return part
 
 
 def _snappy_size(block: Buffer) -> int:
     """Return the inflated size that a snappy block claims: its leading varint of at most 5 bytes."""
+    if len(block) and block[0] < 0x80:
+        return block[0]
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -185,57 +234,51 @@ def _xerial(data: bytes) -> bytes:
 
 
 def _unlz4(data: Buffer, max_output_bytes: int) -> bytes:
-    position, block_bytes, linked, block_tail, frame_tail = _lz4_header(data)
-    output = bytearray()
-    while True:
-        if position + 4 > len(data):
-            raise DecodeError(f"lz4: truncated at byte {position}, before the end mark")
-        field = _UINT32_LE.unpack_from(data, position)[0]
-        position += 4
-        if field == 0:
-            break
-        size = field & ~_LZ4_STORED
-        end = position + size
-        if size > block_bytes or end + block_tail > len(data):
-            raise DecodeError(f"lz4: block of {size} bytes at byte {position}, {len(data) - position} are left")
-        block = data[position:end]
-        output += block if field & _LZ4_STORED else _lz4_block(block, block_bytes, output if linked else b"")
-        if len(output) > max_output_bytes:
-            raise _refuse("lz4", max_output_bytes)
-        position = end + block_tail
-    if position + frame_tail != len(data):
-        raise DecodeError(f"lz4: the frame ends at byte {position + frame_tail} of {len(data)}")
-    return bytes(output)
+    header, start, end = _lz4_bounds(data)
+    frame = lz4.frame.LZ4FrameDecompressor()
+    most_bytes = min(max_output_bytes, len(data) * _LZ4_BEST_RATIO)
+    try:
+        output: bytes = frame.decompress(b"".join((header, data[start:end], _LZ4_END_MARK)), most_bytes + 1)
+    except RuntimeError as error:
+        raise DecodeError(f"lz4: a block is corrupt ({str(error).rpartition('ERROR_')[2]})") from error
+    if len(output) > max_output_bytes:
+        raise _refuse("lz4", max_output_bytes)
+    return output
 
 
-def _lz4_header(data: Buffer) -> tuple[int, int, bool, int, int]:
-    """Return where the blocks start, their largest size, whether they depend on each other, and the sizes of the
-    checksums behind a block and behind the frame.
+def _lz4_bounds(data: Buffer) -> tuple[bytes, int, int]:
+    """Return a header that says what a frame is but nothing about its content, and where its blocks start and end.
 
-    The checksums are not compared: that of the header is wrong in Kafka 0.8 and 0.9, and the CRC of the message covers
-    every byte.
+    The checksum of the header is not compared, as it is wrong in Kafka 0.8 and 0.9, nor is that of the content, which
+    Java does not compare. The CRC of the message covers every byte.
     """
     if bytes(data[:4]) != _LZ4_MAGIC or len(data) < 7:
         raise DecodeError(f"lz4: no frame header in {bytes(data[:7]).hex() or 'nothing'}")
     flags, block_code = data[4], data[5] >> 4 & 7
-    if flags >> 6 != 1 or flags & 1 or block_code not in _LZ4_BLOCK_BYTES:
+    if flags >> 6 != 1 or flags & _LZ4_DICTIONARY or block_code not in _LZ4_BLOCK_BYTES:
         raise DecodeError(f"lz4: frame flags {flags:#04x}, block size code {block_code} are not supported")
-    position = 15 if flags & 8 else 7
-    return (
-        position,
-        _LZ4_BLOCK_BYTES[block_code],
-        not flags & 0x20,
-        4 if flags & 0x10 else 0,
-        4 if flags & 4 else 0,
-    )
+    start = 15 if flags & _LZ4_CONTENT_SIZE else 7
+    end = _lz4_end(data, start, _LZ4_BLOCK_BYTES[block_code], 4 if flags & _LZ4_BLOCK_CHECKSUM else 0)
+    frame_end = end + len(_LZ4_END_MARK) + (4 if flags & _LZ4_CONTENT_CHECKSUM else 0)
+    if frame_end > len(data):
+        raise DecodeError(f"lz4: the frame ends at byte {frame_end} of {len(data)}")
+    flags &= _LZ4_VERSION | _LZ4_INDEPENDENT | _LZ4_BLOCK_CHECKSUM
+    checksum = _LZ4_HEADER_CHECKSUMS[flags][block_code - min(_LZ4_BLOCK_BYTES)]
+    return _LZ4_MAGIC + bytes((flags, block_code << 4, checksum)), start, end
 
 
-def _lz4_block(block: Buffer, block_bytes: int, before: Buffer) -> bytes:
-    try:
-        part: bytes = lz4.block.decompress(block, block_bytes, dict=bytes(before[-_LZ4_WINDOW_BYTES:]))
-    except lz4.block.LZ4BlockError as error:
-        raise DecodeError(f"lz4: corrupt block of {len(block)} bytes") from error
-    return part
+def _lz4_end(data: Buffer, position: int, most_block_bytes: int, checksum_bytes: int) -> int:
+    """Return where the end mark of a frame is, or an empty block, which Java takes for one."""
+    field_at, length = _UINT32_LE.unpack_from, len(data)
+    while position + 4 <= length:
+        size = field_at(data, position)[0] & ~_LZ4_STORED
+        if not size:
+            return position
+        start = position + 4
+        position = start + size + checksum_bytes
+        if size > most_block_bytes or position > length:
+            raise DecodeError(f"lz4: block of {size} bytes at byte {start}, {length - start} are left")
+    raise DecodeError(f"lz4: truncated at byte {position}, before the end mark")
 
 
 def _lz4_frame(data: bytes, header_checksum: bytes) -> bytes:
@@ -252,6 +295,16 @@ def _lz4_frame(data: bytes, header_checksum: bytes) -> bytes:
 
 
 def _unzstd(data: Buffer, max_output_bytes: int) -> bytes:
+    try:
+        return _unzstd_frames(data, max_output_bytes)
+    except DecodeError:
+        end = _zstd_end(data)
+        if not 0 < end < len(data):
+            raise
+        return _unzstd_frames(data[:end], max_output_bytes)
+
+
+def _unzstd_frames(data: Buffer, max_output_bytes: int) -> bytes:
     """Inflate zstd frames into a mapping, of which only the pages that are written take memory.
 
     Java writes the size of the output into no frame. So the mapping is larger than most outputs, and grows if it was
@@ -272,3 +325,37 @@ def _unzstd(data: Buffer, max_output_bytes: int) -> bytes:
         if room_bytes >= max_output_bytes:
             raise _refuse("zstd", max_output_bytes)
         room_bytes = min(max_output_bytes, room_bytes * _ZSTD_RATIO)
+
+
+def _zstd_end(data: Buffer) -> int:
+    """Return where the last whole frame ends; where there is no frame, 0."""
+    end = 0
+    while True:
+        try:
+            end = _zstd_frame_end(data, end)
+        except IndexError:
+            return end
+
+
+def _zstd_frame_end(data: Buffer, position: int) -> int:
+    """Return where the frame at a position ends, by the lengths in it; IndexError if no whole one is there."""
+    if bytes(data[position + 1 : position + 4]) == _ZSTD_SKIPPABLE:
+        end = position + 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+    elif bytes(data[position : position + 4]) == _ZSTD_MAGIC:
+        descriptor = data[position + 4]
+        size_code, is_single, has_checksum, dictionary = (
+            descriptor >> 6, descriptor >> 5 & 1, descriptor >> 2 & 1, descriptor & 3
+        )  # fmt: skip
+        size_bytes = (is_single, 2, 4, 8)[size_code]
+        end = position + 5 + (1 - is_single) + (0, 1, 2, 4)[dictionary] + size_bytes
+        is_last = 0
+        while not is_last:
+            field = data[end] | data[end + 1] << 8 | data[end + 2] << 16
+            is_last = field & 1
+            end += 3 + (field >> 3 if field >> 1 & 3 in _ZSTD_RAW_OR_COMPRESSED else 1)
+        end += 4 * has_checksum
+    else:
+        raise IndexError
+    if end > len(data):
+        raise IndexError
+    return end

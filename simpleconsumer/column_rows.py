@@ -132,8 +132,7 @@ class PlainRows:
         next_offset: int = 0,
     ) -> None:
         """Add one row."""
-        shown = [{"key": name, "value": content} for name, content in headers] or None
-        row = (key, value, offset, timestamp_ms, timestamp_type, shown, entry_index, next_offset)
+        row = (key, value, offset, timestamp_ms, timestamp_type, headers or None, entry_index, next_offset)
         for values, cell in zip(self._lists.values(), row, strict=True):
             values.append(cell)
         self.size_bytes += size_bytes

@@ -20,11 +20,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import TypeVar
 
 from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError, Throttled
-from simpleconsumer.framing import MAX_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
+from simpleconsumer.framing import MAX_FRAME_BYTES, MAX_OPENING_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import SaslRefused
 from simpleconsumer.security.sasl_demand import sasl_demand
@@ -43,6 +44,7 @@ _INT32 = Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
 """Largest answer whose memory is used again for the next one."""
+_LARGE_BYTES = 1024 * 1024
 
 
 class Connection:
@@ -247,7 +249,7 @@ class Connection:
                     meanwhile()
                 if patience is not None:
                     deadline = patience.wait(transport.wait_readable, deadline, self._close_called)
-                return self._receive(transport, deadline)
+                return self._receive(transport, deadline, self._max_frame_bytes)
             except OSError as error:
                 if self._closed:
                     raise self._failed("closed by close()", is_sent) from error
@@ -335,7 +337,8 @@ class Connection:
         self, transport: Transport, deadline: float, frame: bytes, correlation_id: int | None
     ) -> memoryview:
         transport.send([frame], deadline)
-        return self._body(self._receive(transport, deadline), correlation_id)
+        most_bytes = min(self._max_frame_bytes, MAX_OPENING_FRAME_BYTES)
+        return self._body(self._receive(transport, deadline, most_bytes), correlation_id)
 
     def _connect(self, deadline: float) -> Transport:
         """Return a new socket, connected to the first address that answers."""
@@ -359,7 +362,7 @@ class Connection:
             self._transport = transport
             self.connects += 1
 
-    def _receive(self, transport: Transport, deadline: float) -> memoryview:
+    def _receive(self, transport: Transport, deadline: float, max_frame_bytes: int) -> memoryview:
         """Return the body of the next frame."""
         header = self._view(SIZE_BYTES)
         transport.receive(header, deadline)
@@ -368,7 +371,7 @@ class Connection:
             reason = "it answers with an alert of TLS; set security.protocol to SSL or SASL_SSL, or take another port"
             raise AuthenticationFailed(self.host, self.port, reason)
         try:
-            size = frame_size(header, self._max_frame_bytes)
+            size = frame_size(header, max_frame_bytes)
         except DecodeError as error:
             raise type(error)(f"{self.host}:{self.port}: {error}") from None
         body = self._view(size)
@@ -378,10 +381,13 @@ class Connection:
     def _view(self, size: int) -> memoryview:
         return memoryview(self._memory(size))[:size]
 
-    def _memory(self, size: int) -> bytearray:
-        """Return at least `size` bytes of memory: that of the last answer if it may be used again and is enough."""
+    def _memory(self, size: int) -> bytearray | mmap:
+        """Return at least `size` bytes of memory: that of the last answer if it may be used again and is enough.
+
+        Four bytes are enough to ask for much of it. So that for large answers is taken as their bytes come.
+        """
         if self._kept is None or size > _MOST_KEPT_BYTES:
-            return bytearray(size)
+            return bytearray(size) if size < _LARGE_BYTES else mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
         if len(self._kept) < size:
             self._kept = bytearray(size)
         return self._kept

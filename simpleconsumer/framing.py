@@ -16,6 +16,9 @@ SIZE_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 """Default limit of one frame. Well above a fetch of 200 partitions with 1 MiB each, well below the memory of a host;
 bytes that are no size field (text, a TLS alert) nearly always give a larger number."""
+MAX_OPENING_FRAME_BYTES: Final = 64 * 1024
+"""Limit of an answer before the first request of a connection, while nobody has shown who he is: lists of versions and
+of mechanisms, and tokens of SASL."""
 
 _MOST_JOINED_BYTES = 64 * 1024
 """Largest request whose pieces are sent as one."""

@@ -124,11 +124,19 @@ def encode_int64(value: int) -> bytes:
 
 
 def encode_string(text: str) -> bytes:
-    """Return the string with its int16 byte count; more than 32767 bytes of UTF-8 are a ValueError."""
-    data = text.encode()
+    """Return the string with its int16 byte count; more than 32767 bytes of UTF-8, or no UTF-8, are a ValueError."""
+    data = encode_text(text)
     if len(data) > 0x7FFF:
         raise ValueError(f"string of {len(data)} bytes, at most 32767 fit: {text[:40]!r}...")
     return _INT16.pack(len(data)) + data
+
+
+def encode_text(text: str) -> bytes:
+    """Return the bytes of a text; ValueError for halves of characters, as bytes that are no UTF-8 become."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{text[:40]!r} is no text that UTF-8 has: {error.reason}") from None
 
 
 def encode_nullable_string(text: str | None) -> bytes:

@@ -22,6 +22,7 @@ from rebalance.brokers.consumer_protocol import (
 )
 from rebalance.brokers.events import JoinedMember
 from rebalance.errors import RebalanceError, UnreadableMetadata
+from zkconsumer_error import shown
 
 __all__ = ["AssignmentRefused", "assign", "subscriptions_of", "take_over", "topics_of", "user_data_of"]
 
@@ -74,7 +75,7 @@ def assign(
     try:
         returned: object = assignor.assign(partitions_per_topic, subscriptions)
     except Exception as error:
-        raise AssignmentRefused(assignor.name, f"has failed: {error!r}") from error
+        raise AssignmentRefused(assignor.name, f"has failed: {shown(error)}") from error
     found = _partitions_in(assignor.name, returned)
     _check(assignor.name, found, partitions_per_topic, subscriptions)
     return {member: encode_assignment(Assignment(tuple(found.get(member, ())))) for member in subscriptions}
@@ -89,7 +90,7 @@ def user_data_of(assignor: Assignor, topics: Iterable[str]) -> bytes | None:
     try:
         found: object = assignor.subscription_user_data(topics)
     except Exception as error:
-        raise AssignmentRefused(assignor.name, f"has failed in subscription_user_data: {error!r}") from error
+        raise AssignmentRefused(assignor.name, f"has failed in subscription_user_data: {shown(error)}") from error
     if found is not None and not isinstance(found, bytes):
         raise AssignmentRefused(
             assignor.name, f"returns {reprlib.repr(found)} from subscription_user_data, which is neither bytes nor None"
@@ -106,7 +107,7 @@ def take_over(assignor: Assignor, assignment: Assignment, generation: int) -> No
     try:
         assignor.on_assignment(assignment, generation)
     except Exception as error:
-        raise AssignmentRefused(assignor.name, f"has failed in on_assignment: {error!r}") from error
+        raise AssignmentRefused(assignor.name, f"has failed in on_assignment: {shown(error)}") from error
 
 
 def _partitions_in(name: str, returned: object) -> dict[str, list[Partition]]:

@@ -37,7 +37,7 @@ from simpleconsumer.kafka011.batch_head import (
     has_batch_checksum,
 )
 from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_batch_is_damaged
-from simpleconsumer.kafka011.records import OpenBatch, Record, RecordFault, read_record, with_lost_offsets
+from simpleconsumer.kafka011.records import OpenBatch, Record, RecordFault, most_headers, read_record, with_lost_offsets
 from simpleconsumer.kafka011.transactions import AbortedBatches
 from simpleconsumer.kafka08 import message_set
 from simpleconsumer.kafka08.level import Level
@@ -91,6 +91,7 @@ class BatchReading:
         batch: The batch that is open; else None.
         old: The entries of older formats that are open; else None.
         start_offset: The first offset that is wanted.
+        most_headers: How many headers the records of a batch may have together.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class BatchReading:
         self.old: OldEntries | None = None
         self.start_offset = start_offset
         self._aborted = aborted
+        self.most_headers = most_headers(max_decoded_bytes)
         self._max_decoded_bytes = max_decoded_bytes
 
     def has_no_aborted(self) -> bool:
@@ -152,6 +154,7 @@ class BatchReading:
         level.floor = base + last_delta + 1
         batch.base, batch.last_delta, batch.count = base, last_delta, records
         batch.base_time, batch.append_time = base_time, append_time
+        batch.headers_left = self.most_headers
 
     def next_record(self, topic: str, partition: int | str) -> Record | None:
         """Return the next record of the open batch; None at its end, and then it is closed.
@@ -232,7 +235,7 @@ class BatchReading:
         """Return a batch with its records, which are inflated if they are compressed."""
         buffer, codec = self.level.buffer, head.attributes & CODEC_MASK
         if not codec:
-            return OpenBatch(head, buffer, position + HEAD_BYTES, end, is_inflated=False)
+            return self._with_records(head, buffer, position + HEAD_BYTES, end)
         if codec > codecs.ZSTD:
             raise RecordFault(UnknownCodec, head.last_offset, f"codec {codec} is not known")
         packed = memoryview(buffer)[position + HEAD_BYTES : end]
@@ -242,7 +245,12 @@ class BatchReading:
             kind = MessageTooLarge if isinstance(error, LimitExceeded) else CorruptMessage
             reason = with_lost_offsets(str(error), max(head.base_offset, self.start_offset), head.last_offset)
             raise RecordFault(kind, head.last_offset, reason) from error
-        return OpenBatch(head, data, 0, len(data), is_inflated=True)
+        return self._with_records(head, data, 0, len(data), is_inflated=True)
+
+    def _with_records(
+        self, head: BatchHead, data: Buffer, position: int, end: int, *, is_inflated: bool = False
+    ) -> OpenBatch:
+        return OpenBatch(head, data, position, end, is_inflated=is_inflated, headers_left=self.most_headers)
 
     def _open_old(self, start: int) -> None:
         """Open the entries of magic 0 and 1 from a position on."""

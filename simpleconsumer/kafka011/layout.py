@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from simpleconsumer.errors import BufferUnderflow, DecodeError
-from simpleconsumer.primitives import read_array, read_int32, read_nullable_string, read_string
+from simpleconsumer.primitives import encode_text, read_array, read_int32, read_nullable_string, read_string
 from simpleconsumer.types import Buffer
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def encode_compact_string(text: str | None) -> bytes:
     """Return the compact encoding of a string, or of null."""
     if text is None:
         return b"\0"
-    data = text.encode()
+    data = encode_text(text)
     return encode_uvarint(len(data) + 1) + data
 
 

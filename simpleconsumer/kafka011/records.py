@@ -18,18 +18,32 @@ from __future__ import annotations
 from copy import copy
 from typing import Final, NamedTuple
 
-from simpleconsumer.errors import CorruptMessage, DamagedOffset, DecodeError, MessageError
+from simpleconsumer.errors import CorruptMessage, DamagedOffset, DecodeError, MessageError, MessageTooLarge
 from simpleconsumer.kafka011.batch_head import LOG_APPEND_TIME, BatchHead
 from simpleconsumer.kafka011.varints import read_varint, read_varlong
 from simpleconsumer.types import MAX_INT64, Buffer, Headers
 
-__all__ = ["NO_TIMESTAMP", "SMALLEST_RECORD", "OpenBatch", "Record", "RecordFault", "read_record", "with_lost_offsets"]
+__all__ = [
+    "NO_TIMESTAMP",
+    "SMALLEST_RECORD",
+    "OpenBatch",
+    "Record",
+    "RecordFault",
+    "most_headers",
+    "read_record",
+    "with_lost_offsets",
+]
 
 NO_TIMESTAMP: Final = -1
 SMALLEST_RECORD: Final = 7
 """Bytes of a record without anything: length, attributes, two differences, two lengths and the number of headers."""
 _MIN_INT64: Final = -(2**63)
 _SMALLEST_HEADER: Final = 2
+_BYTES_A_HEADER: Final = 16
+"""A header takes up to a hundred bytes of memory and two of a batch. With fewer of them for each byte that a batch may
+inflate to, memory stays within some times these bytes; headers that say something take more bytes than this."""
+_FEWEST_HEADERS: Final = 10_000
+"""So many are possible in any batch, also where it may hardly inflate."""
 
 
 class OpenBatch:
@@ -45,6 +59,7 @@ class OpenBatch:
         last_delta: The largest one.
         count: How many records the batch says it has.
         index: How many of them are read.
+        headers_left: How many headers may follow, in all records together.
         base_time: Base timestamp.
         append_time: Timestamp of all records, for log append time; else None.
     """
@@ -57,13 +72,23 @@ class OpenBatch:
         "data",
         "end",
         "floor",
+        "headers_left",
         "index",
         "is_inflated",
         "last_delta",
         "position",
     )
 
-    def __init__(self, head: BatchHead, data: Buffer, position: int, end: int, *, is_inflated: bool) -> None:
+    def __init__(
+        self,
+        head: BatchHead,
+        data: Buffer,
+        position: int,
+        end: int,
+        *,
+        is_inflated: bool,
+        headers_left: int,
+    ) -> None:
         self.data = data
         self.is_inflated = is_inflated
         self.position = position
@@ -73,6 +98,7 @@ class OpenBatch:
         self.last_delta = head.last_delta
         self.count = head.records
         self.index = 0
+        self.headers_left = headers_left
         self.base_time = head.base_timestamp_ms
         self.append_time = head.max_timestamp_ms if head.attributes & LOG_APPEND_TIME else None
 
@@ -106,6 +132,11 @@ class RecordFault(Exception):  # noqa: N818 - not an error yet: the caller adds 
         self.kind = kind
         self.offset = offset
         self.reason = reason
+
+
+def most_headers(max_decoded_bytes: int) -> int:
+    """Return how many headers the records of a batch may have together."""
+    return max(max_decoded_bytes // _BYTES_A_HEADER, _FEWEST_HEADERS)
 
 
 def read_record(batch: OpenBatch) -> Record | None:
@@ -143,7 +174,7 @@ def _read_fields(batch: OpenBatch, position: int, end: int) -> Record:
         raise _is_out_of_order(batch, delta)
     key, position = _read_bytes(data, position, end, "key")
     value, position = _read_bytes(data, position, end, "value")
-    headers, position = _read_headers(data, position, end)
+    headers, position = _read_headers(batch, position, end)
     if position != end:
         raise DecodeError(f"it takes {position - end:+} bytes beside its length")
     timestamp_ms: int | None = batch.append_time if batch.append_time is not None else batch.base_time + stamp
@@ -163,12 +194,16 @@ def _read_bytes(data: Buffer, position: int, end: int, what: str) -> tuple[bytes
     return bytes(data[position:behind]), behind
 
 
-def _read_headers(data: Buffer, position: int, end: int) -> tuple[Headers, int]:
+def _read_headers(batch: OpenBatch, position: int, end: int) -> tuple[Headers, int]:
+    data = batch.data
     count, position = read_varint(data, position)
     if not count:
         return (), position
     if not 0 <= count * _SMALLEST_HEADER <= end - position:
         raise DecodeError(f"{count} headers, {end - position} bytes are left")
+    if count > batch.headers_left:
+        raise _has_too_many(batch, count)
+    batch.headers_left -= count
     headers = []
     for _ in range(count):
         key, position = _read_bytes(data, position, end, "header's key")
@@ -205,6 +240,14 @@ def _is_corrupt(batch: OpenBatch, reason: str) -> RecordFault:
     delta = min(batch.floor, batch.last_delta)
     batch.floor = delta + 1
     return RecordFault(CorruptMessage, batch.base + delta, f"record {batch.index - 1} of the batch: {reason}")
+
+
+def _has_too_many(batch: OpenBatch, count: int) -> RecordFault:
+    """Return the fault of a record whose headers would take much more memory than their batch."""
+    left = f"{batch.headers_left} more may be in its batch (decoded.max.bytes)"
+    fault = _is_corrupt(batch, f"{count} headers, and {left}")
+    fault.kind = MessageTooLarge
+    return fault
 
 
 def _is_out_of_order(batch: OpenBatch, delta: int) -> RecordFault:

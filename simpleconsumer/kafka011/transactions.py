@@ -9,6 +9,7 @@ Source: org.apache.kafka.clients.consumer.internals.Fetcher.PartitionRecords (1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from struct import Struct, error
 from typing import Final
 
@@ -30,20 +31,22 @@ class AbortedBatches:
         aborted: From the answer to the fetch, in any order.
     """
 
-    __slots__ = ("_open", "_to_come")
+    __slots__ = ("_begun", "_has_own_set", "_in_order", "_open")
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._to_come = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self._open: frozenset[int] = frozenset()
+        self._in_order = sorted(aborted, key=lambda each: each.first_offset)
+        self._begun = 0
+        self._open: set[int] = set()
+        self._has_own_set = True
 
     def __bool__(self) -> bool:
         """Return whether anything may be left out from here on."""
-        return bool(self._to_come or self._open)
+        return bool(self._open) or self._begun < len(self._in_order)
 
     def copy(self) -> AbortedBatches:
-        """Return a copy, which reading behind an error begins with."""
-        other = AbortedBatches(())
-        other._to_come, other._open = list(self._to_come), self._open
+        """Return a copy, which reading behind an error begins with; what is open is copied when it changes."""
+        other = copy(self)
+        self._has_own_set = other._has_own_set = False
         return other
 
     def leaves_out(self, head: BatchHead, buffer: Buffer, position: int) -> bool:
@@ -54,14 +57,21 @@ class AbortedBatches:
         Args:
             position: Where the batch starts in the buffer.
         """
-        attributes = head.attributes
-        while self._to_come and self._to_come[-1].first_offset <= head.last_offset:
-            self._open |= {self._to_come.pop().producer_id}
-        if attributes & IS_CONTROL:
+        in_order, last = self._in_order, head.last_offset
+        while self._begun < len(in_order) and in_order[self._begun].first_offset <= last:
+            self._own_set().add(in_order[self._begun].producer_id)
+            self._begun += 1
+        if head.attributes & IS_CONTROL:
             if head.producer_id in self._open and _is_abort(buffer, position + HEAD_BYTES):
-                self._open -= {head.producer_id}
+                self._own_set().discard(head.producer_id)
             return True
         return head.producer_id in self._open
+
+    def _own_set(self) -> set[int]:
+        """Return what is open, as a set that no copy shares."""
+        if not self._has_own_set:
+            self._open, self._has_own_set = set(self._open), True
+        return self._open
 
 
 def _is_abort(buffer: Buffer, position: int) -> bool:

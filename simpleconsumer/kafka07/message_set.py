@@ -392,6 +392,8 @@ def _open_entry(levels: list[Level], entry: Entry) -> Level:
             charged.budget_bytes = 0
         raise _Fault(MessageTooLarge, entry.end, str(error)) from error
     except DecodeError as error:
+        if len(levels) > 1:  # it may have inflated to so much before it broke off
+            charged.budget_bytes -= min(charged.budget_bytes, len(entry.payload) * codecs.MOST_RATIO)
         raise _Fault(CorruptMessage, entry.end, str(error)) from error
     inside = Level(data, levels[-1].budget_bytes - len(data))
     if len(levels) > 1:

@@ -319,6 +319,8 @@ def _inflate(levels: list[Level], wrapper: Entry, codec: int, value: bytes) -> b
             charged.budget_bytes = 0
         raise _Fault(MessageTooLarge, wrapper.offset, wrapper.end, str(error)) from error
     except DecodeError as error:
+        if len(levels) > 1:  # it may have inflated to so much before it broke off
+            charged.budget_bytes -= min(charged.budget_bytes, len(value) * codecs.MOST_RATIO)
         raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, str(error)) from error
     return data
 

@@ -104,7 +104,7 @@ cdef class RecordRows(Run):
     cdef const uint8_t *end
     cdef const uint8_t *buffer_end
     cdef int64_t base, floor, last_delta, base_time, append_time, limit
-    cdef int64_t index, count
+    cdef int64_t index, count, headers_left, most_headers
     cdef bint has_append_time, is_plain, has_no_aborted, has_moved
 
     def __init__(self, reading, batch, topic, partition, int64_t start_offset):
@@ -115,6 +115,7 @@ cdef class RecordRows(Run):
             raise ValueError(f"the batch ends at {batch.end}, the buffer at {self.view.len}")
         self.base, self.floor, self.last_delta = batch.base, batch.floor, batch.last_delta
         self.index, self.count = batch.index, batch.count
+        self.headers_left, self.most_headers = batch.headers_left, reading.most_headers
         self.base_time = batch.base_time
         append_time = batch.append_time
         self.has_append_time = append_time is not None
@@ -133,12 +134,13 @@ cdef class RecordRows(Run):
                 return False
             if not read_record(self.at, self.end, row) or not self.floor <= row.offset <= self.last_delta:
                 return False
-            if row.headers and not are_sound_headers(row, self.ascii_headers):
+            if row.headers > self.headers_left or (row.headers and not are_sound_headers(row, self.ascii_headers)):
                 return False
             if added_overflows(self.base_time, row.time, &row.time):
                 return False
             self.at = row.end
             self.index += 1
+            self.headers_left -= row.headers
             self.floor = row.offset + 1
             row.offset += self.base
             if row.offset < self.start_offset:
@@ -187,6 +189,7 @@ cdef class RecordRows(Run):
         self.base, self.last_delta, self.base_time, self.count = base, last_delta, base_time, count
         self.at, self.end = head + HEAD_BYTES, end
         self.index = self.floor = 0
+        self.headers_left = self.most_headers
         self.has_moved = True
         return True
 
@@ -198,4 +201,4 @@ cdef class RecordRows(Run):
                 self.append_time if self.has_append_time else None,
             )
         batch.position = self.at - self.start
-        batch.index, batch.floor = self.index, self.floor
+        batch.index, batch.floor, batch.headers_left = self.index, self.floor, self.headers_left

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simpleconsumer.security.scram import HASHES, ScramClient, ScramRefused
+from simpleconsumer.security.secret import NOT_UTF8, is_utf8, secret
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 
 __all__ = ["MECHANISMS", "Conversation", "Sasl", "SaslLost", "SaslRefused", "conversation"]
@@ -48,6 +49,11 @@ class Sasl:
     username: str = ""
     password: str = field(default="", repr=False)
     token: Callable[[], str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not is_utf8(self.username):
+            raise WrongSecuritySetting("sasl.username", NOT_UTF8)
+        object.__setattr__(self, "password", secret("sasl.password", self.password))
 
 
 def conversation(sasl: Sasl) -> Conversation:
@@ -91,9 +97,9 @@ def _token(sasl: Sasl) -> str:
         token = sasl.token()
     except WrongSecuritySetting as error:
         raise SaslRefused(str(error)) from error
-    except Exception as error:
-        raise SaslRefused(f"the callback that returns a token has failed: {type(error).__name__}") from error
-    if not isinstance(token, str) or not token or _SEPARATOR in token:
+    except Exception as error:  # noqa: BLE001 - its text may hold a secret, also where it is only the cause
+        raise SaslRefused(f"the callback that returns a token has failed: {type(error).__name__}") from None
+    if not isinstance(token, str) or not token or _SEPARATOR in token or not is_utf8(token):
         raise SaslRefused(f"the callback for tokens returned a {type(token).__name__} that is no token")
     return token
 
@@ -102,5 +108,5 @@ def _reason(answer: bytes) -> str:
     """The broker's words: `status` of its JSON text."""
     try:
         return str(json.loads(answer)["status"])[:200]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "it does not say why"

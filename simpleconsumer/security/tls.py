@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from simpleconsumer.security.java_stores import JKS_MAGIC, read_jks
+from simpleconsumer.security.secret import NOT_UTF8, is_utf8, secret
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 
 __all__ = ["TLS_VERSIONS", "Tls", "tls_context"]
@@ -27,6 +28,10 @@ TLS_VERSIONS: Final = {
 }  # fmt: skip
 """Java's name of each version, the oldest first."""
 
+_SECRETS: Final = {
+    "ssl.truststore.password": "truststore_password", "ssl.keystore.key": "key", "ssl.key.password": "key_password"
+}  # fmt: skip
+"""Setting -> attribute."""
 _PKCS12: Final = b"\x30"
 _TO_PEM: Final = "openssl pkcs12 makes a PEM file of it"
 _SUITE = re.compile(r"TLS_(ECDHE_RSA|ECDHE_ECDSA|DHE_RSA|RSA)_WITH_(\w+)_(SHA\d*)")
@@ -61,6 +66,16 @@ class Tls:
     checks_host: bool = True
     versions: tuple[str, ...] = ()
     cipher_suites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for setting, name in _SECRETS.items():
+            text = getattr(self, name)
+            if text is not None:
+                object.__setattr__(self, name, secret(setting, text))
+        for setting, text in (("ssl.truststore.certificates", self.trusted),
+                              ("ssl.keystore.certificate.chain", self.chain)):  # fmt: skip
+            if text is not None and not is_utf8(text):
+                raise WrongSecuritySetting(setting, NOT_UTF8)
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

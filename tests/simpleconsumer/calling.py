@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
+from typing import Any
 
 from scripted_broker import DEADLINE_S, Peer, ScriptedBroker
 
@@ -32,7 +33,7 @@ def echo(count: int) -> Callable[[Peer], None]:
     return script
 
 
-def connect(broker: ScriptedBroker, timeout_s: float = DEADLINE_S, **settings: int) -> Connection:
+def connect(broker: ScriptedBroker, timeout_s: float = DEADLINE_S, **settings: Any) -> Connection:
     return Connection(broker.host, broker.port, timeout_s, **settings)
 
 

@@ -10,14 +10,18 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from mmap import mmap
 
 import pytest
 from calling import call, connect, dies, echo, never_reads, request
 from decoding import MEBIBYTE, memory_growth_below
-from scripted_broker import DEADLINE_S, Peer, ScriptedBroker, answer, correlation_id
+from scripted_broker import DEADLINE_S, Peer, Script, ScriptedBroker, answer, correlation_id
 
 from simpleconsumer.connection import Connection
 from simpleconsumer.errors import BrokenFraming, ConnectionFailed, DecodeError, LimitExceeded
+from simpleconsumer.security.authentication import Exchange
+from simpleconsumer.security.sasl import Sasl
+from simpleconsumer.security.security import Security
 from simpleconsumer.transport import SILENT, addresses_of
 
 
@@ -91,9 +95,49 @@ def test_an_answer_is_read_into_one_buffer_of_its_size() -> None:
     with ScriptedBroker(script) as broker:
         connection = connect(broker)
         view = connection.call(request(1), correlation_id=1)
-        assert isinstance(view.obj, bytearray)
+        assert isinstance(view.obj, bytearray | mmap)
         assert len(view.obj) == 32 * MEBIBYTE + 4
         connection.close()
+
+
+@pytest.mark.parametrize("reuse_answers", [False, True])
+def test_four_bytes_that_announce_a_large_answer_take_no_memory_for_it(reuse_answers: bool) -> None:
+    def announce(peer: Peer) -> None:
+        peer.request()
+        peer.send(struct.pack(">i", 256 * MEBIBYTE) + bytes(1000))
+        peer.wait_until_closed()
+
+    with memory_growth_below(32 * MEBIBYTE), ScriptedBroker(announce) as broker:
+        connection = connect(broker, 0.3, reuse_answers=reuse_answers)
+        with pytest.raises(ConnectionFailed, match="no answer within"):
+            call(connection, 1)
+        connection.close()
+
+
+def test_an_answer_before_the_first_request_is_small() -> None:
+    """Nobody has shown yet who he is: no broker that is asked for its versions, and none that asks for a token."""
+
+    def announce(size: int) -> Script:
+        def script(peer: Peer) -> None:
+            peer.request()
+            peer.send(struct.pack(">i", size))
+            peer.wait_until_closed()
+
+        return script
+
+    def ask(exchange: Exchange) -> None:
+        exchange(request(1), 1)
+
+    sasl = Security("SASL_PLAINTEXT", sasl=Sasl("PLAIN", "alice", "secret"))
+    for security in (None, sasl):
+        with ScriptedBroker(announce(65537), announce(65536)) as broker:
+            connection = connect(broker, 0.3, security=security)
+            connection.opening = ask if security is None else None
+            with pytest.raises(LimitExceeded, match="frame of 65537 bytes, at most 65536 are taken"):
+                call(connection, 1)
+            with pytest.raises(ConnectionFailed, match="no answer within"):
+                call(connection, 1)
+            connection.close()
 
 
 # Faults: each costs the connection, and the next call has a new one

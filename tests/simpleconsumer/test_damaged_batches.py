@@ -226,13 +226,26 @@ def test_a_batch_that_inflates_to_more_than_the_limit_is_an_error_and_takes_no_m
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("change", [lambda packed: packed[:-3], lambda packed: b"", lambda packed: packed + b"more"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda packed: packed[:-3], lambda packed: b"", lambda packed: b"more" + packed],
+    ids=["cut", "empty", "wrong"],
+)
 def test_compressed_records_that_do_not_inflate_are_an_error(codec: str, change: Callable[[bytes], bytes]) -> None:
     number = codecs.BATCH_CODECS[codec]
     packed = change(codecs.compress(number, record(0) * 1))
     messages, errors = decode_all(sealed(packed, 1, 0, number) + batch(11))
     assert [m.offset for m in messages] == list(range(11, 16))
     assert [(type(error), error.offset) for error in errors] == [(CorruptMessage, 10)]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_bytes_behind_compressed_records_that_brokers_store_are_ignored(codec: str) -> None:
+    number = codecs.BATCH_CODECS[codec]
+    data = sealed(codecs.compress(number, record(0) * 1) + b"more", 1, 0, number) + batch(11)
+    messages, errors = decode_all(data)
+    assert ([m.offset for m in messages], errors) == (list(range(10, 16)), [])
+    assert by_columns(data) == by_messages(data)
 
 
 # Several formats in one answer

@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 
 from zkconsumer.errors import ForeignEventLoop
 from zkconsumer.polling.consumer_errors import ConsumerClosed
+from zkconsumer_error import shown
 
 __all__ = ["CallThread"]
 
@@ -227,7 +228,7 @@ class CallThread:
         elif error is None:
             call.future.set_result(result)
         elif isinstance(error, StopIteration):  # no future takes it
-            call.future.set_exception(RuntimeError(f"a callback has raised {error!r}"))
+            call.future.set_exception(RuntimeError(f"a callback has raised {shown(error)}"))
         else:
             call.future.set_exception(error)
 

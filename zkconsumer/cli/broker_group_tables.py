@@ -10,6 +10,7 @@ from simpleconsumer.group_types import CONSUMER_PROTOCOL
 from zkconsumer.admin import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.terminal.tables import print_problem, print_table, shown_group
+from zkconsumer_error import printable
 
 __all__ = ["print_broker_group", "print_broker_offsets"]
 
@@ -19,10 +20,10 @@ def print_broker_group(found: BrokerGroupReport) -> None:
     topics = len({row.topic for row in found.partitions})
     click.echo(f"Group {shown_group(found.group)}: {count_of(len(found.members), 'member')}, "
                f"{count_of(len(found.partitions), 'partition')} of {count_of(topics, 'topic')}")  # fmt: skip
-    kind = f"{found.group_type} protocol" if found.protocol_type else "stored offsets alone"
-    assigned = f", assigned by {found.assignor}" if found.assignor else ""
-    click.echo(f"State {found.state}, {kind}{assigned}; coordinated by broker {found.coordinator} "
-               f"({found.coordinator_address})\n")  # fmt: skip
+    kind = f"{printable(found.group_type)} protocol" if found.protocol_type else "stored offsets alone"
+    assigned = f", assigned by {printable(found.assignor)}" if found.assignor else ""
+    click.echo(f"State {printable(found.state)}, {kind}{assigned}; coordinated by broker {found.coordinator} "
+               f"({printable(found.coordinator_address)})\n")  # fmt: skip
     if found.members:
         _print_members(found)
         click.echo()

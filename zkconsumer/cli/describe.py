@@ -15,6 +15,7 @@ from zkconsumer.cli.broker_group_tables import print_broker_group
 from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.group_options import groups_of, open_groups
 from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer_error import printable
 
 __all__ = ["describe", "lag_header", "owner_cell", "print_offsets"]
 
@@ -60,7 +61,8 @@ def describe(group: str, zookeeper: str | None, brokers: str | None, as_json: bo
 
 def _print(found: GroupReport) -> None:
     topics = len({row.topic for row in found.partitions})
-    click.echo(f"Group {found.group}: {count_of(None if found.members is None else len(found.members), 'member')}, "
+    members = count_of(None if found.members is None else len(found.members), "member")
+    click.echo(f"Group {printable(found.group)}: {members}, "
                f"{count_of(len(found.partitions), 'partition')} of {count_of(topics, 'topic')}\n")
     if found.members:
         print_table(["MEMBER", "SUBSCRIPTION"], [[row.consumer_id, _subscription(row)] for row in found.members])
@@ -71,7 +73,7 @@ def _print(found: GroupReport) -> None:
         unit = "" if found.lag is None or found.lag_unit == "messages" else f" {found.lag_unit}"
         click.echo(f"\nTotal lag: {'-' if found.lag is None else found.lag}{unit}{unknown}")
     for note in found.notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {printable(note)}")
     for problem in found.problems:
         print_problem(problem)
     if found.members and not found.problems:

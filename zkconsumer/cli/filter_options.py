@@ -22,6 +22,6 @@ class NameFilter(click.ParamType[Callable[[str], bool]]):
             return value
         try:
             pattern = re.compile(str(value))
-        except re.error as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+        except (re.error, OverflowError, RecursionError) as error:
+            self.fail(f"{value!r:.200} is no regular expression: {error}", param, ctx)
         return lambda name: pattern.fullmatch(name) is not None

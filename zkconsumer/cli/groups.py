@@ -18,6 +18,7 @@ from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, r
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.offset_options import store_option
 from zkconsumer.cli.terminal.tables import cell, print_table, shown_group
+from zkconsumer_error import printable
 
 __all__ = ["groups"]
 
@@ -80,7 +81,7 @@ def list_groups(
     if states:
         found = found.in_states(states)
     for sentence in (*found.refused, *([] if found.unknown is None else [found.unknown]), *found.unlisted):
-        click.echo(f"zkconsumer: {sentence}", err=True)
+        click.echo(f"zkconsumer: {printable(sentence)}", err=True)
     if as_json:
         click.echo(found.to_json())
     else:
@@ -133,12 +134,12 @@ def delete_groups(
     with open_groups(zookeeper, brokers, _CLIENT_ID, *names) as admin:
         found = _delete(admin, names, store, dry_run)
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {printable(note)}", err=True)
     if as_json:
         click.echo(found.to_json())
         return
     for row in found.groups:
-        click.echo(_deleted(row, found))
+        click.echo(printable(_deleted(row, found)))
 
 
 def _delete(

@@ -11,6 +11,7 @@ from zkconsumer.admin import OffsetChanges
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.store_choice import KAFKA
 from zkconsumer.cli.terminal.tables import shown_group
+from zkconsumer_error import printable
 
 __all__ = ["CHANGED_STORES", "print_changes", "print_warning", "refuse_other_stores", "store_option"]
 
@@ -42,7 +43,7 @@ def refuse_other_stores(store: str | None) -> None:
 
 def print_warning(sentence: str) -> None:
     """Print a warning to standard error."""
-    click.echo(f"warning: {sentence}", err=True)
+    click.echo(f"warning: {printable(sentence)}", err=True)
 
 
 def print_changes(found: OffsetChanges, as_json: bool, done: str = "set") -> None:
@@ -52,13 +53,13 @@ def print_changes(found: OffsetChanges, as_json: bool, done: str = "set") -> Non
         done: What was done to the offsets.
     """
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {printable(note)}", err=True)
     if as_json:
         click.echo(found.to_json())
         return
     names_store = len({change.store for change in found.changes}) > 1
     for change in found.changes:
-        click.echo(f"{shown_group(change.group)} {change.line(names_store)}")
+        click.echo(printable(f"{shown_group(change.group)} {change.line(names_store)}"))
     needed = sum(change.is_needed for change in found.changes)
     verb = done if found.written else f"would be {done}"
     click.echo(f"{count_of(needed, 'offset')} {verb}, {len(found.changes) - needed} as before", err=True)

@@ -27,6 +27,7 @@ from zkconsumer.cli.offset_options import (
 )
 from zkconsumer.cli.partition_option import PartitionType
 from zkconsumer.cli.terminal.tables import print_problem, shown_group
+from zkconsumer_error import printable
 
 __all__ = ["offsets"]
 
@@ -100,7 +101,7 @@ def get_offsets(
         _show_broker_offsets(found, as_json)
         return
     for sentence in found.unread:
-        click.echo(f"zkconsumer: {sentence}", err=True)
+        click.echo(f"zkconsumer: {printable(sentence)}", err=True)
     if as_json:
         click.echo(found.to_json())
     elif found.partitions:
@@ -126,7 +127,7 @@ def _show_broker_offsets(found: BrokerOffsets, as_json: bool) -> None:
 def _print(found: GroupOffsets) -> None:
     print_offsets(found.partitions, found.lag_unit)
     for note in found.notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {printable(note)}")
     for row in found.partitions:
         for problem in row.problems:
             print_problem(f"{row.topic}-{row.partition}: {problem}")

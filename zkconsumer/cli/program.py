@@ -37,9 +37,11 @@ from zkconsumer.cli.terminal.signals import unblock_signals
 from zkconsumer.cli.terminal.standard_streams import OUTPUT, discard_output, is_output_closed, prepare_streams
 from zkconsumer.cli.topics import topics
 from zkconsumer.cli.verify import verify
+from zkconsumer_error import printable
 
 __all__ = ["main", "program"]
 
+_LINES = "\n\t"
 _OURS = ("zkconsumer", "rebalance", "simpleconsumer")
 _MAIN_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -87,7 +89,7 @@ def _with_hint(error: click.NoSuchOption) -> click.UsageError:
 
 def _say(sentence: str) -> None:
     with suppress(OSError):  # stderr cannot be written; the status is what remains
-        click.echo(f"zkconsumer: {sentence}", err=True)
+        click.echo(f"zkconsumer: {printable(sentence, keep=_LINES)}", err=True)
 
 
 def _fault(error: Exception) -> str:
@@ -159,7 +161,7 @@ def _set_up_logging(debug: bool) -> None:
     """Log our own warnings to stderr, one line each; not those of the ZooKeeper library, whose events we report."""
     handler = _Stderr()
     if debug:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
+        handler.setFormatter(_Long("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
     else:
         handler.setFormatter(_Short())
         handler.addFilter(_SaidByTheCommand())
@@ -170,9 +172,15 @@ def _set_up_logging(debug: bool) -> None:
         logger.setLevel(logging.DEBUG if debug else logging.WARNING if name in _OURS else logging.CRITICAL)
 
 
+class _Long(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in the standard library
+        record.message = printable(record.message, keep=_LINES)
+        return super().formatMessage(record)
+
+
 class _Short(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname.lower()}: {record.getMessage()}"
+        return f"{record.levelname.lower()}: {printable(record.getMessage(), keep=_LINES)}"
 
 
 def main() -> None:

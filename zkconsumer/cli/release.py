@@ -6,6 +6,7 @@ import click
 
 from rebalance.subscription import check_topic
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer_error import printable
 
 __all__ = ["release"]
 
@@ -56,8 +57,8 @@ def release(
     if as_json:
         click.echo(found.to_json())
     elif found.reason is None:
-        click.echo(f"{found.path}: nobody owns it")
+        click.echo(printable(f"{found.path}: nobody owns it"))
     elif found.is_released:
-        click.echo(f"{found.path} is released: {found.reason}")
+        click.echo(printable(f"{found.path} is released: {found.reason}"))
     else:
-        click.echo(f"{found.path} would be released: {found.reason}")
+        click.echo(printable(f"{found.path} would be released: {found.reason}"))

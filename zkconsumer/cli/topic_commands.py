@@ -18,6 +18,7 @@ from zkconsumer.admin.replica_assignment import parse_assignment
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.tables import print_table
+from zkconsumer_error import printable
 
 __all__ = ["create_topic", "delete_topic", "grow_topic"]
 
@@ -184,12 +185,12 @@ def delete_topic(topic: str, zookeeper: str, dry_run: bool, wait_s: float, as_js
 
 
 def _print_progress(clause: str) -> None:
-    click.echo(f"zkconsumer: {clause}", err=True)
+    click.echo(f"zkconsumer: {printable(clause)}", err=True)
 
 
 def _print(change: TopicChange, as_json: bool, done: str) -> None:
     for sentence in change.warnings:
-        click.echo(f"zkconsumer: {sentence}", err=True)
+        click.echo(f"zkconsumer: {printable(sentence)}", err=True)
     if as_json:
         click.echo(change.to_json())
         return

@@ -16,6 +16,7 @@ from zkconsumer.cli.failures import sentence_of
 from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.tables import print_problem, shown_group
+from zkconsumer_error import printable
 
 __all__ = ["verify"]
 
@@ -89,7 +90,7 @@ def verify(
         sentence = sentence_of(error)
         if sentence is None:
             raise
-        click.echo(f"zkconsumer: {sentence}", err=True)
+        click.echo(f"zkconsumer: {printable(sentence)}", err=True)
         raise click.exceptions.Exit(2) from None
     if as_json:
         click.echo(found.to_json())
@@ -108,7 +109,7 @@ def _on_wait() -> None:
 
 
 def _on_trigger(members: Sequence[str]) -> None:
-    click.echo(f"a rebalance was triggered for {', '.join(members)}", err=True)
+    click.echo(f"a rebalance was triggered for {printable(', '.join(members))}", err=True)
 
 
 def _print(found: Verification, fine: str) -> None:
@@ -117,15 +118,15 @@ def _print(found: Verification, fine: str) -> None:
     Args:
         fine: Says that there are no faults.
     """
-    assigned = f", assigned by {found.strategy}" if found.strategy else ""
+    assigned = f", assigned by {printable(found.strategy)}" if found.strategy else ""
     click.echo(f"Group {shown_group(found.group)}: {count_of(found.members, 'member')}, "
                f"{count_of(found.partitions, 'partition')} subscribed{assigned}")
     for finding in found.faults[:_SHOWN]:
-        print_problem(f"{finding.sentence}\n    at:   {finding.path}\n    mend: {finding.remedy}")
+        print_problem(finding.sentence, f"at:   {finding.path}", f"mend: {finding.remedy}")
     if len(found.faults) > _SHOWN:
         click.echo(f"... and {len(found.faults) - _SHOWN} more; --json lists all")
     for finding in found.findings:
         if not finding.fault:
-            click.echo(f"- {finding.sentence} ({finding.path})")
+            click.echo(f"- {printable(finding.sentence)} ({printable(str(finding.path))})")
     if not found.faults:
         click.echo(fine)

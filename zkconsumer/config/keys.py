@@ -14,7 +14,7 @@ from rebalance.subscription import check_any_group, check_client_id, check_group
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.assignor_kind import AssignorChoice
 from zkconsumer.config.foreign_names import hint_for_name
-from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, AclList, AuthList, Boolean, Choice, Integer, Text
+from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, PATH, AclList, AuthList, Boolean, Choice, Integer, Text
 from zkconsumer.config.producer_kinds import BrokerList
 from zkconsumer.config.security_keys import SECURITY_KEYS
 from zkconsumer.config.setting_table import Key, SettingTable
@@ -185,11 +185,11 @@ ZOOKEEPER_KEYS = (
         "the others may not read a registration, they claim nothing, and Java members own nothing.",
         default_text="`open`", section="zookeeper"),
     Key("zookeeper.use.ssl", Boolean(), False, "Use TLS to ZooKeeper (3.5 and later).", section="zookeeper"),
-    Key("zookeeper.ssl.cafile", Text("a path"), None, "Certificates of the trusted authorities, PEM.",
+    Key("zookeeper.ssl.cafile", Text(PATH), None, "Certificates of the trusted authorities, PEM.",
         default_text="the system's", section="zookeeper"),
-    Key("zookeeper.ssl.certfile", Text("a path"), None, "The client's certificate, PEM.", default_text="none",
+    Key("zookeeper.ssl.certfile", Text(PATH), None, "The client's certificate, PEM.", default_text="none",
         section="zookeeper"),
-    Key("zookeeper.ssl.keyfile", Text("a path"), None, "The key of the client's certificate, PEM.",
+    Key("zookeeper.ssl.keyfile", Text(PATH), None, "The key of the client's certificate, PEM.",
         default_text="in the file of the certificate", section="zookeeper"),
     Key("zookeeper.ssl.keyfile.password", Text(), None, "The password of that key.", default_text="none",
         secret=True, section="zookeeper"),

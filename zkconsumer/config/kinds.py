@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from simpleconsumer.security.secret import NOT_UTF8, Secret, is_utf8
+
 INT32_MAX = 2**31 - 1
+PATH = "a path"
+"""What is allowed for the name of a file, which may be no UTF-8."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DIGEST_ID = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
@@ -172,7 +176,9 @@ class AuthList:
         scheme, credential = item.split(":", 1) if isinstance(item, str) and ":" in item else _pair(item)
         if not scheme.isalnum() or not credential:
             raise ValueError
-        return ZooKeeperAuth(scheme, credential)
+        if not is_utf8(credential):
+            raise ValueError(NOT_UTF8)
+        return ZooKeeperAuth(scheme, Secret(credential))
 
     def format(self, value: object) -> str:
         assert isinstance(value, tuple)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from simpleconsumer.security.sasl import MECHANISMS
 from simpleconsumer.security.security import PROTOCOLS, Security
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-from zkconsumer.config.kinds import Choice, Text
+from zkconsumer.config.kinds import PATH, Choice, Text
 from zkconsumer.config.setting_table import Key
 from zkconsumer.errors import ConfigError
 
@@ -31,17 +31,17 @@ SECURITY_KEYS: Final = (
     Key("security.protocol", Choice(PROTOCOLS), _PLAINTEXT,
         "How brokers are spoken to; of the addresses that they register in ZooKeeper, one of this protocol is used.",
         section="security"),
-    _key("ssl.truststore.location", "a path", "Certificates of the trusted authorities, PEM or JKS.",
+    _key("ssl.truststore.location", PATH, "Certificates of the trusted authorities, PEM or JKS.",
          alias="ssl.ca.location", default="the system's"),
     _key("ssl.truststore.type", "PEM or JKS", "Format of that file.", default="what the file is"),
     _key("ssl.truststore.password", "text", "Password of a JKS file; without it, nobody looks whether it was changed.",
          secret=True),
     _key("ssl.truststore.certificates", "PEM", "The certificates themselves, in place of a file."),
-    _key("ssl.keystore.location", "a path", "The client's certificate, PEM.", alias="ssl.certificate.location"),
+    _key("ssl.keystore.location", PATH, "The client's certificate, PEM.", alias="ssl.certificate.location"),
     _key("ssl.keystore.type", "PEM", "Format of that file.", default="`PEM`"),
     _key("ssl.keystore.certificate.chain", "PEM", "The client's certificate itself, in place of a file."),
     _key("ssl.keystore.key", "PEM", "The private key itself, in place of a file.", secret=True),
-    _key("ssl.key.location", "a path", "The private key, PEM.", default="in the file of the certificate"),
+    _key("ssl.key.location", PATH, "The private key, PEM.", default="in the file of the certificate"),
     _key("ssl.key.password", "text", "Password of the private key.", secret=True),
     Key("ssl.endpoint.identification.algorithm", Text("https, or empty"), "https",
         "Whether the certificate of a broker must have the name of its host; empty: no name is checked.",

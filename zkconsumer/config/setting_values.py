@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from simpleconsumer.security.secret import NOT_UTF8, Secret, is_utf8
 from zkconsumer.config.foreign_names import hint_for_value
-from zkconsumer.config.kinds import HiddenValueError
+from zkconsumer.config.kinds import PATH, HiddenValueError
 from zkconsumer.config.setting_table import Key
 from zkconsumer.errors import ConfigError
 
@@ -42,7 +43,12 @@ def convert(key: Key, value: object, generation: str) -> object:
         ConfigError: It is not allowed; says what is, and what the value means elsewhere.
     """
     try:
-        return key.kind.convert(value)
+        converted = key.kind.convert(value)
+        if isinstance(converted, str):
+            if key.kind.allowed != PATH and not is_utf8(converted):
+                raise ValueError(NOT_UTF8)
+            return Secret(converted) if key.secret else converted
+        return converted
     except ValueError as error:
         # In 0.7 any other word makes the fetcher raise instead of reset.
         if key.name == "auto.offset.reset" and generation == "0.7" and isinstance(value, str):

@@ -16,6 +16,7 @@ from zkconsumer.errors import StreamFailed
 from zkconsumer.member.coordination import ClosingPort, GroupCoordinator
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.member.listening import ListenerThread
+from zkconsumer_error import shown
 
 __all__ = ["end_by_fault", "stream_failure"]
 
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def stream_failure(what: str, error: BaseException) -> StreamFailed:
     """The error that the streams raise after a fault."""
-    failure = StreamFailed(f"{what}: {error if isinstance(error, AuthenticationFailed) else repr(error)}")
+    failure = StreamFailed(f"{what}: {error if isinstance(error, AuthenticationFailed) else shown(error)}")
     failure.__cause__ = error
     return failure
 

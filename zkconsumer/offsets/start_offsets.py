@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from rebalance.assignment import Partition
 from rebalance.ports import Starts
 from simpleconsumer.types import MAX_INT64
+from zkconsumer_error import shown
 
 __all__ = ["read_starts"]
 
@@ -35,7 +36,7 @@ def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
     try:
         entries = dict(answer)
     except Exception as error:  # noqa: BLE001 - a mapping of the application's own making
-        reason = f"what on_partitions_assigned returned cannot be read: {error!r}"
+        reason = f"what on_partitions_assigned returned cannot be read: {shown(error)}"
         return Starts(refused=dict.fromkeys(assigned, reason))
     unassigned = [key for key in entries if not (isinstance(key, tuple) and key in assigned)]
     if unassigned:

@@ -163,5 +163,5 @@ def pattern_of(call: str, pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         raise TypeError(f"{call}: pattern is {pattern!r}; it must be text, or what re.compile returns")
     try:
         return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{call}: pattern {pattern!r} is no regular expression of Python: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{call}: pattern {pattern!r:.200} is no regular expression of Python: {error}") from None

@@ -24,6 +24,7 @@ from zkconsumer.producer.batch import Batch, by_partition
 from zkconsumer.producer.errors import TransactionFailed, may_have_been_sent, without_frames
 from zkconsumer.producer.message_sets import MessageSets
 from zkconsumer.producer.outcome import running
+from zkconsumer_error import shown
 
 __all__ = ["ANY_PARTITION", "BrokerThread", "RequestSettings"]
 
@@ -156,7 +157,7 @@ class BrokerThread:
                 self._exchange(batches)
             except Exception as error:
                 log.exception("broker %s: a fault of the producer", self.broker.id)
-                self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {error!r}", True)
+                self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {shown(error)}", True)
         if self._settings.acks == 0:
             self._wait_until_read()
         self.end()

@@ -14,6 +14,7 @@ from zkconsumer.producer.handlers import EventHandler, QueueItem, as_event_handl
 from zkconsumer.producer.outcome import BatchOutcome, SentMessage
 from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.statistics import ProducerStatistics
+from zkconsumer_error import shown
 
 __all__ = ["BrokerDispatch", "EventDispatch"]
 
@@ -45,7 +46,7 @@ class BrokerDispatch:
             except ProducerClosed as error:
                 report(item, MessageNotSent(item.topic, item.partition, str(error)))
             except BaseException as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
-                report(item, MessageNotSent(item.topic, item.partition, f"it cannot be sent: {error!r}"))
+                report(item, MessageNotSent(item.topic, item.partition, f"it cannot be sent: {shown(error)}"))
             else:
                 outcome.when_done(partial(_report, report, item, outcome, index))
         self._delivery.close_batches()

@@ -26,6 +26,7 @@ from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.outcome import SendFuture, SentMessage, call_each, failed_future, running
 from zkconsumer.producer.send_summary import Counts, SendSummary
 from zkconsumer.producer.statistics import ProducerStatistics
+from zkconsumer_error import shown
 
 __all__ = ["Dispatch", "HandledSending", "Report"]
 
@@ -342,7 +343,7 @@ class HandledSending:
 
 def _raised(item: QueueItem, method: str, error: BaseException) -> MessageNotSent:
     kind = "event" if method == "handle" else "callback"
-    return MessageNotSent(item.topic, item.partition, f"{method} of the {kind} handler raised {error!r}")
+    return MessageNotSent(item.topic, item.partition, f"{method} of the {kind} handler raised {shown(error)}")
 
 
 def _count(counts: Counts, number: int, future: SendFuture) -> None:

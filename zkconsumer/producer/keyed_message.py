@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from simpleconsumer.security.secret import is_utf8
 from simpleconsumer.types import Headers
 
 __all__ = [
@@ -21,6 +22,7 @@ def as_headers(given: GivenHeaders) -> Headers:
 
     Raises:
         TypeError: One is no pair of text and bytes or None.
+        ValueError: The name of one cannot be encoded.
     """
     found = []
     for each in given:
@@ -29,6 +31,8 @@ def as_headers(given: GivenHeaders) -> Headers:
         name, content = each
         if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
             raise TypeError(f"the header {name!r:.60} has a {type(content).__name__}: a name is text, a value bytes")
+        if not is_utf8(name):
+            raise ValueError(f"the header {name!r:.60} is no text that UTF-8 has")
         found.append((name, content))
     return tuple(found)
 

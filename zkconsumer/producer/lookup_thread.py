@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from zkconsumer.producer.layout import Layout
 from zkconsumer.producer.limits import Limits
 from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer_error import shown
 
 __all__ = ["Lookup", "LookupThread"]
 
@@ -158,7 +159,7 @@ class LookupThread:
                 found = self._lookup.look_up(topics)
             except Exception as error:
                 log.exception("a fault of the look-up of topics")
-                found = dict.fromkeys(topics, FoundTopic({}, f"a fault of the look-up: {error!r}"))
+                found = dict.fromkeys(topics, FoundTopic({}, f"a fault of the look-up: {shown(error)}"))
             with self._lock:
                 self._looked_up.update(dict.fromkeys(topics, began_at))
             self._take_over(found)

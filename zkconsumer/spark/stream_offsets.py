@@ -132,10 +132,19 @@ def parse_stream_offsets(value: object) -> StreamOffsets:
             if zxids:
                 raise ValueError(f"they have {ZXIDS_KEY!r} and {IDS_KEY!r}")
             zxids = _numbers(topics[IDS_KEY])
+    except RecursionError:
+        raise ValueError("offsets of a stream cannot be read: they are nested too deep") from None
     except ValueError as error:
-        raise ValueError(f"offsets of a stream cannot be read: {error}: {str(value)[:_EXCERPT]}") from None
+        raise ValueError(f"offsets of a stream cannot be read: {error}: {_excerpt(value)}") from None
     created_zxids = {topic: zxid for topic, zxid in zxids.items() if topic != CLUSTER_KEY}
     return StreamOffsets(offsets, created_zxids, zxids.get(CLUSTER_KEY), epochs)
+
+
+def _excerpt(value: object) -> str:
+    try:
+        return str(value)[:_EXCERPT]
+    except RecursionError:
+        return "they are nested too deep"
 
 
 def _numbers(ids: object) -> dict[str, int]:

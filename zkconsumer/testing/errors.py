@@ -21,6 +21,8 @@ from zkconsumer_error import ZkConsumerError
 class KitError(ZkConsumerError):
     """Anything the test kit itself has to complain about."""
 
+    _kept_characters = "\n\t"  # ends of logs
+
 
 class JavaMissing(KitError):
     """No Java runtime of the needed version was found; the sentence says what to install."""

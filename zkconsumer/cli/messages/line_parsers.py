@@ -116,6 +116,12 @@ def json_parser(has_keys: bool) -> LineParser:
 
     def parse(line: bytes) -> ParsedLine:
         try:
+            return _parse(line)
+        except RecursionError:
+            raise ValueError("its JSON is nested too deep") from None
+
+    def _parse(line: bytes) -> ParsedLine:
+        try:
             entry = json.loads(line)
         except ValueError as error:
             raise ValueError(f"it is no JSON: {error}") from None

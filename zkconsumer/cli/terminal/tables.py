@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 
 import click
 
+from zkconsumer_error import printable
+
 __all__ = ["cell", "plain_table", "print_problem", "print_table", "shown_group"]
 
 
@@ -18,7 +20,7 @@ def cell(number: int | None) -> str:
 
 def shown_group(name: str) -> str:
     """Return the name of a group as a shell would be given it: a group without a name is one that brokers know."""
-    return name or "''"
+    return printable(name) or "''"
 
 
 def print_table(
@@ -28,6 +30,7 @@ def print_table(
     marked: Collection[int] = (),
 ) -> None:
     """Print a table; `right` are the columns with numbers, `marked` the rows with problems."""
+    rows = [list(map(printable, row)) for row in rows]
     if not sys.stdout.isatty():
         click.echo(plain_table(headers, rows, right))
         return
@@ -42,9 +45,10 @@ def print_table(
     Console(markup=False, highlight=False).print(table)
 
 
-def print_problem(sentence: str) -> None:
-    """Print a problem on a line that starts with `!`, in red on a terminal (unless NO_COLOR is set)."""
-    click.secho(f"! {sentence}", fg=None if os.environ.get("NO_COLOR") else "red")
+def print_problem(sentence: str, *details: str) -> None:
+    """Print a problem on a line that starts with `!`, in red on a terminal (unless NO_COLOR is set); then details."""
+    lines = "\n    ".join(map(printable, (sentence, *details)))
+    click.secho(f"! {lines}", fg=None if os.environ.get("NO_COLOR") else "red")
 
 
 def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:

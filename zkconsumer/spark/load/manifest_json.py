@@ -52,6 +52,6 @@ def parse_manifest(
             known = ", ".join(map(str, versions))
             raise LoadRefused(f"{path} is of version {version!r}; this release knows {known}")
         return build(found)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise LoadRefused(f"{path} is no manifest of {kind} ({reason})", remedy=remedy) from error
