@@ -21,7 +21,7 @@ MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zk
            "zkconsumer.cli.failures", "zkconsumer.polling.errors")  # fmt: skip
 NO_ERRORS = {
     "Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "NothingYet", "_Fault", "RecordFault",
-    "ScramRefused", "SaslRefused", "_NotFound",
+    "ScramRefused", "SaslRefused", "FencedFirst", "_NotFound",
 }  # fmt: skip
 """Exceptions that one part of the code catches of another and that no caller sees."""
 
