@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from simpleconsumer.broker_calls import BrokerCalls
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.dialect_types import AnyRequest
-from simpleconsumer.errors import BrokerError, DecodeError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, DecodeError, SimpleConsumerError
 from simpleconsumer.framing import MAX_FRAME_BYTES
+from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
-from simpleconsumer.throttling import FetchPace, Throttle
+from simpleconsumer.throttling import FetchPace, Patience, Throttle
 from simpleconsumer.types import ClusterMetadata
 
 __all__ = ["BrokerClient"]
 
 T = TypeVar("T")
+
+_LATE_S: Final = 3.0
+"""How late an answer is, in seconds, when the broker is first asked something else."""
+_PROBE_S: Final = 5.0
 
 
 class BrokerClient:
@@ -63,8 +69,9 @@ class BrokerClient:
                 there; needs KAFKA011 and Kafka 0.11 or later.
             security: TLS and SASL (`Security.of`); None for neither.
             rack: Where the reader is: brokers may name a nearer replica (`FetchedPartition.preferred_replica`).
-            held_s: How much longer than `timeout_s` a fetch may take while a broker before Kafka 2.0 holds its answer
-                back, as it does when it throttles a client, and answers others (`throttling.HELD_S`).
+            held_s: How much longer than `timeout_s` a fetch or a produce request may take while a broker before Kafka
+                2.0 holds its answer back, as it does when it throttles a client, and answers others
+                (`throttling.HELD_S`).
             on_throttle: Called when the broker throttles this client, on the thread of the call.
         """
         self.dialect = dialect
@@ -80,6 +87,8 @@ class BrokerClient:
         self._security = security
         self._held_s = held_s
         self.pace = FetchPace()
+        self._probe: BrokerClient | Probe | None = None
+        self._is_late = False
         self._timeout_s = timeout_s
         self._read_committed = read_committed
         self._rack = rack
@@ -170,9 +179,48 @@ class BrokerClient:
         """
         return self._calls.ask(request)
 
+    def _patience(self, api: str, max_wait_ms: int) -> Patience | None:
+        """Return how a request waits that a broker before Kafka 2.0 may hold back; None: no longer than others.
+
+        Args:
+            api: Its name, for the log.
+            max_wait_ms: How long the broker may take without any throttle.
+        """
+        self._is_late = False
+        if not self._held_s:
+            return None
+        first_s = max_wait_ms / 1000 + _LATE_S
+        return Patience(first_s, self._connection.timeout_s, self._held_s, partial(self._is_held, api))
+
+    def _is_held(self, api: str, waited_s: float) -> bool:
+        """Return whether the broker answers over another connection, while it holds the answer to a request back."""
+        if self._calls.mutes:
+            return False
+        timeout_s = min(_PROBE_S, self._connection.timeout_s)
+        try:
+            if self.dialect.chooses_versions:
+                self._probe = client = BrokerClient(
+                    self.host, self.port, timeout_s, self.client_id, dialect=self.dialect, security=self._security
+                )
+                with client:
+                    client.served_versions()
+            else:
+                self._probe = probe = Probe(self.host, self.port, timeout_s, self.client_id, security=self._security)
+                probe.ask()
+        except (SimpleConsumerError, AuthenticationFailed):
+            return False
+        finally:
+            self._probe = None
+        self._is_late = True
+        self._calls.report(Throttle(self.host, self.port, api, int(waited_s * 1000), True, False))
+        return True
+
     def close(self) -> None:
         """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
         self._connection.close()
+        probe = self._probe
+        if probe is not None:
+            probe.close()
 
     def __enter__(self) -> Self:
         return self

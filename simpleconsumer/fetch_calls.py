@@ -10,26 +10,20 @@ from simpleconsumer.broker_client import BrokerClient
 from simpleconsumer.dialect import MAX_DECODED_BYTES
 from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, Outcome
 from simpleconsumer.errors import (
-    AuthenticationFailed,
     BrokenFraming,
     BrokerError,
     ConnectionFailed,
     DecodeError,
     MessageError,
     MessageTooLarge,
-    SimpleConsumerError,
 )
 from simpleconsumer.partition_numbers import check_numbers
-from simpleconsumer.probe import Probe
-from simpleconsumer.throttling import Patience, Throttle, throttled_beyond
+from simpleconsumer.throttling import Throttle, throttled_beyond
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, FetchedPartition, FetchRequest, Message
 
 __all__ = ["FetchCalls"]
 
 _MAX_BYTES = 0x7FFFFFFF
-_LATE_S: Final = 3.0
-"""How late an answer is, in seconds, when the broker is first asked something else."""
-_PROBE_S: Final = 5.0
 _NOT_SAID_S: Final = 0.1
 """How long to wait when a throttled answer is of version 0, which does not say it; the broker reads nothing anyway."""
 T = TypeVar("T")
@@ -38,9 +32,6 @@ _Decode = Callable[[int, Buffer, Sequence[AbortedTransaction]], Iterator[T]]
 
 class FetchCalls(BrokerClient):
     """Fetches messages."""
-
-    _probe: BrokerClient | Probe | None = None
-    _is_late = False
 
     def fetch(
         self,
@@ -162,9 +153,7 @@ class FetchCalls(BrokerClient):
             requests, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack,
             max_bytes=max_bytes if self.pace.most_bytes is None else limit,
         )  # fmt: skip
-        patience, self._is_late, sent_at = None, False, time.monotonic()
-        if self._held_s:
-            patience = Patience(max_wait_ms / 1000 + _LATE_S, self._connection.timeout_s, self._held_s, self._is_held)
+        patience, sent_at = self._patience("fetch", max_wait_ms), time.monotonic()
         try:
             answers = self._calls.ask(asked, patience=patience)
         except ConnectionFailed as error:
@@ -189,36 +178,6 @@ class FetchCalls(BrokerClient):
     def limits_answers(self) -> bool:
         """Whether the broker keeps to `max_bytes`: Kafka 0.10.1 and later."""
         return self.dialect.limits_answers(self._calls.known)
-
-    def _is_held(self, waited_s: float) -> bool:
-        """Return whether the broker answers, while it holds the answer to a fetch back, over another connection."""
-        if self._calls.mutes:
-            return False
-        timeout_s = min(_PROBE_S, self._connection.timeout_s)
-        try:
-            if self.dialect.chooses_versions:
-                self._probe = client = BrokerClient(
-                    self.host, self.port, timeout_s, self.client_id, dialect=self.dialect, security=self._security
-                )
-                with client:
-                    client.served_versions()
-            else:
-                self._probe = probe = Probe(self.host, self.port, timeout_s, self.client_id, security=self._security)
-                probe.ask()
-        except (SimpleConsumerError, AuthenticationFailed):
-            return False
-        finally:
-            self._probe = None
-        self._is_late = True
-        self._calls.report(Throttle(self.host, self.port, "fetch", int(waited_s * 1000), True, False))
-        return True
-
-    def close(self) -> None:
-        """Close finally; a call that is blocked in another thread ends at once with ConnectionFailed."""
-        super().close()
-        probe = self._probe
-        if probe is not None:
-            probe.close()
 
     def _fetched(
         self, request: FetchRequest, decode: _Decode[T], max_wait_ms: int, min_bytes: int, version: int

@@ -121,4 +121,4 @@ class ProduceCalls(BrokerClient):
         if not request.has_answer:
             self._calls.tell(request)
             return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)
-        return self._calls.ask(request, meanwhile)
+        return self._calls.ask(request, meanwhile, patience=self._patience("produce", timeout_ms))

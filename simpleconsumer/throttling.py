@@ -110,7 +110,7 @@ class Patience(NamedTuple):
                 if self.is_held(time.monotonic() - sent_at):
                     deadline = min(max(deadline, time.monotonic() + self.timeout_s), last)
                 ask_at = time.monotonic() + _ASK_AGAIN_S
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline and not wait_readable(0.0):  # it may have come meanwhile
                 raise TimeoutError
         return deadline
 

@@ -187,6 +187,14 @@ class Accumulator(BatchQueues):
                 effects += self._again(name, mine, reason, broker, now)
         return effects
 
+    def postponed(self, batches: Sequence[Batch]) -> None:
+        """Put batches back that were taken and not sent, since the broker throttles the producer: no try was made."""
+        for name, mine in by_partition(batches).items():
+            queue = self._activated(name)
+            queue.in_flight.clear()
+            self._give_back(mine)
+            queue.waiting.extendleft(reversed(mine))
+
     def abandon(self, reason: str) -> list[Effect]:
         """Fail everything that waits."""
         effects: list[Effect] = []

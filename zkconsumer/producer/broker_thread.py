@@ -15,9 +15,10 @@ from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError, Throttled
 from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import HELD_S, Throttle
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import Batch, by_partition
@@ -73,7 +74,7 @@ class RequestSettings:
         return SimpleConsumer(
             broker.host, broker.port, timeout_s, self.client_id, dialect=dialect_of(broker),
             send_buffer_bytes=self.send_buffer_bytes, connect_timeout_s=self.connect_timeout_s,
-            security=self.security,
+            security=self.security, held_s=HELD_S,
         )  # fmt: skip
 
 
@@ -115,11 +116,21 @@ class Batches(Protocol):
     ) -> None:  # fmt: skip
         """Take over that a request was lost, finally if another one would be, too."""
 
+    def postponed(self, batches: Sequence[Batch]) -> None:
+        """Take batches back that were not sent, since the broker throttles this producer."""
+
+    def throttled(self, throttle: Throttle) -> None:
+        """Count an answer that says so."""
+
 
 class BrokerThread:
     """Sends the requests to one broker, one at a time.
 
+    A broker that throttles the producer is sent nothing until the time is over: it would read nothing, or hold back the
+    answer. What waits meanwhile gathers in batches, and no try is counted.
+
     Attributes:
+        throttled_until: Nothing is sent before then, in seconds of the monotonic clock.
         broker: The broker; another address takes effect with the next request.
         wake: Notified when there may be something to send.
     """
@@ -127,6 +138,7 @@ class BrokerThread:
     def __init__(self, broker: Broker, delivery: Batches, settings: RequestSettings, lock: threading.Lock) -> None:
         self.broker = broker
         self.wake = threading.Condition(lock)
+        self.throttled_until = 0.0
         self._delivery = delivery
         self._settings = settings
         self._connected_to: Broker | None = None
@@ -158,6 +170,8 @@ class BrokerThread:
             except Exception as error:
                 log.exception("broker %s: a fault of the producer", self.broker.id)
                 self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {shown(error)}", True)
+            if self._connection is not None and (throttled_s := self._connection.throttled_s):
+                self.throttled_until = time.monotonic() + throttled_s
         if self._settings.acks == 0:
             self._wait_until_read()
         self.end()
@@ -193,10 +207,16 @@ class BrokerThread:
             except (SimpleConsumerError, AuthenticationFailed, TransactionFailed) as error:
                 self._not_sent(batches, error)
                 return
+        if connection.throttled_s:  # by the answer with the id
+            self._delivery.postponed(batches)
+            return
         self._request(of_partition, connection)
 
     def _not_sent(self, batches: Sequence[Batch], error: Exception) -> None:
         without_frames(error)
+        if isinstance(error, Throttled):
+            self._delivery.postponed(batches)
+            return
         is_final = isinstance(error, AuthenticationFailed)
         self._say_failed(error)
         self._delivery.request_failed(batches, self.broker.id, error, False, is_final=is_final)
@@ -262,6 +282,7 @@ class BrokerThread:
         if self._connection is None or self._connected_to != broker:
             self.end()
             self._connection = self._settings.connection(broker)
+            self._connection.report_throttles(self._delivery.throttled)
             self._connected_to = broker
         return self._connection
 

@@ -19,7 +19,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
-from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError, VersionNotServed
+from simpleconsumer.errors import BrokerError, ConnectionFailed, SimpleConsumerError, Throttled, VersionNotServed
+from simpleconsumer.throttling import Throttle
 from simpleconsumer.types import Broker
 from zkconsumer.backoff import Backoff
 from zkconsumer.producer.errors import TransactionFailed, without_frames
@@ -57,6 +58,9 @@ class Coordinator:
         transactional_id: Names the producer.
         brokers: Returns some brokers of the cluster.
         connect: Returns a new connection to a broker.
+
+    Attributes:
+        on_throttle: Called with each answer that says that a broker throttles the producer.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Coordinator:
         self._id = transactional_id
         self._brokers = brokers
         self._connect = connect
+        self.on_throttle: Callable[[Throttle], None] = lambda throttle: None
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._connection: SimpleConsumer | None = None
@@ -79,6 +84,8 @@ class Coordinator:
         code_of: Callable[[T], int],
         deadline: float,
         first: AnyRequest[int] | None = None,
+        *,
+        throttle_s: float = 0.0,
     ) -> Asked[T]:
         """Return the answer to a request, which may have an error code that another try would not change.
 
@@ -87,6 +94,7 @@ class Coordinator:
             code_of: Returns the error code of an answer.
             deadline: In seconds of the monotonic clock.
             first: Is asked right before each try, as long as no try may have been done.
+            throttle_s: How much later than the deadline it may be when the coordinator throttles the producer.
 
         Raises:
             TransactionFailed: No coordinator has answered in time. With `outcome_is_unknown` a request was sent, and
@@ -97,7 +105,7 @@ class Coordinator:
         was_lost, failures = False, 0
         while True:
             reason: SimpleConsumerError
-            is_tried = False
+            is_tried, throttled_s = False, 0.0
             try:
                 connection = self._connected(deadline)
                 code = 0 if first is None or was_lost else connection.ask(first)
@@ -114,6 +122,10 @@ class Coordinator:
                     self._forget()
             except _NotFound as error:
                 reason = error.reason
+            except Throttled as error:  # nothing was sent, and another connection would be throttled, too
+                reason, throttled_s = error, connection.throttled_s
+                extra_s = min(throttled_s, throttle_s)
+                deadline, throttle_s = deadline + extra_s, throttle_s - extra_s
             except VersionNotServed as error:
                 without_frames(error)
                 raise TransactionFailed(self._id, str(error), was_lost) from error
@@ -122,8 +134,8 @@ class Coordinator:
                 reason = error
                 was_lost |= is_tried and (not isinstance(error, ConnectionFailed) or error.is_sent)
                 self._forget()
-            pause_s = _BACKOFF.wait_s(failures)
-            failures += 1
+            pause_s = throttled_s or _BACKOFF.wait_s(failures)
+            failures += not throttled_s
             if time.monotonic() + pause_s > deadline or self._closed.wait(pause_s):
                 said = f"its coordinator does not answer in time: {reason}"
                 if self._closed.is_set():
@@ -185,6 +197,7 @@ class Coordinator:
 
     def _opened(self, broker: Broker) -> SimpleConsumer:
         connection = self._connect(broker)
+        connection.report_throttles(self.on_throttle)
         if self._closed.is_set():
             connection.close()
         return connection

@@ -65,6 +65,8 @@ class Counters:
         self._batch_messages = _Values(_MESSAGES)
         self._request_seconds: dict[int, _Values] = {}
         self._failed_requests: Counter[int] = Counter()
+        self._throttled: Counter[str] = Counter()
+        self._throttle_ms: Counter[str] = Counter()
 
     def finished(self, batch: Batch, is_sent: bool) -> None:
         """Count a batch that has its outcome."""
@@ -95,6 +97,19 @@ class Counters:
     def request_failed(self, broker: int) -> None:
         """Count a request that was lost."""
         self._failed_requests[broker] += 1
+
+    def throttled(self, api: str, throttle_ms: int) -> None:
+        """Count an answer that says that a broker throttles the producer."""
+        self._throttled[api] += 1
+        self._throttle_ms[api] += throttle_ms
+
+    def throttles(self) -> Mapping[str, int]:
+        """Return request -> how many answers said that."""
+        return dict(self._throttled)
+
+    def throttle_ms(self) -> Mapping[str, int]:
+        """Return request -> for how long, in total."""
+        return dict(self._throttle_ms)
 
     def topics(self) -> Mapping[str, TopicFigures]:
         """Return what became of the messages of each topic."""

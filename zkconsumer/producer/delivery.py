@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from simpleconsumer.producer_batches import ProducerId
+from simpleconsumer.throttling import Throttle
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator
 from zkconsumer.producer.batch import Batch, Pair
@@ -250,6 +251,8 @@ class Delivery:
                 split_batches=self._counters.split_batches,
                 failed_requests=self._counters.failed_requests(),
                 request_seconds=self._counters.request_seconds(),
+                throttled=self._counters.throttles(),
+                throttle_ms=self._counters.throttle_ms(),
             )
 
     def refused(self, error: BaseException) -> None:
@@ -301,19 +304,21 @@ class Delivery:
         """Wait until there is something to send to a broker; None when nothing follows.
 
         That is when the delivery has ended, or when the broker has led nothing for some time: it may be gone for good.
-        Another thread is started if it leads again.
+        Another thread is started if it leads again. Nothing is sent while the broker throttles the producer.
         """
         idle_since: float | None = None
         broker = thread.broker.id
         with self._lock:
             while True:
-                if batches := self._accumulator.take(broker, time.monotonic()):
+                is_throttled = time.monotonic() < thread.throttled_until
+                if not is_throttled and (batches := self._accumulator.take(broker, time.monotonic())):
                     return batches
                 if self._has_ended:
                     return None
                 due_at, now = self._accumulator.due_at(broker), time.monotonic()
                 if due_at is not None or self._accumulator.layout.has_leader(broker):
                     idle_since = None
+                    due_at = due_at and max(due_at, thread.throttled_until)
                     thread.wake.wait(_LONGEST_SLEEP_S if due_at is None else max(due_at - now, 0.0))
                     continue
                 idle_since = now if idle_since is None else idle_since
@@ -379,6 +384,20 @@ class Delivery:
             self._go_on(effects)
             self._wake_all()
         self._report(effects)
+
+    def postponed(self, batches: Sequence[Batch]) -> None:
+        """Take batches back that were not sent, since their broker throttles the producer."""
+        with self._lock:
+            self._accumulator.postponed(batches)
+            effects = self._accumulator.abandon(_CLOSED) if self._has_ended else []
+            self._go_on(effects)
+        self._report(effects)
+
+    def throttled(self, throttle: Throttle) -> None:
+        """Count an answer that says that a broker throttles the producer; called without the lock."""
+        if throttle.is_answered:
+            with self._lock:
+                self._counters.throttled(throttle.api, throttle.throttle_ms)
 
     def _go_on(self, effects: Sequence[Effect]) -> None:
         """Count what is finished, and wake who waits for room or for leaders."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +27,10 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[ProducerStatistics], float]], .
     ("retried_batches", "Batches that were put back after a failure.", lambda each: each.retried_batches),
     ("repeated_messages", "Messages that were sent again after a lost answer.", lambda each: each.repeated_messages),
     ("split_batches", "Batches that the broker called too large.", lambda each: each.split_batches),
+)
+_OF_REQUEST: Final[tuple[tuple[str, str, Callable[[ProducerStatistics], Mapping[str, int]]], ...]] = (
+    ("throttled_requests", "Answers of brokers that throttle this producer.", lambda each: each.throttled),
+    ("throttle_milliseconds", "For how long, together.", lambda each: each.throttle_ms),
 )
 _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicFigures], float]], ...]] = (
     ("sent_messages", "Messages that were acknowledged.", lambda each: each.sent_messages),
@@ -76,6 +80,12 @@ def _metrics(found: list[ProducerStatistics]) -> Iterator[Metric]:
         for each in producers:
             for topic, figures in each.topics.items():
                 counter.add_metric([each.client_id, topic], of_topic(figures))
+        yield counter
+    for name, meaning, of_request in _OF_REQUEST:
+        counter = CounterMetricFamily(f"zkconsumer_producer_{name}", meaning, labels=(*_PRODUCER, "request"))
+        for each in producers:
+            for request, count in of_request(each).items():
+                counter.add_metric([each.client_id, request], count)
         yield counter
     failed = CounterMetricFamily("zkconsumer_producer_failed_requests", "Requests whose answer was lost.",
                                  labels=(*_PRODUCER, "broker"))  # fmt: skip

@@ -92,12 +92,15 @@ def open_sending(
     opened.callback(found.close)
     limits = replace(limits, takes_turns=not found.has_keys)
     settings = _request_settings(config)
+    coordinator: Coordinator | None = None
     transactions = None
     if config.transactional_id is not None:
         coordinator = Coordinator(config.transactional_id, found.brokers, settings.connection)
         opened.callback(coordinator.close)
         transactions = Transactions(config.transactional_id, config.transaction_timeout_ms, coordinator)
     delivery = Delivery(found.lookup, limits, settings, rng, transactions)
+    if coordinator is not None:
+        coordinator.on_throttle = delivery.throttled
     if found.notify is not None:
         found.notify(delivery.look_up_again)
     placer = Placer(delivery, encoding, config.message_max_bytes, found.has_keys)

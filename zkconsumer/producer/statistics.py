@@ -64,6 +64,8 @@ class ProducerStatistics:
         split_batches: Batches that were halved, as the broker called them too large.
         failed_requests: Broker -> requests whose answer was lost, or that could not be sent.
         request_seconds: Broker -> how long the requests took that it answered.
+        throttled: Request (produce, end_txn ...) -> answers that say that a broker throttles the producer (quotas).
+        throttle_ms: Request -> for how long, in total.
     """
 
     client_id: str
@@ -77,6 +79,8 @@ class ProducerStatistics:
     split_batches: int = 0
     failed_requests: Mapping[int, int] = field(default_factory=dict)
     request_seconds: Mapping[int, Distribution] = field(default_factory=dict)
+    throttled: Mapping[str, int] = field(default_factory=dict)
+    throttle_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sent_messages(self) -> int:

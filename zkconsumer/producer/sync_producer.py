@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
+from simpleconsumer.errors import BrokerError, SimpleConsumerError, Throttled
 from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
+from simpleconsumer.throttling import HELD_S
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.acknowledgement_07 import wait_until_read
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size
@@ -119,7 +120,8 @@ class SyncProducer:
             if sets and self._acks and not self._has_keys:
                 wait_until_read(connection, next(iter(sets)))
         except SimpleConsumerError as error:
-            self._disconnect()
+            if not isinstance(error, Throttled):  # the connection stays, and waits for the end of it
+                self._disconnect()
             is_sent = has_begun and may_have_been_sent(error)
             return {each.name: MessageNotSent(*each.name, str(error), may_be_stored=is_sent) for each in batches}
         answers = {name: ProducedPartition(code, -1) for name, code in refusals.items() if code}
@@ -149,7 +151,7 @@ class SyncProducer:
             broker = self._probe.ask() if self._has_keys else Broker(0, host, port, generation="kafka07")
             self._connection = SimpleConsumer(
                 host, port, self._timeout_ms / 500, self._client_id, dialect=dialect_of(broker),
-                security=self._security,
+                security=self._security, held_s=HELD_S,
             )  # fmt: skip
             if self._probe.is_closed:  # meanwhile, by another thread
                 self._connection.close()

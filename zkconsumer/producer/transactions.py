@@ -33,6 +33,7 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import BrokerError, VersionNotServed
 from simpleconsumer.producer_batches import NO_ID, ProducerId
+from simpleconsumer.throttling import HELD_S
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.coordinator import Asked, Coordinator, FencedFirst
 from zkconsumer.producer.errors import ProducerError, ProducerFenced, TransactionFailed
@@ -149,7 +150,7 @@ class Transactions:
                 self._is_begun = True
                 request = KAFKA011.add_to_transaction(self.id, self._producer, [name])
             try:
-                [code] = self._coordinator.ask(request, lambda codes: codes[0], deadline).answer
+                [code] = self._coordinator.ask(request, lambda codes: codes[0], deadline, throttle_s=HELD_S).answer
                 if code:
                     raise self._refusal(code)
             except BaseException as error:  # an interrupt, too: the coordinator may add it later
