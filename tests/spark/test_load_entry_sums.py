@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan, PartitionCounts, audit, incomplete
-from zkconsumer.spark.load.entry_sums import EntrySums, checksum
+from zkconsumer.spark.load.entry_sums import EntrySums, checksum, light
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
@@ -43,8 +43,8 @@ def sums_of(rows: Sequence[Row]) -> EntrySums:
         expected=sum(index + 1 for _, index, _ in last),
         weighed=sum(checksum(start) for start, _, _ in rows),
         expected_weight=sum(checksum(start) * (index + 1) for start, index, _ in last),
-        indexes=sum(index for _, index, _ in rows),
-        expected_indexes=sum(index * (index + 1) // 2 for _, index, _ in last),
+        indexes=sum(light(checksum(start)) * index for start, index, _ in rows),
+        expected_indexes=sum(light(checksum(start)) * (index * (index + 1) // 2) for start, index, _ in last),
         squares=sum(index * index for _, index, _ in rows),
         expected_squares=sum(index * (index + 1) * (2 * index + 1) // 6 for _, index, _ in last),
     )
@@ -78,6 +78,13 @@ def test_a_row_that_is_missing_or_there_twice_is_found(
     assume(changed and sorted(changed) != sorted(rows))
     assert sums_of(changed).fault(start, end, len(changed))
     assert incomplete({P0: OffsetSpan(start, end)}, {P0: counts_of(changed)}, ()) == [P0]
+
+
+def test_rows_whose_numbers_add_up_to_those_of_missing_ones_are_found() -> None:
+    rows = rows_of(0, [(5, 3), (5, 3), (5, 1), (5, 1), (5, 5), (5, 3)])
+    gone, twice = (3, 5, 14), (4, 5, 13)
+    changed = [row for number, row in enumerate(rows) if number not in gone] + [rows[number] for number in twice]
+    assert sums_of(changed).fault(0, 30, len(changed))
 
 
 def test_one_entry_twice_and_one_of_its_size_missing_is_found() -> None:

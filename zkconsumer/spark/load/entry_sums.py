@@ -10,9 +10,11 @@ entry says how many there are.
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["EntrySums", "checksum"]
+__all__ = ["LIGHT_MASK", "EntrySums", "checksum", "light"]
+
+LIGHT_MASK: Final = 0xFFFF
 
 
 class EntrySums(NamedTuple):
@@ -23,7 +25,9 @@ class EntrySums(NamedTuple):
         starts, ends: of the checksums of the entries' starts and ends.
         expected: how many messages the entries have, as their last messages say.
         weighed, expected_weight: of the checksums of the starts, once for each row; and as it should be.
-        indexes, expected_indexes: of the numbers within entries; and as it should be.
+        indexes, expected_indexes: of the numbers within entries, each times `light` of its entry's start, None if they
+            are too large; and as it should be. Without that factor, rows that are missing and others that are there
+            twice cancel each other out more often.
         squares, expected_squares: of their squares, None if they are too large; and as it should be.
     """
 
@@ -33,8 +37,8 @@ class EntrySums(NamedTuple):
     expected: int
     weighed: int
     expected_weight: int
-    indexes: int
-    expected_indexes: int
+    indexes: int | None
+    expected_indexes: int | None
     squares: int | None
     expected_squares: int | None
 
@@ -56,6 +60,11 @@ class EntrySums(NamedTuple):
         if rows != self.expected or not is_whole:
             return f"{rows} messages were written, their entries have {self.expected}, not the same ones"
         return ""
+
+
+def light(crc: int) -> int:
+    """Return the part of a checksum by which numbers are multiplied: products of more bits would be too large."""
+    return crc & LIGHT_MASK
 
 
 def checksum(position: int) -> int:

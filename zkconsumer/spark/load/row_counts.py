@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan, OffsetSums, PartitionCounts
-from zkconsumer.spark.load.entry_sums import EntrySums
+from zkconsumer.spark.load.entry_sums import LIGHT_MASK, EntrySums
 from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape, read_back, settings_of_writing
 from zkconsumer.spark.partition_names import column_value, partition_of_column
@@ -85,7 +85,7 @@ def _counted_entries(rows: Any, starts: Mapping[TopicPartition, int]) -> dict[To
         rows = rows.where(~is_there | (f.col("offset") >= first))
     index, is_last = f.col("entry_index").cast("bigint"), f.col("next_offset") > f.col("offset")
     start, end = (f.crc32(f.col(name).cast("string").cast("binary")) for name in ("offset", "next_offset"))
-    count = index + 1
+    count, light = index + 1, start.bitwiseAND(LIGHT_MASK)
     squares = f.expr("cast(entry_index as bigint) * (entry_index + 1) * (2 * entry_index + 1) div 6")
     is_data = f.col("kind") == DATA_FOLDER.partition("=")[2]
     # The first message of the last entry: that is the one which can be fetched again by its offset.
@@ -101,7 +101,8 @@ def _counted_entries(rows: Any, starts: Mapping[TopicPartition, int]) -> dict[To
         of_entries(f.col("next_offset") - f.col("offset")).alias("covered"),
         of_entries(start).alias("starts"), of_entries(end).alias("ends"), of_entries(count).alias("expected"),
         f.sum(start).alias("weighed"), of_entries(start * count).alias("expected_weight"),
-        f.sum(index).alias("indexes"), of_entries(f.shiftright(index * count, 1)).alias("expected_indexes"),
+        f.try_sum(light * index).alias("indexes"),
+        f.try_sum(f.when(is_last, light * f.shiftright(index * count, 1))).alias("expected_indexes"),
         f.try_sum(index * index).alias("squares"),
         f.try_sum(f.when(is_last, squares)).alias("expected_squares"),
         f.max(place).alias("place"),
