@@ -9,6 +9,7 @@ import pytest
 from simpleconsumer import DamagedOffset, MessageError
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaStream
 from zkconsumer.testing import EmbeddedCluster, load
+from zkconsumer.testing.waiting import wait_until
 
 COUNT, BAD = 400, 200
 
@@ -91,6 +92,25 @@ def test_a_damaged_offset_in_the_log_costs_its_entry_once(
     with ConsumerConnector(settings) as connector:
         [stream] = connector.create_message_streams({topic: 1})[topic]
         assert read(stream, 2) == ([COUNT + 3, COUNT + 4], [])
+
+
+@pytest.mark.parametrize("read", [read_messages, read_batches])
+def test_a_log_that_ends_with_the_largest_offset_is_one_error_and_then_waits(
+    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, read: Read
+) -> None:
+    """The broker finds that entry for every offset behind it."""
+    log = embedded_cluster.log(topic, 0)
+    log.damage_offset(COUNT - 1, 2**63 - 1)
+    log._end_offset = 2**63 - 1
+    with ConsumerConnector(config(embedded_cluster, fresh_group)) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        offsets, [error] = read(stream, COUNT)
+        assert (offsets, error.offset) == (list(range(COUNT - 1)), COUNT - 1)
+
+        why = "none can follow"
+        wait_until(lambda: why in (connector.status().owned[0].error or ""), 20, "the partition to wait")
+        [owned] = connector.status().owned
+        assert owned.fetched_bytes < 2 * log.size_bytes
 
 
 @pytest.mark.parametrize("found", [BAD - 2**63, 2**63 - 1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rebalance.counters import Counters
 from simpleconsumer.dialect import dialect_of
@@ -25,6 +25,8 @@ from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 __all__ = ["AnswerCalls", "AskedPartition", "FetchAnswers"]
 
 log = logging.getLogger(__name__)
+
+_KEPT_BYTES: Final = 4096
 
 
 class AskedPartition(NamedTuple):
@@ -130,6 +132,8 @@ class FetchAnswers:
         """Do what the result of a fetch asks for."""
         task, state = one.task, one.task.state
         match result.outcome:
+            case Outcome.CHUNK if self._is_behind_all(one, answer, result):
+                self._calls.failed(task, f"the log ends with an entry of offset {MAX_INT64}: none can follow")
             case Outcome.CHUNK:
                 self._push(one, queue, answer, result)
                 state.answered(state.fed_at, log_end)
@@ -155,6 +159,19 @@ class FetchAnswers:
                 self._calls.lose(task, result.reason, self._broker.id)
             case Outcome.BACK_OFF:
                 self._calls.failed(task, result.reason)
+
+    def _is_behind_all(self, one: AskedPartition, answer: FetchedPartition, result: FetchResult) -> bool:
+        """Return whether a set is the one entry of the largest offset with which the set before ended.
+
+        A broker finds it for every offset. Read again and again, it would be an error for each of them.
+        """
+        if self._dialect.has_byte_positions or len(answer.message_set) >= one.size_bytes:
+            return False  # more of the log may follow
+        message_set = memoryview(answer.message_set)[result.first_byte : result.valid_bytes]
+        _, behind, entries = self._dialect.set_end(message_set, one.offset)
+        before, state = one.task.state.last_bytes, one.task.state
+        state.last_bytes = b"" if behind is None or behind <= MAX_INT64 else bytes(message_set[-_KEPT_BYTES:])
+        return entries == 1 and bool(state.last_bytes) and before.endswith(state.last_bytes)
 
     def _push(self, one: AskedPartition, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult) -> None:
         """Give the whole entries of an answer to the stream."""

@@ -210,6 +210,8 @@ class FetchState:
         leader_epoch: Its epoch; -1: not known. A broker that knows another one refuses a fetch.
         follows_until: When the partition is to be fetched from its leader again; None: it is.
         read_epoch: The epoch in which the last message before `offset` was appended; -1: not known.
+        last_bytes: The end of what was fetched, if its last entry says that it has the largest offset there is; else
+            nothing.
         high_watermark: End of the log according to the last answer; -1 before.
         retry_at: No request is sent before that time.
         failures: Number of failures in a row; sets the back-off.
@@ -245,6 +247,7 @@ class FetchState:
     leader: Broker | None = None
     leader_epoch: int = -1
     read_epoch: int = -1
+    last_bytes: bytes = b""
     follows_until: float | None = None
     high_watermark: int = -1
     retry_at: float = 0.0
