@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
@@ -21,6 +22,15 @@ from zkconsumer.spark.stream_offsets import parse_stream_offsets
 
 DEEP = "[" * 100_000 + "]" * 100_000
 NOT_UTF8 = "x\udcff"
+
+
+@pytest.fixture(autouse=True)
+def limit_of_python() -> Iterator[None]:
+    """What other tests of the process have set, as some libraries do, would be deep enough."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
 
 
 def nested_dictionaries(depth: int) -> dict[str, object]:

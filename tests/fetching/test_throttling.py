@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simpleconsumer import KAFKA011, KAFKA08, ConnectionFailed, SimpleConsumer, fetch_calls, throttling
+from simpleconsumer import KAFKA011, KAFKA08, ConnectionFailed, SimpleConsumer, broker_client, throttling
 from simpleconsumer.errors import Throttled
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaConsumer, read_topic
 from zkconsumer.testing import EmbeddedCluster
@@ -38,7 +38,7 @@ def muting(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(params=HOLDS)
 def holding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:
-    monkeypatch.setattr(fetch_calls, "_LATE_S", 0.2)  # an answer that late has the broker asked something else
+    monkeypatch.setattr(broker_client, "_LATE_S", 0.2)  # an answer that late has the broker asked something else
     yield from cluster_of(request.param)
 
 
@@ -224,7 +224,7 @@ def test_fetches_become_smaller_after_an_answer_that_was_held_back_for_long(
 ) -> None:
     """Brokers of 0.9 know no limit of an answer, but of each partition. A message that is larger comes all the same."""
     monkeypatch.setattr(throttling, "_LONG_MS", 100)
-    monkeypatch.setattr(fetch_calls, "_LATE_S", 0.05)  # version 0, which is sent to 0.9, does not say it
+    monkeypatch.setattr(broker_client, "_LATE_S", 0.05)  # version 0, which is sent to 0.9, does not say it
     with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
         cluster.create_topic("t", partitions=2)
         values = [b"%03d" % number + b"x" * 997 for number in range(80)]

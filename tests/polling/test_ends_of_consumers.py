@@ -89,7 +89,6 @@ def test_a_broker_that_does_not_name_the_end_of_a_log_does_not_keep_close(cluste
 
 @pytest.mark.parametrize("api", ["metadata", "heartbeat", "fetch", "join_group"])
 def test_close_leaves_no_thread_that_waits_for_a_broker(cluster: EmbeddedCluster, api: str) -> None:
-    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
     consumer = consumer_of(cluster, metadata_max_age_ms=100)
     cluster.faults.add(Fault.stall(60.0, api), times=None)
     if api == "join_group":
@@ -102,7 +101,6 @@ def test_close_leaves_no_thread_that_waits_for_a_broker(cluster: EmbeddedCluster
 
 
 def test_close_in_a_callback_leaves_no_thread(cluster: EmbeddedCluster) -> None:
-    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
 
     class Closes(RebalanceCallbacks):
         def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
@@ -119,9 +117,19 @@ def test_close_in_a_callback_leaves_no_thread(cluster: EmbeddedCluster) -> None:
 # -- dropped without a close -------------------------------------------------------------------------------------------
 
 
+_of_others: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def threads_of_other_tests() -> None:
+    """Other tests of the process may have left some."""
+    _of_others.clear()
+    _of_others.update(threading.enumerate())
+
+
 def threads() -> list[str]:
-    """Those of consumers: the test kit keeps idle producers."""
-    return [each.name for each in threading.enumerate()
+    """Those of the consumers of this test: the test kit keeps idle producers."""
+    return [each.name for each in set(threading.enumerate()) - _of_others
             if each.name.startswith(("zkconsumer-", "fetcher-", "leader-finder-"))
             and not each.name.startswith("zkconsumer-producer")]  # fmt: skip
 
@@ -145,7 +153,6 @@ class App:
 
 
 def test_a_consumer_that_is_dropped_leaves_and_warns(cluster: EmbeddedCluster) -> None:
-    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
     group = f"g-{uuid.uuid4().hex}"
     app = App(cluster, group)
     assert app.records
@@ -168,7 +175,6 @@ def test_a_consumer_that_is_dropped_leaves_and_warns(cluster: EmbeddedCluster) -
 
 @pytest.mark.parametrize("way", ["joining", "assigned", "asking", "subscribed"])
 def test_a_consumer_that_is_dropped_at_another_time_leaves_nothing(cluster: EmbeddedCluster, way: str) -> None:
-    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
     consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{cluster.port(0)}", group_id=f"g-{uuid.uuid4().hex}")
     if way == "assigned":
         consumer.assign([NAME])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from simpleconsumer import fetch_calls
+from simpleconsumer import broker_client
 from zkconsumer.spark import range_fetcher
 from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
@@ -77,7 +77,7 @@ def test_a_corrupt_wrapper_across_the_end_of_what_is_wanted_is_told_once(
 @pytest.mark.parametrize("generation", ["1.1", "2.8", "4.3"])
 def test_a_broker_that_throttles_uses_up_no_patience(generation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It throttles for longer than the range may make no progress; nothing is wrong, and nothing is lost."""
-    monkeypatch.setattr(fetch_calls, "_LATE_S", 0.2)
+    monkeypatch.setattr(broker_client, "_LATE_S", 0.2)
     with EmbeddedCluster(1, generation=generation, zookeeper=False) as cluster:
         cluster.create_topic("t")
         cluster.produce("t", [b"%d" % number for number in range(100)], partition=0)

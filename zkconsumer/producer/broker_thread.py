@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import KAFKA011, dialect_of
+from simpleconsumer.dialect import KAFKA011, coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError, Throttled
 from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.security.security import Security
@@ -74,7 +74,8 @@ class RequestSettings:
         return SimpleConsumer(
             broker.host, broker.port, timeout_s, self.client_id, dialect=dialect_of(broker),
             send_buffer_bytes=self.send_buffer_bytes, connect_timeout_s=self.connect_timeout_s,
-            security=self.security, held_s=HELD_S,
+            security=self.security,
+            held_s=HELD_S if coordinates_groups(broker) else 0.0,  # brokers before 0.9 have no quotas
         )  # fmt: skip
 
 

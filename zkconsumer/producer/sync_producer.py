@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, Throttled
 from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
@@ -151,7 +151,7 @@ class SyncProducer:
             broker = self._probe.ask() if self._has_keys else Broker(0, host, port, generation="kafka07")
             self._connection = SimpleConsumer(
                 host, port, self._timeout_ms / 500, self._client_id, dialect=dialect_of(broker),
-                security=self._security, held_s=HELD_S,
+                security=self._security, held_s=HELD_S if coordinates_groups(broker) else 0.0,
             )  # fmt: skip
             if self._probe.is_closed:  # meanwhile, by another thread
                 self._connection.close()
