@@ -7,8 +7,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from simpleconsumer import kernel
 from zkconsumer.cli.program import program
 
 
@@ -42,6 +44,26 @@ def run_alone(program: str, *arguments: str) -> str:
 
 def test_the_archive_says_what_executors_need_beside_it(tmp_path: Path) -> None:
     assert "Executors need pyarrow, numpy, isal, lz4, cramjam, crc32c beside it" in made(tmp_path / "zkconsumer.zip")
+
+
+@pytest.mark.skipif(kernel.compiled is None, reason=f"needs the compiled kernel, here is {kernel.description}")
+def test_the_kernel_is_loaded_from_the_archive_and_plain_python_serves_without_it(tmp_path: Path) -> None:
+    whole, without = tmp_path / "whole.zip", tmp_path / "without.zip"
+    made(whole)
+    with zipfile.ZipFile(whole) as read, zipfile.ZipFile(without, "w") as written:
+        for name in read.namelist():
+            if not name.startswith("simpleconsumer/kernel/_kernel"):
+                written.writestr(name, read.read(name))
+    installed = installed_beside(tmp_path)
+    plain = "plain Python, as the compiled kernel was not built"
+    for archive, said in ((whole, "the compiled kernel"), (without, plain)):
+        program = (
+            f"import sys; sys.path[:0] = [{str(archive)!r}, {str(installed)!r}]\n"
+            "from simpleconsumer import decode_messages, encode_message_set, kernel\n"
+            "assert [each.value for each in decode_messages(encode_message_set([b'v']), 't', 0)] == [b'v']\n"
+            "print(kernel.description)"
+        )
+        assert run_alone(program).strip() == said
 
 
 def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_what_it_says(tmp_path: Path) -> None:

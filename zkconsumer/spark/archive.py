@@ -1,7 +1,7 @@
 """Writes the archive for executors without this package: for Spark's `--py-files`, or `spark.sparkContext.addPyFile`.
 
-It contains this package and its pure Python requirements. Compiled packages cannot be imported from an archive; they
-have to be installed on the executors.
+It contains this package, with the kernel for this version of Python and this machine, and its pure Python requirements.
+Other compiled packages cannot be imported from an archive; they have to be installed on the executors.
 
 Spark puts an archive on the path of the Python processes that it starts, but for that of a stream on the driver: there
 it looks for the archive in a folder of the literal name `streaming_job`, which nobody fills. So a source that comes
@@ -18,6 +18,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,7 +94,7 @@ def reduced(kind: type, state: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:
-    """Yield the Python files of a top-level package or module, by their names in the archive."""
+    """Yield the Python files of a top-level package or module, and the kernel, by their names in the archive."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
         raise RequirementMissing(f"{name} cannot be found; pip install 'zkconsumer[spark]' brings it")
@@ -105,3 +106,5 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
         inside = f"{name}/{path.relative_to(folder).as_posix()}"
         if not inside.startswith(_LEFT_OUT):
             yield inside, path
+    for path in folder.glob(f"kernel/_kernel{EXTENSION_SUFFIXES[0]}"):
+        yield f"{name}/kernel/{path.name}", path
