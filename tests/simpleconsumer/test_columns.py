@@ -151,6 +151,7 @@ ROWS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "gzip, small"])
@@ -173,6 +174,7 @@ def test_right_messages_are_all_read_as_arrays(
     assert len(read_alone) <= (0 if holes == 1 else 200 // size)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("magic", [0, 1])
 def test_wrappers_with_the_smallest_messages_between_them_are_read_as_arrays(read_alone: list[Any], magic: int) -> None:
     data = b"".join(
@@ -183,6 +185,7 @@ def test_wrappers_with_the_smallest_messages_between_them_are_read_as_arrays(rea
     assert read_alone == []
 
 
+@pytest.mark.compiled
 def test_what_has_to_be_read_one_by_one_does_not_slow_down_what_is_behind_it(read_alone: list[Any]) -> None:
     nested = encode_wrapper(encode_message_set([b"v"] * 10, "gzip", first_offset=100), "gzip", 0, 109)
     data = encode_message_set([b"v"] * 100) + nested + encode_message_set([b"v"] * 2000, first_offset=110)
@@ -190,6 +193,7 @@ def test_what_has_to_be_read_one_by_one_does_not_slow_down_what_is_behind_it(rea
     assert len(read_alone) < 300
 
 
+@pytest.mark.compiled
 def test_a_wrapper_larger_than_a_batch_is_read_as_arrays(read_alone: list[Any]) -> None:
     values = [random.Random(n).randbytes(20) for n in range(2000)]
     table = decode(encode_message_set(values, "gzip"), max_batch_bytes=10_000)
@@ -197,6 +201,7 @@ def test_a_wrapper_larger_than_a_batch_is_read_as_arrays(read_alone: list[Any]) 
     assert len(read_alone) < 40
 
 
+@pytest.mark.compiled
 def test_messages_of_both_magics_are_read_as_arrays_too(read_alone: list[Any]) -> None:
     data = b"".join(encode_message(n, None, b"%d" % n, n % 2, timestamp_ms=n) for n in range(200))
     table = decode(data)

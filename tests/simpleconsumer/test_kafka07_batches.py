@@ -149,6 +149,7 @@ def test_what_is_wrong_at_the_end_of_a_joined_entry_is_raised(tail: bytes) -> No
 # -- what is read as arrays --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_plain_and_compressed_entries_beside_each_other_are_read_as_arrays(one_by_one: list[int]) -> None:
     data = b"".join([PLAIN * 40, packed(40), PLAIN, packed(2), PLAIN * 40])
     counts, rows, _ = batches_of(data)
@@ -156,12 +157,14 @@ def test_plain_and_compressed_entries_beside_each_other_are_read_as_arrays(one_b
     assert len(one_by_one) <= 7, "two entries, their last messages and ends, and the end of the set"
 
 
+@pytest.mark.compiled
 def test_messages_of_two_magics_are_read_together(one_by_one: list[int]) -> None:
     counts, rows, _ = batches_of(OLD + PLAIN * 1000, max_batch_bytes=10_000)
     assert (len(rows), counts) == (1001, [100] * 10 + [1])
     assert len(one_by_one) <= 1, "the end"
 
 
+@pytest.mark.compiled
 def test_behind_two_magics_in_an_entry_the_rest_of_it_is_read_as_arrays(one_by_one: list[int]) -> None:
     data = encode_wrapper(OLD + PLAIN * 1000, "gzip")
     _, rows, _ = batches_of(data, max_batch_bytes=10_000)
@@ -169,6 +172,7 @@ def test_behind_two_magics_in_an_entry_the_rest_of_it_is_read_as_arrays(one_by_o
     assert len(one_by_one) <= 100 + 4
 
 
+@pytest.mark.compiled
 def test_behind_an_entry_of_which_messages_are_skipped_arrays_are_read(one_by_one: list[int]) -> None:
     entry = packed(3)
     _, rows, _ = batches_of(entry + PLAIN * 1000, start_offset=0, start_index=1)

@@ -32,6 +32,7 @@ def read_slowly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return reads
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("length", [0, 1, 100, LARGEST - 6])
 def test_plain_messages_are_read_by_the_kernel(read_slowly: list[int], length: int, magic: int) -> None:
@@ -40,6 +41,7 @@ def test_plain_messages_are_read_by_the_kernel(read_slowly: list[int], length: i
     assert len(read_slowly) <= 2, "the last one, and the end"
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("length", [0, 1, 100, LARGEST - 6])
 def test_messages_of_a_compressed_entry_are_read_by_the_kernel(
@@ -51,6 +53,7 @@ def test_messages_of_a_compressed_entry_are_read_by_the_kernel(
     assert len(read_slowly) <= 5, "the entry, its last two messages, and both ends"
 
 
+@pytest.mark.compiled
 def test_each_run_of_one_magic_in_an_entry_is_read_by_the_kernel(read_slowly: list[int]) -> None:
     runs = [encode_message_set([b"x" * (magic + 9)] * 50, magic=magic) for magic in (0, 1, 0)]
     data = encode_wrapper(b"".join(runs), "gzip")
@@ -58,6 +61,7 @@ def test_each_run_of_one_magic_in_an_entry_is_read_by_the_kernel(read_slowly: li
     assert len(read_slowly) <= 9, "the entry, the messages before another magic and at the end, and both ends"
 
 
+@pytest.mark.compiled
 def test_large_messages_are_read_by_the_kernel_too(read_slowly: list[int]) -> None:
     for magic, length in ((1, LARGEST - 5), (0, LARGEST - 4)):
         data = encode_message_set([b"x" * length] * 3, magic=magic)

@@ -422,6 +422,7 @@ def read_alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return reads
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("magic", [0, 1])
 def test_sets_of_one_magic_are_read_as_arrays(read_alone: list[int], magic: int) -> None:
     values = [b"%d" % number * (number % 7) for number in range(5000)]
@@ -431,6 +432,7 @@ def test_sets_of_one_magic_are_read_as_arrays(read_alone: list[int], magic: int)
     assert len(read_alone) == 2, "the end of each set alone"
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])
 @pytest.mark.parametrize("each", [100, 20_000])
 def test_compressed_sets_are_read_as_arrays(read_alone: list[int], codec: str, each: int) -> None:
