@@ -53,14 +53,20 @@ def classify(
     if code:
         return kafka08.classify_error(code, NOT_LEADER_CODES)
     data = plain(answer.message_set)
-    if 0 < version < 4 or (len(data) > MAGIC_AT and not _has_batches(data)):
+    if 0 < version < 4:
         return kafka08.classify(answer, position, asked_bytes, largest_bytes, version)
     if not data:
         return FetchResult(Outcome.NOTHING)
+    walk: Walk | None = None
+    broken = ""
     try:
         walk = walk_entries(data)
     except BrokenFraming as error:
-        return FetchResult(Outcome.BROKEN, reason=str(error))
+        broken = str(error)
+    if len(data) > MAGIC_AT and not _has_batches(data, walk):
+        return kafka08.classify(answer, position, asked_bytes, largest_bytes, version)
+    if walk is None:
+        return FetchResult(Outcome.BROKEN, reason=broken)
     if not walk.entries:
         return FetchResult(Outcome.BROKEN, reason=_without_whole_entry(data))
     if _begins_below(data, position):
@@ -78,13 +84,9 @@ def classify(
     return FetchResult(Outcome.CHUNK, walk.end, _behind_unreadable(answer, data, position))
 
 
-def _has_batches(data: Buffer) -> bool:
+def _has_batches(data: Buffer, walk: Walk | None) -> bool:
     """Return whether any entry of a set is no message of magic 0 or 1; the first and the last one tell."""
-    try:
-        walk = walk_entries(data)
-    except BrokenFraming:
-        return data[MAGIC_AT] >= MAGIC
-    return data[MAGIC_AT] >= MAGIC or data[walk.last + MAGIC_AT] >= MAGIC
+    return data[MAGIC_AT] >= MAGIC or (walk is not None and data[walk.last + MAGIC_AT] >= MAGIC)
 
 
 def _without_whole_entry(data: Buffer) -> str:
