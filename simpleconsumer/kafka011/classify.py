@@ -143,11 +143,13 @@ def _last_offset(level: Level, at: int, end: int) -> int | None:
     if data[at + MAGIC_AT] != MAGIC or size < SMALLEST_SIZE:
         return None
     last = read_head(data, at).last_offset
+    is_damaged = last < offset or why_batch_is_damaged(level, offset, last, end) is not None
+    is_confirmed = offset <= max(level.floor, level.asked) <= last and _offset_at(data, end) == last + 1
+    if is_confirmed and not is_damaged:
+        return last  # as the batches around it say the same as its head; decoding reports a wrong checksum
     if not has_batch_checksum(data, at, end):
-        # The batches around it say the same as its head: decoding reports that it is damaged.
-        is_confirmed = offset <= max(level.floor, level.asked) <= last and _offset_at(data, end) == last + 1
         return last if is_confirmed else None
-    return None if last < offset or why_batch_is_damaged(level, offset, last, end) else last
+    return None if is_damaged else last
 
 
 def _is_trusted(answer: FetchedPartition, level: Level, at: int, last: int) -> bool:

@@ -70,7 +70,7 @@ _FETCHING = (
     Key("socket.timeout.ms", Integer(1), 30_000,
         "Longest wait for a broker's answer; at least `fetch.wait.max.ms`."),
     Key("socket.receive.buffer.bytes", Integer(-1), -1,
-        "Receive buffer of a broker connection; -1 leaves it to the system, which lets it grow (Kafka's 65536 is slower).",
+        "Receive buffer of a broker connection; -1 lets the system choose, and grow it (Kafka's 65536 is slower).",
         name_07="socket.buffersize"),
     Key("num.consumer.fetchers", Integer(1), 1, "Number of connections to each broker for fetches."),
     Key("queued.max.message.chunks", Integer(1), 2, "Largest number of fetched chunks that wait in one stream.",
