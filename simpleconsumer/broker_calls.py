@@ -75,7 +75,7 @@ class BrokerCalls:
 
         Args:
             asked: The request.
-            meanwhile: Called when it is sent, before the answer is read; it must not raise.
+            meanwhile: As for `Connection.call`.
             patience: Waits longer than the deadline of a call for an answer that is held back.
 
         Raises:

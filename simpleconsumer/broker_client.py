@@ -42,7 +42,7 @@ class BrokerClient:
         port: int,
         timeout_s: float = 30.0,
         client_id: str = "zkconsumer",
-        receive_buffer_bytes: int = 65536,
+        receive_buffer_bytes: int = 0,
         *,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         reuse_answers: bool = False,
@@ -59,7 +59,7 @@ class BrokerClient:
         Args:
             timeout_s: Deadline of each call; the wait that a fetch asks of the broker must be shorter.
             client_id: Name under which the broker logs and counts requests.
-            receive_buffer_bytes: Socket receive buffer; 0 leaves it to the system.
+            receive_buffer_bytes: Socket receive buffer; 0 or less leaves it to the system.
             max_frame_bytes: Largest answer that is accepted (256 MiB); a larger one is refused before it is read.
             reuse_answers: The message sets of `multifetch` are valid until the next call only; saves memory and time.
             dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
@@ -187,7 +187,7 @@ class BrokerClient:
             max_wait_ms: How long the broker may take without any throttle.
         """
         self._is_late = False
-        if not self._held_s:
+        if not self._held_s or self._calls.mutes:  # which holds nothing back
             return None
         first_s = max_wait_ms / 1000 + _LATE_S
         return Patience(first_s, self._connection.timeout_s, self._held_s, partial(self._is_held, api))

@@ -66,7 +66,7 @@ class Connection:
         host: str,
         port: int,
         timeout_s: float = 30.0,
-        receive_buffer_bytes: int = 65536,
+        receive_buffer_bytes: int = 0,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         *,
         reuse_answers: bool = False,
@@ -79,7 +79,8 @@ class Connection:
         Args:
             host: Name or address; an IPv6 address may be in brackets.
             timeout_s: Deadline of each call. It does not include the time in which the system resolves a name.
-            receive_buffer_bytes: Socket receive buffer, `socket.receive.buffer.bytes`; 0 leaves it to the system.
+            receive_buffer_bytes: Socket receive buffer, `socket.receive.buffer.bytes`; 0 or less leaves it to the
+                system, which lets it grow.
             max_frame_bytes: Largest answer that is taken, by default 256 MiB.
             reuse_answers: An answer is valid until the next call only, which uses its memory again. New memory for each
                 megabyte costs as much as receiving it.
@@ -93,7 +94,7 @@ class Connection:
         self.host = host.removeprefix("[").removesuffix("]")
         self.port = port
         self.timeout_s = timeout_s
-        self._receive_buffer_bytes = receive_buffer_bytes
+        self._receive_buffer_bytes = max(receive_buffer_bytes, 0)
         self._send_buffer_bytes = send_buffer_bytes
         self._connect_timeout_s = connect_timeout_s
         self.opening: Callable[[Exchange], None] | None = None
@@ -131,7 +132,8 @@ class Connection:
             has_answer: False for requests that are never answered (produce with acks 0, produce of 0.7).
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
                 the answer, it is sent once more over a new connection, within the same deadline.
-            meanwhile: Called when the request is sent, before its answer is read; it must not raise.
+            meanwhile: Called once, when the request is sent and its answer is not read yet, or before a new connection
+                is made for it, which may take long; it must not raise.
             patience: Waits longer than the deadline for an answer that is held back; None: no longer.
 
         Raises:
@@ -234,6 +236,9 @@ class Connection:
     ) -> memoryview:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused, until = self._reusable(), deadline
+        if not reused and meanwhile is not None:
+            meanwhile()
+            meanwhile = None
         while True:
             is_sent = False
             try:
@@ -247,6 +252,7 @@ class Connection:
                     return memoryview(b"")
                 if meanwhile is not None:
                     meanwhile()
+                    meanwhile = None
                 if patience is not None:
                     deadline = patience.wait(transport.wait_readable, deadline, self._close_called)
                 return self._receive(transport, deadline, self._max_frame_bytes)

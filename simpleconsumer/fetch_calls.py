@@ -141,10 +141,14 @@ class FetchCalls(BrokerClient):
         *,
         version: int = 0,
         max_bytes: int = MAX_ANSWER_BYTES,
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[FetchedPartition]:
         """Return what `multifetch` does, or nothing at all if the broker throttles this client (`throttled_s`).
 
         After some such answers the next ones are asked for with less bytes (`pace`).
+
+        Args:
+            meanwhile: As for `Connection.call`.
         """
         requests = [FetchRequest(*request) for request in requests]
         self._check_fetch(requests, max_wait_ms, min_bytes)
@@ -155,7 +159,7 @@ class FetchCalls(BrokerClient):
         )  # fmt: skip
         patience, sent_at = self._patience("fetch", max_wait_ms), time.monotonic()
         try:
-            answers = self._calls.ask(asked, patience=patience)
+            answers = self._calls.ask(asked, meanwhile, patience=patience)
         except ConnectionFailed as error:
             if error.is_sent and isinstance(error.__cause__, TimeoutError) and not self._calls.mutes:
                 self.pace.unanswered()

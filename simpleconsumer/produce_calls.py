@@ -101,7 +101,7 @@ class ProduceCalls(BrokerClient):
 
         Args:
             sets: Of each partition; `dialect.encode_messages` makes one, and several may stand one behind the other.
-            meanwhile: Called when the request is sent, before its answer is read; it must not raise.
+            meanwhile: As for `Connection.call`.
             transactional_id: Of the transaction to which the batches belong; Kafka 0.11 and later.
 
         Raises:

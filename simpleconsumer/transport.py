@@ -1,7 +1,7 @@
 """The socket of a connection to a broker, plain or with TLS: sends packets, and receives exactly what is asked for.
 
-A plain one reads with few system calls: the kernel waits for all bytes (MSG_WAITALL) until the deadline (SO_RCVTIMEO),
-without the GIL.
+A plain one needs few system calls, as another thread may take the GIL at each of them: the socket stays blocking, the
+system watches the deadline (SO_RCVTIMEO, SO_SNDTIMEO), and it waits for all bytes at once (MSG_WAITALL).
 
 Threads: One at a time, and `wake` from any thread.
 """
@@ -46,22 +46,28 @@ class Transport:
             OSError: The connection is lost; a TimeoutError without a number if the deadline is over.
         """
         for packet in packets:
-            self.socket.settimeout(seconds_left(deadline))  # of sendall as a whole
-            self.socket.sendall(packet)
-        # With a time-out set in Python, MSG_WAITALL would not wait for all bytes, and MSG_DONTWAIT would wait.
-        self.socket.settimeout(None)
+            left = memoryview(packet)
+            while left:
+                self._limit(socket.SO_SNDTIMEO, deadline)
+                try:
+                    left = left[self.socket.send(left) :]
+                except BlockingIOError:
+                    continue  # SO_SNDTIMEO; seconds_left raises when the deadline is over
 
     def receive(self, view: memoryview, deadline: float) -> None:
         """Fill a buffer; errors are those of `send`."""
         filled = 0
         while filled < len(view):
-            left = seconds_left(deadline)
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(left))
+            self._limit(socket.SO_RCVTIMEO, deadline)
             try:
                 count = self.socket.recv_into(view[filled:], 0, socket.MSG_WAITALL)
             except BlockingIOError:
                 continue  # SO_RCVTIMEO; seconds_left raises when the deadline is over
             filled += _some(count, filled, len(view))
+
+    def _limit(self, option: int, deadline: float) -> None:
+        """Have the system end a wait at the deadline; TimeoutError if it is over."""
+        self.socket.setsockopt(socket.SOL_SOCKET, option, _timeval(seconds_left(deadline)))
 
     def wait_readable(self, timeout_s: float) -> bool:
         """Wait for a first byte, or for the end of the connection, between two answers; return whether one has come."""
@@ -201,6 +207,8 @@ def connected(
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection.settimeout(seconds_left(deadline) / (len(addresses) - index))
             connection.connect(address)
+            # With a time-out set in Python, MSG_WAITALL would not wait for all bytes, and MSG_DONTWAIT would wait.
+            connection.settimeout(None)
             SILENT.forget(address)
             return transport
         except OSError as error:

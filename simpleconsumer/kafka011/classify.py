@@ -53,14 +53,20 @@ def classify(
     if code:
         return kafka08.classify_error(code, NOT_LEADER_CODES)
     data = plain(answer.message_set)
-    if 0 < version < 4 or (len(data) > MAGIC_AT and not _has_batches(data)):
+    if 0 < version < 4:
         return kafka08.classify(answer, position, asked_bytes, largest_bytes, version)
     if not data:
         return FetchResult(Outcome.NOTHING)
+    walk: Walk | None = None
+    broken = ""
     try:
         walk = walk_entries(data)
     except BrokenFraming as error:
-        return FetchResult(Outcome.BROKEN, reason=str(error))
+        broken = str(error)
+    if len(data) > MAGIC_AT and not _has_batches(data, walk):
+        return kafka08.classify(answer, position, asked_bytes, largest_bytes, version)
+    if walk is None:
+        return FetchResult(Outcome.BROKEN, reason=broken)
     if not walk.entries:
         return FetchResult(Outcome.BROKEN, reason=_without_whole_entry(data))
     if _begins_below(data, position):
@@ -78,13 +84,9 @@ def classify(
     return FetchResult(Outcome.CHUNK, walk.end, _behind_unreadable(answer, data, position))
 
 
-def _has_batches(data: Buffer) -> bool:
+def _has_batches(data: Buffer, walk: Walk | None) -> bool:
     """Return whether any entry of a set is no message of magic 0 or 1; the first and the last one tell."""
-    try:
-        walk = walk_entries(data)
-    except BrokenFraming:
-        return data[MAGIC_AT] >= MAGIC
-    return data[MAGIC_AT] >= MAGIC or data[walk.last + MAGIC_AT] >= MAGIC
+    return data[MAGIC_AT] >= MAGIC or (walk is not None and data[walk.last + MAGIC_AT] >= MAGIC)
 
 
 def _without_whole_entry(data: Buffer) -> str:
@@ -141,11 +143,13 @@ def _last_offset(level: Level, at: int, end: int) -> int | None:
     if data[at + MAGIC_AT] != MAGIC or size < SMALLEST_SIZE:
         return None
     last = read_head(data, at).last_offset
+    is_damaged = last < offset or why_batch_is_damaged(level, offset, last, end) is not None
+    is_confirmed = offset <= max(level.floor, level.asked) <= last and _offset_at(data, end) == last + 1
+    if is_confirmed and not is_damaged:
+        return last  # as the batches around it say the same as its head; decoding reports a wrong checksum
     if not has_batch_checksum(data, at, end):
-        # The batches around it say the same as its head: decoding reports that it is damaged.
-        is_confirmed = offset <= max(level.floor, level.asked) <= last and _offset_at(data, end) == last + 1
         return last if is_confirmed else None
-    return None if last < offset or why_batch_is_damaged(level, offset, last, end) else last
+    return None if is_damaged else last
 
 
 def _is_trusted(answer: FetchedPartition, level: Level, at: int, last: int) -> bool:

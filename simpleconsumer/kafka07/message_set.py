@@ -61,8 +61,7 @@ __all__ = [
 
 SMALLEST_MESSAGE: Final = 5
 """Size of a magic 0 message without payload."""
-LAYOUT: Final = EntryLayout(0, ENTRY_OVERHEAD, SMALLEST_MESSAGE, mark_at=4, mark_bytes=2, has_offset=False)
-"""Marked by magic and attributes."""
+LAYOUT: Final = EntryLayout(0, ENTRY_OVERHEAD, SMALLEST_MESSAGE)
 
 _HEADER_BYTES: Final = (5, 6)  # by magic
 _SIZE = Struct(">i").unpack_from

@@ -14,8 +14,7 @@ __all__ = ["LAYOUT", "SMALLEST_MESSAGE", "Walk", "plain", "shallow_end", "walk_e
 
 SMALLEST_MESSAGE: Final = 14
 """Size of a magic 0 message with neither key nor value."""
-LAYOUT: Final = EntryLayout(8, ENTRY_OVERHEAD, SMALLEST_MESSAGE, mark_at=16, mark_bytes=4, has_offset=True)
-"""Marked by magic, attributes and the two bytes behind them: those of the key length, or of the timestamp."""
+LAYOUT: Final = EntryLayout(8, ENTRY_OVERHEAD, SMALLEST_MESSAGE)
 _OFFSET = Struct(">q")
 
 

@@ -3,15 +3,16 @@
     python tests/benchmarks/consume.py                     # everything: about 12 minutes
     python tests/benchmarks/consume.py --sizes 100 --codecs none --rounds 5
     python tests/benchmarks/consume.py --clients ours ours-batches --kafka embedded-0.8 embedded-0.7 0.8.2.2 0.7.2
-    python tests/benchmarks/consume.py --clients ours ours-batches ours-topic confluent --kafka 0.8.2.2 3.9.2 4.3.1
+    python tests/benchmarks/consume.py --clients ours ours-batches ours-topic confluent java --kafka 0.8.2.2 3.9.2 4.3.1
     python tests/benchmarks/consume.py --clients ours ours-brokers ours-polled confluent --kafka 3.9.2 --codecs none
 
 One Kafka 0.8.2.2 broker holds one topic for each message size and codec. In each round every client reads each topic
 once, in a process of its own, with a fresh group, the clients taking turns; medians over the rounds are printed. All
 fetch 1 MiB a partition. Ours runs with its default configuration: every CRC checked, lease and auto-commit on, `for
 message in stream`; ours-batches is the same with `for batch in stream.batches()`. confluent-kafka runs in its fastest
-mode (`consume(10000)`, `assign`), kafka-python iterates, Java is `kafka.tools.ConsumerPerformance` of the broker's own
-version. Every client reads the value of every message, batches their lengths alone.
+mode (`consume(10000)`, `assign`), kafka-python iterates, Java is `ConsumerPerformance`: that of 0.8.2.2 for brokers of
+0.8.2.2, and that of 3.9.2, by its rate after the rebalance, for brokers of 3.9.2 and 4.3.1, whose jars have no tools.
+Every client reads the value of every message, batches their lengths alone.
 
 With `--kafka`, one broker of each version has the same messages, and they are read from one after the other: by ours,
 and by confluent-kafka where it still can (0.8.2.2 and later). ours-topic is `for message in read_topic(...)`, which
@@ -19,6 +20,9 @@ joins no group and needs no ZooKeeper. ours-brokers is ours in a group that the 
 `KafkaConsumer.poll` with max.poll.records=10000 in such a group. A second table says how fast
 Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and `embedded-0.7` are
 brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
+
+The last table has ours as multiples of confluent-kafka and of Java, by rate and by messages for each CPU second of the
+whole process, its start included.
 
 The rate is taken from the first message to the last; the time to the first message and what the whole process took
 (CPU seconds, peak memory) stand beside it. Needs: confluent-kafka, kafka-python (2.3.3), Java, Maven.
@@ -47,7 +51,9 @@ CLIENTS = ("ours", "ours-batches", "ours-topic", "ours-brokers", "ours-polled", 
 OURS = CLIENTS[:5]
 BY_DEFAULT = ("ours", "ours-batches", "confluent", "kafka-python", "java")
 OTHERS_READ = "0.8.2.2"
-"""The brokers that kafka-python and Java are measured with."""
+"""The brokers that kafka-python is measured with."""
+JAVA_TOOLS = {"0.8.2.2": "0.8.2.2", "3.9.2": "3.9.2", "4.3.1": "3.9.2"}
+"""Broker -> the version whose ConsumerPerformance reads from it."""
 FETCH_BYTES = 1024 * 1024
 
 
@@ -172,6 +178,7 @@ def read_confluent(tally: Tally, zookeeper: str, broker: str, topic: str, partit
     consumer = Consumer({
         "bootstrap.servers": broker, "group.id": f"bench-{uuid.uuid4().hex[:8]}", "enable.auto.commit": False,
         "check.crcs": True, "fetch.message.max.bytes": FETCH_BYTES, "queued.min.messages": 1_000_000,
+        "queued.max.messages.kbytes": 2_000_000,  # with the default, 64 MB, it pauses for seconds at high rates
         "auto.offset.reset": "smallest", **(old if os.environ["BENCH_KAFKA"] == OTHERS_READ else {}),
     })
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
@@ -279,20 +286,28 @@ def run_python_client(
     return Run(row["messages"], row["seconds"], row["first_s"], row["cpu_s"], row["peak_mib"])
 
 
-def run_java(jars: list[Path], java: str, zookeeper: str, topic: str, count: int) -> Run:
-    """Java's own benchmark; it counts its start-up as reading, which is small beside the reading itself."""
-    command = [java, "-Xmx512m", "-cp", os.pathsep.join(map(str, jars)), "kafka.tools.ConsumerPerformance",
-               "--zookeeper", zookeeper, "--topic", topic, "--messages", str(count), "--threads", "1",
-               "--fetch-size", str(FETCH_BYTES), "--hide-header", "--group", f"bench-{uuid.uuid4().hex[:8]}"]
+def run_java(version: str, jars: list[Path], java: str, cluster: Any, topic: str, count: int) -> Run:
+    """Java's own benchmark; that of 0.8 counts its start-up as reading, which is small beside the reading itself."""
+    group = f"bench-{uuid.uuid4().hex[:8]}"
+    if version == OTHERS_READ:
+        tool = ["kafka.tools.ConsumerPerformance", "--zookeeper", cluster.zookeeper_connect, "--threads", "1"]
+    else:
+        tool = ["org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", f"127.0.0.1:{cluster.port(0)}"]
+    command = [java, "-Xmx512m", "-cp", os.pathsep.join(map(str, jars)), *tool, "--topic", topic,
+               "--messages", str(count), "--fetch-size", str(FETCH_BYTES), "--hide-header", "--group", group]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     out, _ = process.communicate(timeout=600)
-    # `wait4` is gone with communicate; the children's total tells what this child took, runs being one at a time.
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)  # runs are one at a time
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     rows = [line.split(", ") for line in out.splitlines() if re.match(r"\d{4}-\d\d-\d\d .*, \d", line)]
     if not rows:
         raise SystemExit(f"Java's ConsumerPerformance printed no figures:\n{out[-2000:]}")
-    # start.time, end.time, fetch.size, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec
-    messages, rate = int(rows[-1][5]), float(rows[-1][6])
-    return Run(messages, messages / rate, float("nan"), float("nan"), float("nan"))
+    # 0.8: start.time, end.time, fetch.size, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec
+    # 3.9: start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms,
+    #      fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec
+    messages, rate = rows[-1][5:7] if version == OTHERS_READ else (rows[-1][4], rows[-1][9])
+    return Run(int(messages), int(messages) / float(rate), float("nan"), cpu_s, float("nan"))
 
 
 def bench(arguments: argparse.Namespace) -> None:
@@ -330,6 +345,7 @@ def bench(arguments: argparse.Namespace) -> None:
     for version in clusters:
         report(version, cases, clients, results)
     report_07(cases, clients, results)
+    report_ratios(list(clusters), cases, clients, results)
 
 
 def reads(client: str, version: str, cluster: Any) -> bool:
@@ -342,6 +358,8 @@ def reads(client: str, version: str, cluster: Any) -> bool:
         return version != OTHERS_READ and has_record_batches(version)
     if client == "confluent":
         return version == OTHERS_READ or has_record_batches(version)
+    if client == "java":
+        return version in JAVA_TOOLS
     return client == "ours-topic" or version == OTHERS_READ
 
 
@@ -350,7 +368,8 @@ def run_client_of(client: str, version: str, cluster: Any, topic: str, partition
     from zkconsumer.testing.java.maven import jars
 
     if client == "java":
-        return run_java(jars(OTHERS_READ), str(find_java().program), cluster.zookeeper_connect, topic, count)
+        tools = JAVA_TOOLS[version]
+        return run_java(tools, jars(tools), str(find_java().program), cluster, topic, count)
     broker = f"127.0.0.1:{cluster.port(0)}"
     zookeeper = cluster.zookeeper_connect if cluster.has_zookeeper else ""
     return run_python_client(client, version, zookeeper, broker, topic, partitions, count)
@@ -375,6 +394,32 @@ def report(version: str, cases: list[tuple[int, str]], clients: list[str], resul
                      for figure, digits in zip(figures, (2, 2, 0), strict=True)]
             print(f"| {size} B | {codec} | {client} | {rate:,.0f} | {rate * size / 1e6:.1f} | {ratio} | "
                   + " | ".join(shown) + " |")
+
+
+def report_ratios(
+    versions: list[str], cases: list[tuple[int, str]], clients: list[str], results: Results
+) -> None:
+    """Print how many times as fast as the peers ours is: by rate, and by messages for each CPU second."""
+
+    def median(version: str, case: tuple[int, str], client: str, figure: Callable[[Run], float]) -> float:
+        runs = results.get((version, *case, client))
+        return statistics.median(map(figure, runs)) if runs else float("nan")
+
+    def shown(ratio: float) -> str:
+        return "-" if ratio != ratio else f"{ratio:.2f}"
+
+    figures: tuple[Callable[[Run], float], ...] = (
+        lambda run: run.messages / run.seconds, lambda run: run.messages / run.cpu_s,
+    )  # fmt: skip
+    peers = [(peer, figure) for peer in ("confluent", "java") for figure in figures]
+    print("\nOurs as multiples of the peers\n")
+    print("| Kafka | size | codec | client | : confluent, rate | for each CPU s | : Java, rate | for each CPU s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for version, case, client in itertools.product(versions, cases, clients):
+        if client in OURS and (version, *case, client) in results:
+            ratios = [median(version, case, client, figure) / median(version, case, peer, figure)
+                      for peer, figure in peers]
+            print(f"| {version} | {case[0]} B | {case[1]} | {client} | " + " | ".join(map(shown, ratios)) + " |")
 
 
 def report_07(cases: list[tuple[int, str]], clients: list[str], results: Results) -> None:

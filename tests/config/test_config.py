@@ -48,7 +48,7 @@ ROWS: list[tuple[str, str | None, object, object, str, object, tuple[object, ...
     ("fetch.min.bytes", None, 1, 1, "0", 0, (-1,)),
     ("fetch.wait.max.ms", None, 100, 100, "500", 500, (-1,)),
     ("socket.timeout.ms", "socket.timeout.ms", 30000, 30000, "100", 100, (0, 99)),
-    ("socket.receive.buffer.bytes", "socket.buffersize", 65536, 65536, "131072", 131072, (0,)),
+    ("socket.receive.buffer.bytes", "socket.buffersize", -1, -1, "131072", 131072, (-2,)),
     ("num.consumer.fetchers", None, 1, 1, "2", 2, (0,)),
     ("queued.max.message.chunks", "queuedchunks.max", 2, 10, "5", 5, (0,)),
     ("refresh.leader.backoff.ms", None, 200, 200, "0", 0, (-1,)),

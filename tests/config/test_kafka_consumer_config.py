@@ -105,7 +105,7 @@ ROWS: list[tuple[str, object, object, object, tuple[object, ...]]] = [
     ("reconnect.backoff.max.ms", 1000, "5000", 5000, (-1,)),
     ("connections.max.idle.ms", 540000, "-1", -1, (-2,)),
     ("metadata.max.age.ms", 300000, "1000", 1000, (-1,)),
-    ("receive.buffer.bytes", 65536, "-1", -1, (-2,)),
+    ("receive.buffer.bytes", -1, "65536", 65536, (-2,)),
     ("send.buffer.bytes", 131072, "-1", -1, (-2,)),
     ("zookeeper.connect", None, "a:1,b:2/c", "a:1,b:2/c", ("", "a:0")),
     ("group.coordination", "auto", "brokers", "brokers", ("kafka", "")),

@@ -68,6 +68,20 @@ def test_a_request_in_pieces_is_sent_whole_and_something_else_is_done_before_the
         connection.close()
 
 
+def test_something_else_is_done_once_and_before_a_connection_is_made_for_the_request() -> None:
+    done: list[str] = []
+    with ScriptedBroker(echo(2)) as broker:
+        connection = connect(broker)
+        connection.opening = lambda exchange: done.append("opened")
+        for number in (1, 2):
+            connection.call(request(number), correlation_id=number, meanwhile=lambda: done.append("meanwhile"))
+        assert done == ["meanwhile", "opened", "meanwhile"]
+        connection.close()
+    with pytest.raises(ConnectionFailed):  # by a connection that nobody takes
+        connect(broker).call(request(3), correlation_id=3, meanwhile=lambda: done.append("refused"))
+    assert done.count("refused") == 1
+
+
 def test_an_answer_in_many_pieces_is_read_whole() -> None:
     body = os.urandom(300_000)
 

@@ -260,8 +260,8 @@ def test_one_answer_is_waited_for_no_longer_than_patience_lasts() -> None:
     assert options(subscribe="a", **both).config.socket_timeout_ms == 7000
 
 
-def test_fetches_are_received_in_large_pieces() -> None:
-    assert options(subscribe="a").config.socket_receive_buffer_bytes == 1024 * 1024
+def test_the_system_chooses_the_receive_buffer_unless_an_option_does() -> None:
+    assert options(subscribe="a").config.socket_receive_buffer_bytes == -1
     assert options(subscribe="a", **{"socket.receive.buffer.bytes": "9000"}).config.socket_receive_buffer_bytes == 9000
 
 

@@ -121,8 +121,8 @@ _REQUESTS = (
         "Connections that are not used for so long are closed; -1: never."),
     Key("metadata.max.age.ms", Integer(0), 300_000,
         "Time between two look-ups of topics and leaders: new topics of a pattern are found with it."),
-    Key("receive.buffer.bytes", Integer(-1), 65_536,
-        "Receive buffer of a broker connection; -1 leaves it to the system."),
+    Key("receive.buffer.bytes", Integer(-1), -1,
+        "Receive buffer of a broker connection; -1 lets the system choose, and grow it (Kafka's 65536 is slower)."),
     Key("send.buffer.bytes", Integer(-1), 131_072, "Send buffer of a broker connection; -1 leaves it to the system."),
 )
 

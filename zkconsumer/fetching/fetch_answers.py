@@ -81,6 +81,17 @@ class FetchAnswers:
         self._checks = checks
         self._calls = calls
         self._too_large: list[tuple[AskedPartition, PartitionQueue, FetchResult]] = []
+        self._unwoken: list[PartitionQueue] = []
+
+    def wake_readers(self) -> None:
+        """Wake the readers of the chunks that `take` has queued.
+
+        The fetcher calls it once the next request is sent, or when there is none to send: a reader that runs has the
+        GIL, and the request would wait until all these chunks are read.
+        """
+        queues, self._unwoken = self._unwoken, []
+        for queue in queues:
+            queue.wake_reader()
 
     def take(self, one: AskedPartition, answer: FetchedPartition, *, is_cut: bool = False) -> None:
         """Handle the answer about one partition.
@@ -185,7 +196,8 @@ class FetchAnswers:
         if self._dialect.has_byte_positions:
             self._place(chunk, one.offset, result)
             state.last_entry = chunk.last_entry
-        queue.push(chunk)
+        queue.push(chunk, wakes=False)
+        self._unwoken.append(queue)
         state.moved_on(result.next_offset, result.valid_bytes)
         state.read_epoch = result.leader_epoch
         state.fed_at = self._clock()

@@ -229,6 +229,8 @@ class Fetcher:
     def _step(self) -> bool:
         """Do one round: requests for offsets, then one fetch, or a wait. Return True if it was idle for long."""
         tasks = self._wanted()
+        if not tasks or self._consumer.throttled_s > 0 or any(task.state.need is not Need.FETCH for task in tasks):
+            self._answers.wake_readers()
         if not tasks:
             self._budget.leave(self)
             return not self._wakeup.wait(IDLE_S) and self._calls.is_idle(self)
@@ -251,6 +253,7 @@ class Fetcher:
                 self._checks.ask(tasks, self._clock())
             asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
             if not asked:
+                self._answers.wake_readers()
                 self._sleep()
             elif self._fetch(asked, wait_ms):
                 self._empty_rounds = 0
@@ -260,6 +263,7 @@ class Fetcher:
         except Throttled:
             pass  # the next round waits; nothing was sent, and nothing is lost
         except SimpleConsumerError as error:
+            self._answers.wake_readers()
             self._lose_all(error)
         finally:
             self._log_news()
@@ -328,6 +332,7 @@ class Fetcher:
             answers = self._consumer.multifetch_once(
                 requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
                 version=self.broker.fetch_version, max_bytes=self._config.queued_max_bytes,
+                meanwhile=self._answers.wake_readers,
             )
             self._fault = None
             if not answers:  # it throttles this client, which `_note_throttle` has noted

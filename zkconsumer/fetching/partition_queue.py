@@ -205,13 +205,22 @@ class PartitionQueue:
         """Have `call` called whenever a chunk was read; the reader calls it, so it must be quick."""
         self._on_room = call
 
-    def push(self, chunk: Chunk) -> None:
-        """Add a chunk; if the queue ends at the same moment, the chunk is dropped again."""
+    def push(self, chunk: Chunk, *, wakes: bool = True) -> None:
+        """Add a chunk; if the queue ends at the same moment, the chunk is dropped again.
+
+        Args:
+            wakes: Whether to wake the reader, too; without it, who pushes calls `wake_reader` soon.
+        """
         self._budget.charge(chunk.charge, chunk.size_bytes, self.stream)
         self.chunks.append(chunk)
         self.stream._ready.append(self)
         if (not self.is_live and not self.is_finishing) or self.failure is not None:
             self.drop()
+        if wakes:
+            self.stream._wake()
+
+    def wake_reader(self) -> None:
+        """Have a reader that waits look at what was pushed."""
         self.stream._wake()
 
     def push_reset(self, position: int, gone: range) -> None:

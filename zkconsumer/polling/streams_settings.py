@@ -41,7 +41,7 @@ def streams_settings(config: KafkaConsumerConfig) -> ConsumerConfig:
         "fetch_message_max_bytes": config.max_partition_fetch_bytes,
         "fetch_wait_max_ms": config.fetch_max_wait_ms,
         "socket_timeout_ms": max(config.request_timeout_ms, config.fetch_max_wait_ms),
-        "socket_receive_buffer_bytes": max(config.receive_buffer_bytes, 0),
+        "socket_receive_buffer_bytes": config.receive_buffer_bytes,
         "queued_max_bytes": config.fetch_max_bytes,
         "refresh_leader_backoff_ms": config.retry_backoff_ms,
         "rebalance_timeout_ms": config.max_poll_interval_ms,

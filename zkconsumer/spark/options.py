@@ -32,8 +32,6 @@ DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
 DEFAULT_MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_SOCKET_TIMEOUT_MS: Final = 30_000
 _LEAST_SOCKET_TIMEOUT_MS: Final = 1000
-_RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
-"""With the consumer's default of 64 KiB, receiving takes a third longer."""
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 """Four times the consumer's default: a task reads one partition, and a broker's time for a fetch hardly grows."""
 _LEAST_FETCH_BYTES: Final = 1024 * 1024
@@ -278,7 +276,6 @@ def _config(given: Mapping[str, str], patience_ms: int, max_message_bytes: int) 
     settings: dict[str, object] = {name: given[name] for name in SETTING_NAMES if name in given}
     settings.setdefault("fetch.message.max.bytes", min(_FETCH_BYTES, max(max_message_bytes, _LEAST_FETCH_BYTES)))
     settings.setdefault("group.id", _GROUP)
-    settings.setdefault("socket.receive.buffer.bytes", _RECEIVE_BUFFER_BYTES)
     if patience_ms < DEFAULT_SOCKET_TIMEOUT_MS:  # one broker that does not answer must not use all of the time
         settings.setdefault("socket.timeout.ms", max(patience_ms, _LEAST_SOCKET_TIMEOUT_MS))
     try:
