@@ -36,7 +36,6 @@ from zkconsumer.errors import (
 )
 from zkconsumer.filters import TopicFilter
 from zkconsumer.forking import notify_after_fork
-from zkconsumer.member.broker_coordination import BrokerCoordination
 from zkconsumer.member.connector_checks import (
     check_config,
     check_statistics,
@@ -52,7 +51,6 @@ from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.pausing import checked_partitions
 from zkconsumer.member.signal_handlers import called_by_signal_handler
 from zkconsumer.member.statistics_thread import StatisticsThread
-from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
 from zkconsumer.statistics import ConnectorStatistics
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.cursor import DecodedKey, DecodedValue
@@ -279,10 +277,14 @@ class ConsumerConnector:
     ) -> GroupMember:
         coordinated: Callable[[Loop, Counters, MemberFaults], Coordination]
         if self.config.coordination == "brokers":
+            from zkconsumer.member.broker_coordination import BrokerCoordination  # each is loaded where it is used
+
             coordinated = partial(
                 BrokerCoordination, self.config, self.consumer_id, subscription, lease, search_s=self._search_s
             )
         else:
+            from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
+
             coordinated = partial(
                 ZooKeeperCoordination, self.config, self.consumer_id, subscription, lease, on_generation
             )

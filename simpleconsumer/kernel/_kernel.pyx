@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """The compiled part of the decoders: checksums, and messages out of fetched bytes.
 
 Each class here reads a run: messages one after the other, until one is wrong in any way or of a form that is not read

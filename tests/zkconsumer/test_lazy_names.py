@@ -79,3 +79,10 @@ def test_a_name_that_does_not_exist_is_the_usual_error() -> None:
 def test_of_a_name_that_is_there_twice_the_last_module_counts() -> None:
     look_up = lazy_names("zkconsumer", {"zkconsumer.errors": ["Message"], "simpleconsumer.types": ["Message"]})
     assert look_up("Message").__module__ == "simpleconsumer.types"
+
+
+@pytest.mark.parametrize("name", ["KafkaConsumer", "ConsumerConnector", "read_topic", "Producer"])
+def test_a_client_loads_only_what_every_program_needs_that_uses_it(name: str) -> None:
+    loaded = in_a_fresh_python(f"import sys; from zkconsumer import {name}; print(*sys.modules)").split()
+    elsewhere = ("kazoo", "numpy", "pyarrow", "pyspark", "zkconsumer.admin", "zkconsumer.member.zookeeper_coordination")
+    assert [each for each in loaded if each.startswith(elsewhere)] == []

@@ -24,11 +24,9 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.opening import open_cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-from zkconsumer.member.broker_coordination import BrokerCoordination
 from zkconsumer.member.coordination import Coordination
 from zkconsumer.member.listening import HeldListener, ListenerThread
 from zkconsumer.member.membership import MemberFaults, Membership
-from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
 from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.polling.assigned_coordination import AssignedCoordination
 from zkconsumer.polling.commit_reports import CommitReports
@@ -120,10 +118,14 @@ class JoinedMember:
         lease = Lease()
         made: Coordinated
         if self._config.coordination == "brokers":
+            from zkconsumer.member.broker_coordination import BrokerCoordination  # each is loaded where it is used
+
             made = partial(
                 BrokerCoordination, self._settings, self.consumer_id, subscription, lease, resets=self._policy
             )
         else:
+            from zkconsumer.member.zookeeper_coordination import ZooKeeperCoordination
+
             made = partial(
                 ZooKeeperCoordination, self._settings, self.consumer_id, subscription, lease, _take_any,
                 resets=self._policy,
