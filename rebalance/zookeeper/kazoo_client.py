@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kazoo import exceptions as kx
 from kazoo.client import KazooClient
@@ -28,26 +28,13 @@ from kazoo.security import make_acl
 
 from rebalance.lease import lease_clock
 from rebalance.zookeeper.kazoo_requests import CredentialsDemanded
+from rebalance.zookeeper.requests import FailedAttempt
 
-__all__ = ["ClientOwner", "FailedAttempt", "WatchedClient", "access_list", "hide_secrets"]
+__all__ = ["ClientOwner", "WatchedClient", "access_list", "hide_secrets"]
 
 log = logging.getLogger(__name__)
 
 _KEPT_ATTEMPTS = 64
-
-
-class FailedAttempt(NamedTuple):
-    """An attempt to connect that failed.
-
-    Attributes:
-        server: host, as it was given, and port.
-        stage: "connect" (TCP and TLS), "session", or "credentials".
-        error: what it ended with, without kazoo's wrapping.
-    """
-
-    server: tuple[str, int]
-    stage: str
-    error: BaseException
 
 
 Run = Callable[..., None]

@@ -16,6 +16,7 @@ __all__ = [
     "Create",
     "Delete",
     "Exists",
+    "FailedAttempt",
     "Fault",
     "GetChildren",
     "GetData",
@@ -178,6 +179,20 @@ class Reply(NamedTuple):
     def is_closed(self) -> bool:
         """Whether our side has closed the connection, so that no later request is answered either."""
         return self.fault is not None and self.fault.is_lost and "Connection has been closed" in self.reason
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt to connect that failed.
+
+    Attributes:
+        server: host, as it was given, and port.
+        stage: "connect" (TCP and TLS), "session", or "credentials".
+        error: what it ended with, without kazoo's wrapping.
+    """
+
+    server: tuple[str, int]
+    stage: str
+    error: BaseException
 
 
 class SessionChange(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.config import ConsumerConfig
 
 __all__ = ["OpenCluster", "metadata_reader", "open_cluster"]
@@ -59,8 +60,6 @@ def open_cluster(
     if reader is not None:
         yield OpenCluster(_cluster(reader, config, timeout_s), None)
         return
-    from zkconsumer.cluster.zookeeper_connection import configured_connection  # kazoo is loaded when it is used
-
     with configured_connection(config, on_change) as port:
         cluster = _cluster(port, config, timeout_s)
         yield OpenCluster(cluster, port)

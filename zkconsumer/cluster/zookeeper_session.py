@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rebalance.zookeeper.kazoo_port import KazooPort
 from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.wakeup import Latch
+
+if TYPE_CHECKING:
+    from rebalance.zookeeper.kazoo_port import KazooPort
 
 __all__ = ["wait_for_session"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from rebalance.zookeeper.kazoo_client import access_list
 from zkconsumer.config.kinds import OPEN_ACL
 from zkconsumer.config.zookeeper_settings import ZooKeeperSettings
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
@@ -26,6 +25,8 @@ def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
     if config.zookeeper_auth:
         options["auth_data"] = [(auth.scheme, auth.credential) for auth in config.zookeeper_auth]
     if config.zookeeper_acl != (OPEN_ACL,):
+        from rebalance.zookeeper.kazoo_client import access_list  # kazoo is loaded when it is used
+
         options["default_acl"] = access_list(config.zookeeper_acl)
     if config.zookeeper_use_ssl:
         tls = ZooKeeperTls.of(config)
