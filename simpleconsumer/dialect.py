@@ -285,6 +285,15 @@ class Dialect(Protocol):
             aborted: Those of the same answer (`FetchedPartition.aborted`), whose messages are left out; 0.11 and later.
         """
 
+    def decode_runs(
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, **how: Any
+    ) -> Iterator[Iterable[Message]]:
+        """Return the messages of `decode_messages` in runs; arguments and errors are the same.
+
+        Each run is read to its end, or not at all any more, before the next one is asked for. With the kernel a run may
+        be one of its own (`simpleconsumer.kernel`), which has other ways to be read.
+        """
+
     def decode_columns(
         self,
         data: Buffer,

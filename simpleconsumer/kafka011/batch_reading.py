@@ -145,7 +145,7 @@ class BatchReading:
         return True
 
     def move_to(
-        self, end: int, base: int, last_delta: int, records: int, base_time: int, append_time: int | None
+        self, end: int, base: int, last_delta: int, records: int, base_time: int, append_time: int | None, epoch: int
     ) -> None:
         """Move to a later batch of the set, which the kernel has found sound: the open one becomes it."""
         batch, level = self.batch, self.level
@@ -153,7 +153,7 @@ class BatchReading:
         level.position = batch.end = end
         level.floor = base + last_delta + 1
         batch.base, batch.last_delta, batch.count = base, last_delta, records
-        batch.base_time, batch.append_time = base_time, append_time
+        batch.base_time, batch.append_time, batch.leader_epoch = base_time, append_time, epoch
         batch.headers_left = self.most_headers
 
     def next_record(self, topic: str, partition: int | str) -> Record | None:

@@ -62,6 +62,13 @@ class Kafka011(NumberedOffsets, Requests):
             aborted=aborted, resume=resume,
         )  # fmt: skip
 
+    def decode_runs(
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *, start_index: int = 0,
+        data_offset: int | None = None, **how: Any,
+    ) -> Iterator[Iterable[Message]]:  # fmt: skip
+        """Return the same messages in runs; see `record_batch.decode_runs`."""
+        return record_batch.decode_runs(data, topic, partition, start_offset, **how)
+
     def decode_columns(
         self,
         data: Buffer,

@@ -18,16 +18,16 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch, MemoryRecords (1.1, 3
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from simpleconsumer import kernel
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import MessageError
-from simpleconsumer.kafka011.batch_reading import open_reading
+from simpleconsumer.kafka011.batch_reading import BatchReading, open_reading
 from simpleconsumer.kafka011.records import Record
 from simpleconsumer.types import AbortedTransaction, Buffer, HeaderMessage, Message
 
-__all__ = ["MAX_DECODED_BYTES", "decode_messages"]
+__all__ = ["MAX_DECODED_BYTES", "decode_messages", "decode_runs"]
 
 
 def decode_messages(
@@ -60,25 +60,73 @@ def decode_messages(
 
     Threads: Any number at once, each with its own generator.
     """
+    for run in decode_runs(
+        buffer, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
+        aborted=aborted, resume=resume,
+    ):  # fmt: skip
+        yield from run
+
+
+def decode_runs(
+    buffer: Buffer,
+    topic: str,
+    partition: int | str,
+    start_offset: int = 0,
+    *,
+    high_watermark: int | None = None,
+    max_decoded_bytes: int = MAX_DECODED_BYTES,
+    aborted: Sequence[AbortedTransaction] = (),
+    resume: object = None,
+) -> Iterator[Iterable[Message]]:
+    """Yield the same messages in runs, each of which is read to its end before the next one is asked for.
+
+    With the kernel most of them are its `RecordRows`, of which there are other ways to read.
+    """
     reading = open_reading(buffer, start_offset, high_watermark, max_decoded_bytes, aborted, resume)
     while True:
         try:
             batch = reading.batch
             if batch is not None:
-                if kernel.compiled is not None:
-                    yield from kernel.compiled.RecordRows(reading, batch, topic, partition, start_offset)
-                    if batch.index == batch.count and batch.position == batch.end:
-                        reading.batch = None
-                        continue
+                if kernel.compiled is None:
+                    yield _records(reading, topic, partition)
+                    continue
+                yield kernel.compiled.RecordRows(reading, batch, topic, partition, start_offset)
+                if batch.index == batch.count and batch.position == batch.end:
+                    reading.batch = None
+                    continue
                 record = reading.next_record(topic, partition)
                 if record is not None and record.offset >= start_offset:
-                    yield message_of(record, topic, partition)
+                    yield (message_of(record, topic, partition),)
             elif reading.old is not None:
-                yield from reading.old_messages(topic, partition)
+                yield _old_messages(reading, topic, partition)
             elif not reading.open_next(topic, partition):
                 return
         except MessageError as error:
             if error.offset >= start_offset:
+                raise
+
+
+def _records(reading: BatchReading, topic: str, partition: int | str) -> Iterator[Message]:
+    """Yield the messages of the open batch."""
+    start_offset = reading.start_offset
+    while reading.batch is not None:
+        try:
+            record = reading.next_record(topic, partition)
+        except MessageError as error:
+            if error.offset >= start_offset:
+                raise
+            continue
+        if record is not None and record.offset >= start_offset:
+            yield message_of(record, topic, partition)
+
+
+def _old_messages(reading: BatchReading, topic: str, partition: int | str) -> Iterator[Message]:
+    """Yield the messages of the open entries of magic 0 and 1."""
+    while reading.old is not None:
+        try:
+            yield from reading.old_messages(topic, partition)
+        except MessageError as error:
+            if error.offset >= reading.start_offset:
                 raise
 
 

@@ -62,6 +62,7 @@ class OpenBatch:
         headers_left: How many headers may follow, in all records together.
         base_time: Base timestamp.
         append_time: Timestamp of all records, for log append time; else None.
+        leader_epoch: Of the leader that has appended it; -1 if it is not known.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class OpenBatch:
         "index",
         "is_inflated",
         "last_delta",
+        "leader_epoch",
         "position",
     )
 
@@ -101,6 +103,7 @@ class OpenBatch:
         self.headers_left = headers_left
         self.base_time = head.base_timestamp_ms
         self.append_time = head.max_timestamp_ms if head.attributes & LOG_APPEND_TIME else None
+        self.leader_epoch = head.leader_epoch
 
     @property
     def last_offset(self) -> int:

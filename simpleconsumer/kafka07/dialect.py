@@ -229,6 +229,12 @@ class Kafka07:
             max_decoded_bytes=max_decoded_bytes, resume=resume,
         )  # fmt: skip
 
+    def decode_runs(
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, **how: Any
+    ) -> Iterator[Iterable[Message]]:
+        """Return the messages of a set as one run."""
+        return iter((self.decode_messages(data, topic, partition, start_offset, **how),))
+
     def decode_columns(
         self,
         data: Buffer,

@@ -231,6 +231,12 @@ class Kafka08(NumberedOffsets):
             resume=resume,
         )  # fmt: skip
 
+    def decode_runs(
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, **how: Any
+    ) -> Iterator[Iterable[Message]]:
+        """Return the messages of a set as one run."""
+        return iter((self.decode_messages(data, topic, partition, start_offset, **how),))
+
     def decode_columns(
         self,
         data: Buffer,

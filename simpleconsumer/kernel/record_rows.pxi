@@ -8,6 +8,7 @@ cdef extern from *:
 
 cdef enum:
     HEAD_BYTES = 61
+    EPOCH_AT = 12
     MAGIC_AT = 16
     CRC_AT = 17
     CRC_BODY_AT = 21
@@ -106,6 +107,7 @@ cdef class RecordRows(Run):
     cdef int64_t base, floor, last_delta, base_time, append_time, limit
     cdef int64_t index, count, headers_left, most_headers
     cdef bint has_append_time, is_plain, has_no_aborted, has_moved
+    cdef int32_t epoch
 
     def __init__(self, reading, batch, topic, partition, int64_t start_offset):
         self.buffer_end = self.open(batch.data, batch.position, topic, partition)
@@ -116,7 +118,7 @@ cdef class RecordRows(Run):
         self.base, self.floor, self.last_delta = batch.base, batch.floor, batch.last_delta
         self.index, self.count = batch.index, batch.count
         self.headers_left, self.most_headers = batch.headers_left, reading.most_headers
-        self.base_time = batch.base_time
+        self.base_time, self.epoch = batch.base_time, batch.leader_epoch
         append_time = batch.append_time
         self.has_append_time = append_time is not None
         if self.has_append_time:
@@ -185,7 +187,7 @@ cdef class RecordRows(Run):
         if crc32c_checksum(head + CRC_BODY_AT, end - head - CRC_BODY_AT, 0) != <uint32_t>big32(head + CRC_AT):
             return False
         self.has_append_time = (attributes & LOG_APPEND_TIME) != 0
-        self.append_time = big64(head + 35)
+        self.append_time, self.epoch = big64(head + 35), big32(head + EPOCH_AT)
         self.base, self.last_delta, self.base_time, self.count = base, last_delta, base_time, count
         self.at, self.end = head + HEAD_BYTES, end
         self.index = self.floor = 0
@@ -198,7 +200,7 @@ cdef class RecordRows(Run):
         if self.has_moved:
             self.reading.move_to(
                 self.end - self.start, self.base, self.last_delta, self.count, self.base_time,
-                self.append_time if self.has_append_time else None,
+                self.append_time if self.has_append_time else None, self.epoch,
             )
         batch.position = self.at - self.start
         batch.index, batch.floor, batch.headers_left = self.index, self.floor, self.headers_left

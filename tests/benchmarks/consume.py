@@ -17,7 +17,8 @@ Every client reads the value of every message, batches their lengths alone.
 With `--kafka`, one broker of each version has the same messages, and they are read from one after the other: by ours,
 and by confluent-kafka where it still can (0.8.2.2 and later). ours-topic is `for message in read_topic(...)`, which
 joins no group and needs no ZooKeeper. ours-brokers is ours in a group that the brokers coordinate, and ours-polled is
-`KafkaConsumer.poll` with max.poll.records=10000 in such a group. A second table says how fast
+`KafkaConsumer.poll` with max.poll.records=10000 in such a group; ours-iterated is `for record in consumer` with the
+default of 500. A second table says how fast
 Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and `embedded-0.7` are
 brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
 
@@ -47,8 +48,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CLIENTS = ("ours", "ours-batches", "ours-topic", "ours-brokers", "ours-polled", "confluent", "kafka-python", "java")
-OURS = CLIENTS[:5]
+CLIENTS = ("ours", "ours-batches", "ours-topic", "ours-brokers", "ours-polled", "ours-iterated", "confluent",
+           "kafka-python", "java")
+OURS = CLIENTS[:6]
 BY_DEFAULT = ("ours", "ours-batches", "confluent", "kafka-python", "java")
 OTHERS_READ = "0.8.2.2"
 """The brokers that kafka-python is measured with."""
@@ -157,6 +159,24 @@ def read_polled(tally: Tally, zookeeper: str, broker: str, topic: str, partition
         tally.count, tally.value_bytes = count, value_bytes
 
 
+def read_iterated(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
+    from zkconsumer import KafkaConsumer
+
+    settings: dict[str, Any] = {"group_id": f"bench-{uuid.uuid4().hex[:8]}", "auto_offset_reset": "earliest",
+                                "bootstrap_servers": broker}
+    with KafkaConsumer(topic, **settings) as consumer:
+        count = value_bytes = 0
+        for record in consumer:
+            if not count:
+                tally.first_at = time.monotonic()
+            count += 1
+            value_bytes += len(record.value)
+            if count == tally.wanted:
+                break
+        tally.last_at = time.monotonic()
+        tally.count, tally.value_bytes = count, value_bytes
+
+
 def read_whole_topic(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
     from zkconsumer import read_topic
 
@@ -218,7 +238,8 @@ def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, par
 
 READERS: dict[str, Callable[[Tally, str, str, str, int], None]] = {
     "ours": read_ours, "ours-batches": read_batches, "ours-topic": read_whole_topic,
-    "ours-brokers": read_group_of_brokers, "ours-polled": read_polled, "confluent": read_confluent,
+    "ours-brokers": read_group_of_brokers, "ours-polled": read_polled, "ours-iterated": read_iterated,
+    "confluent": read_confluent,
     "kafka-python": read_kafka_python,
 }
 
@@ -355,7 +376,7 @@ def reads(client: str, version: str, cluster: Any) -> bool:
 
     if client in ("ours", "ours-batches"):
         return cluster.has_zookeeper
-    if client in ("ours-brokers", "ours-polled"):
+    if client in ("ours-brokers", "ours-polled", "ours-iterated"):
         return version != OTHERS_READ and has_record_batches(version)
     if client == "confluent":
         return version == OTHERS_READ or has_record_batches(version)

@@ -68,6 +68,20 @@ def with_right_checksums(data: bytes) -> bytes:
     return bytes(changed)
 
 
+def with_epochs(random: Random, data: bytes) -> bytes:
+    """Return a set whose batches, as far as their sizes lead, have leader epochs, which no checksum covers."""
+    changed, at, epoch = bytearray(data), 0, random.choice((-1, 0, 7))
+    while at + 18 <= len(changed):
+        (size,) = struct.unpack_from(">i", changed, at + 8)
+        if changed[at + 16] == 2:
+            epoch += random.choice((0, 0, 1))
+            struct.pack_into(">i", changed, at + 12, epoch)
+        if size <= 0:
+            break
+        at += 12 + size
+    return bytes(changed)
+
+
 def _field(random: Random, largest: int) -> bytes | None:
     size = random.choice([None, *_SIZES])
     return None if size is None else random.randbytes(min(size, largest))

@@ -16,9 +16,9 @@ from typing import Any
 import golden_batches
 import golden_frames
 import pytest
-from drawn_sets import FORMATS, damaged, drawn_set
+from drawn_sets import FORMATS, damaged, drawn_set, with_epochs
 
-from simpleconsumer import column_rows, crc32c, kernel
+from simpleconsumer import KAFKA011, KAFKA07, KAFKA08, column_rows, crc32c, kernel
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011 import columns, record_batch
 from simpleconsumer.kafka07 import columns as columns_07
@@ -26,6 +26,8 @@ from simpleconsumer.kafka07 import message_set as set_07
 from simpleconsumer.kafka08 import columns as columns_08
 from simpleconsumer.kafka08 import message_set as set_08
 from simpleconsumer.types import AbortedTransaction, Message
+from zkconsumer.polling.records import ConsumerRecord, TimestampType
+from zkconsumer.polling.taken_items import TakenRecords
 
 needs_kernel = pytest.mark.skipif(
     kernel.compiled is None, reason=f"needs the compiled kernel, here is {kernel.description}"
@@ -126,6 +128,55 @@ def test_both_paths_give_the_same(monkeypatch: pytest.MonkeyPatch, kind: str, ca
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
     assert messages > cases
+
+
+def taken(kind: str, data: bytes, start: int, random: Random, **how: Any) -> list[Any]:
+    """Return what polls of a few records each take of a chunk, and the error that ends it."""
+    dialect = {"0.7": KAFKA07, "magic 0": KAFKA08}.get(kind, KAFKA011)
+    opened = TakenRecords(None, None).opened(dialect, data, "t", 0, start, **how)
+    records: list[Any] = []
+    steps: list[Any] = [records]
+    while True:
+        try:
+            is_over = opened.add_to(records, random.choice((1, 2, 7, 30, 1000)))
+        except (MessageError, BrokenFraming) as error:
+            return [*steps, (opened.count, opened.first, opened.behind), type(error), str(error)]
+        steps.append((opened.count, opened.first, opened.behind))
+        if is_over:
+            return steps
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("cases", [600, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_both_paths_take_the_same_records(monkeypatch: pytest.MonkeyPatch, kind: str, cases: int) -> None:
+    records = 0
+    for seed in range(cases):
+        random = Random(f"{kind} {seed}")
+        data = drawn_set(random, kind)
+        if seed % 3 == 0:
+            data = damaged(random, data, kind)
+        how: dict[str, Any] = {"max_decoded_bytes": 1 << 20}
+        if kind in ("record batches", "mixed"):
+            data = with_epochs(random, data)
+            how["aborted"] = random.choice(((), (), (AbortedTransaction(7, 0),)))
+        start = starts(random, kind)
+        found = taken(kind, data, start, Random(seed), **how)
+        with monkeypatch.context() as plain:
+            plain.setattr(kernel, "compiled", None)
+            expected = taken(kind, data, start, Random(seed), **how)
+        assert found == expected, f"seed {seed}"
+        records += len(found[0])
+        assert all(type(each) is ConsumerRecord and type(each.timestamp_type) is TimestampType for each in found[0])
+    assert records > cases
+
+
+@needs_kernel
+def test_records_of_bytes_are_no_work_for_the_collector_of_cycles() -> None:
+    data = drawn_set(Random(5), "record batches")
+    [records, *_] = taken("record batches", data, 0, Random(1))
+    assert records
+    assert not any(gc.is_tracked(each) for each in records)
 
 
 def golden_sets() -> Iterator[tuple[str, bytes]]:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from threading import get_ident
 from typing import Any, Final
 
 from rebalance.lease import Lease
+from simpleconsumer.dialect import Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import DecoderFailed
@@ -28,7 +28,7 @@ from zkconsumer.fetching.fetch_state import LogTruncated as LogCut
 from zkconsumer.fetching.fetch_state import OutOfLog
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.polling.errors import LogTruncated, OffsetOutOfRange
-from zkconsumer.polling.taken_items import DecodedMessages, TakenItem, TakenItems, TakenRecords
+from zkconsumer.polling.taken_items import OpenItems, TakenItems
 from zkconsumer.wakeup import Wakeup
 
 __all__ = ["PollReader", "Taken"]
@@ -116,7 +116,7 @@ class PollReader:
         self._wakeup = Wakeup()
         self._hands: dict[PartitionQueue, _Hand] = {}
         self._refused: PartitionQueue | None = None
-        self._open: dict[PartitionQueue, tuple[Chunk, TakenItems, Iterator[TakenItem]]] = {}
+        self._open: dict[PartitionQueue, tuple[Chunk, TakenItems, OpenItems]] = {}
 
     # -- called by others ----------------------------------------------------------------------------------------------
 
@@ -276,56 +276,30 @@ class PollReader:
     def _read(self, taken: Taken, chunk: Chunk, position: int, limit: int, kind: TakenItems) -> bool:
         """Read records of a chunk; return whether it is at its end."""
         queue = taken.queue
+        if chunk.dialect is None:
+            return True
         open_chunk, open_kind, items = self._open.get(queue, (None, None, None))
         if open_chunk is not chunk or open_kind is not kind or items is None:
-            items = self._items(queue, chunk, position, kind)
+            items = self._opened(queue, chunk, chunk.dialect, position, kind)
             self._open[queue] = chunk, kind, items
-        if isinstance(kind, TakenRecords):
-            return self._read_records(taken, items, limit, kind)
-        records = taken.records
-        while taken.count < limit:
-            item = next(items, None)
-            if item is None:
-                return True
-            count = kind.count(item)
-            if taken.count + count > limit:
-                self._open[queue] = chunk, kind, chain([item], items)
-                return False
-            record = kind.made(item)
-            if not records:
-                taken.first_offset, taken.first_index = item.offset, item.index
-            records.append(record)
-            taken.count += count
-            taken.next_offset, taken.done_in_entry = item.next_offset, item._done_in_entry
-        return False
-
-    @staticmethod
-    def _read_records(taken: Taken, items: Iterator[Any], limit: int, kind: TakenRecords) -> bool:
-        """Read records, many at a time; return whether the chunk is at its end."""
-        wanted, messages = limit - taken.count, list[Any]()
-        before = len(taken.records)
+        is_first = not taken.records
         try:
-            messages.extend(islice(items, wanted))  # what comes before an error is kept
+            return items.add_to(taken.records, limit - taken.count)
         finally:
-            try:
-                kind.made_of(messages, taken.records, items.runs if isinstance(items, DecodedMessages) else ())
-            finally:
-                made = len(taken.records) - before
-                if made:
-                    if not before:
-                        taken.first_offset, taken.first_index = messages[0].offset, messages[0].index
-                    last = messages[made - 1]
-                    taken.count += made
-                    taken.next_offset, taken.done_in_entry = last.next_offset, last._done_in_entry
-        return len(messages) < wanted
+            if items.count:
+                if is_first:
+                    taken.first_offset, taken.first_index = items.first
+                taken.count += items.count
+                taken.next_offset, taken.done_in_entry = items.behind
 
-    def _items(self, queue: PartitionQueue, chunk: Chunk, position: int, kind: TakenItems) -> Iterator[TakenItem]:
-        if chunk.dialect is None:
-            return iter(())
+    def _opened(
+        self, queue: PartitionQueue, chunk: Chunk, dialect: Dialect, position: int, kind: TakenItems
+    ) -> OpenItems:
+        """Open a chunk at a position."""
         topic, partition = queue.partition
         index = queue.index if position == queue.position else 0
-        return kind.decoded(
-            chunk.dialect, chunk.data, topic, partition, position, start_index=index, data_offset=chunk.data_offset,
+        return kind.opened(
+            dialect, chunk.data, topic, partition, position, start_index=index, data_offset=chunk.data_offset,
             high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, aborted=chunk.aborted,
             resume=None,
         )  # fmt: skip

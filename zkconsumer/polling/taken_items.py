@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from simpleconsumer import kernel
@@ -13,66 +14,43 @@ from zkconsumer.errors import DecoderFailed
 from zkconsumer.polling.records import NULL_SIZE, ConsumerRecord, TimestampType
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
 
-__all__ = ["TakenBatches", "TakenItem", "TakenItems", "TakenRecords"]
+__all__ = ["OpenItems", "TakenBatches", "TakenItems", "TakenRecords"]
 
 Deserializer = Callable[[bytes], Any]
 
 
 _CREATED, _APPENDED = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 _UNKNOWN: Final = Appended(MAX_INT64, None, False)
+_NOWHERE: Final = (-1, 0)
+_TIME_TYPES: Final = (TimestampType.NO_TIMESTAMP_TYPE, _CREATED, _APPENDED)
 
 
-class DecodedMessages:
-    """The messages of a chunk.
+class OpenItems(Protocol):
+    """What is not taken yet of a chunk.
 
-    Args:
-        messages: The messages.
-        runs: How they were appended.
+    Attributes:
+        count: How many records the last call of `add_to` has added.
+        first: Offset of the first of them, and its number in its entry (Kafka 0.7).
+        behind: The offset behind the last of them, and how many messages of the entry there are done then.
     """
 
-    __slots__ = ("messages", "runs")
+    count: int
+    first: tuple[int, int]
+    behind: tuple[int, int]
 
-    def __init__(self, messages: Iterator[Message[bytes, bytes]], runs: Sequence[Appended]) -> None:
-        self.messages, self.runs = messages, runs
+    def add_to(self, items: list[Any], wanted: int) -> bool:
+        """Add records, or batches of up to so many records, to a list; return whether the chunk is at its end.
 
-    def __iter__(self) -> Iterator[Message[bytes, bytes]]:
-        return self.messages
-
-    def __next__(self) -> Message[bytes, bytes]:
-        return next(self.messages)
-
-
-class TakenItem(Protocol):
-    """What is decoded at once: a message, or a batch of messages."""
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def next_offset(self) -> int: ...
-
-    @property
-    def index(self) -> int: ...
-
-    @property
-    def _done_in_entry(self) -> int: ...
+        Raises:
+            MessageError, BrokenFraming, DecoderFailed: The next record cannot be read; those before it are added.
+        """
 
 
 class TakenItems(Protocol):
-    """Decodes chunks."""
+    """Opens chunks."""
 
-    def decoded(self, dialect: Dialect, *place: Any, **how: Any) -> Iterator[Any]:
-        """Yield what a chunk holds; arguments and errors are those of `Dialect.decode_messages`."""
-
-    def count(self, item: Any) -> int:
-        """Return how many records an item is."""
-
-    def made(self, item: Any) -> object:
-        """Return what the application gets.
-
-        Raises:
-            DecoderFailed: A deserializer has failed.
-        """
+    def opened(self, dialect: Dialect, data: bytes, *place: Any, **how: Any) -> OpenItems:
+        """Return what a chunk holds; arguments are those of `Dialect.decode_messages`."""
 
 
 class TakenRecords:
@@ -80,19 +58,19 @@ class TakenRecords:
 
     Args:
         key, value: Deserializers; None for bytes.
+
+    Attributes:
+        is_plain: Whether keys and values are bytes.
     """
 
     def __init__(self, key: Deserializer | None, value: Deserializer | None) -> None:
         self._key = key
         self._value = value
+        self.is_plain = key is None and value is None
 
-    def decoded(self, dialect: Dialect, *place: Any, **how: Any) -> DecodedMessages:
-        """Return messages, with how they were appended."""
-        return DecodedMessages(dialect.decode_messages(*place, **how), dialect.appended(place[0]))
-
-    def count(self, item: Any) -> int:
-        """Return 1."""
-        return 1
+    def opened(self, dialect: Dialect, data: bytes, *place: Any, **how: Any) -> OpenRecords:
+        """Return the records of a chunk; arguments are those of `Dialect.decode_messages`."""
+        return OpenRecords(self, dialect, data, dialect.decode_runs(data, *place, **how))
 
     def made_of(
         self, messages: Sequence[Message[bytes, bytes]], records: list[object], runs: Sequence[Appended] = ()
@@ -123,7 +101,7 @@ class TakenRecords:
     def _add(
         self, messages: Sequence[Message[bytes, bytes]], records: list[object], epoch: int | None, kind: TimestampType
     ) -> None:
-        if self._key is not None or self._value is not None:
+        if not self.is_plain:
             for message in messages:
                 records.append(self._record(message, epoch, kind))
             return
@@ -141,10 +119,6 @@ class TakenRecords:
             )) for each in messages
         ]  # fmt: skip
 
-    def made(self, item: Message[bytes, bytes]) -> ConsumerRecord[Any, Any]:
-        """Return the record of a message of which nothing else is known."""
-        return self._record(item, None, _CREATED)
-
     def _record(self, item: Message[bytes, bytes], epoch: int | None, kind: TimestampType) -> ConsumerRecord[Any, Any]:
         key, value = item.key, item.value
         try:
@@ -161,6 +135,78 @@ class TakenRecords:
         ))  # fmt: skip
 
 
+class OpenRecords:
+    """The records of a chunk that are not taken yet; attributes are those of `OpenItems`.
+
+    Args:
+        kind: What makes them of messages.
+        dialect: Decodes the chunk.
+        data: The chunk.
+        runs: Its messages from a position on.
+    """
+
+    __slots__ = ("_appended", "_data", "_dialect", "_kind", "_run", "_runs", "behind", "count", "first")
+
+    def __init__(
+        self, kind: TakenRecords, dialect: Dialect, data: bytes, runs: Iterator[Iterable[Message[bytes, bytes]]]
+    ) -> None:
+        self._kind, self._dialect, self._data, self._runs = kind, dialect, data, runs
+        self._run: Iterator[Message[bytes, bytes]] | None = None
+        self._appended: Sequence[Appended] | None = None
+        self.count = 0
+        self.first = self.behind = _NOWHERE
+
+    def add_to(self, items: list[Any], wanted: int) -> bool:
+        """Add up to so many records to a list; see `OpenItems`."""
+        compiled = kernel.compiled
+        self.count = 0
+        while self.count < wanted:
+            if self._run is None:
+                run = next(self._runs, None)
+                if run is None:
+                    return True
+                self._run = iter(run)
+            if compiled is not None and self._kind.is_plain and type(self._run) is compiled.RecordRows:
+                is_over = self._add_rows(compiled, items, wanted - self.count)
+            else:
+                is_over = self._add_messages(self._run, items, wanted - self.count)
+            if is_over:
+                self._run = None
+        return False
+
+    def _add_rows(self, compiled: Any, records: list[Any], wanted: int) -> bool:
+        """Have the kernel add records; return whether there are no more in the run."""
+        before = len(records)
+        is_over: bool = compiled.add_records_of_run(self._run, records, wanted, ConsumerRecord, _TIME_TYPES)
+        if len(records) > before:
+            self._take_note(len(records) - before, (records[before].offset, 0), (records[-1].offset + 1, 0))
+        return is_over
+
+    def _add_messages(self, run: Iterator[Message[bytes, bytes]], records: list[Any], wanted: int) -> bool:
+        """Add records of messages, many at a time; return whether there are no more in the run."""
+        messages: list[Message[bytes, bytes]] = []
+        before = len(records)
+        try:
+            messages.extend(islice(run, wanted))  # what comes before an error is kept
+        finally:
+            if self._appended is None:
+                self._appended = self._dialect.appended(self._data)
+            try:
+                self._kind.made_of(messages, records, self._appended)
+            finally:
+                added = len(records) - before
+                if added:
+                    first, last = messages[0], messages[added - 1]
+                    self._take_note(added, (first.offset, first.index), (last.next_offset, last._done_in_entry))
+        return len(messages) < wanted
+
+    def _take_note(self, added: int, first: tuple[int, int], behind: tuple[int, int]) -> None:
+        if not self.count:
+            self.first = first
+        self.count += added
+        self.behind = behind
+
+
 class TakenBatches:
     """Batches of Arrow, of up to so many records.
 
@@ -174,21 +220,43 @@ class TakenBatches:
         self._columns = columns
         self._by_dialect: dict[Dialect, StreamBatches] = {}
 
-    def decoded(self, dialect: Dialect, *place: Any, **how: Any) -> Iterator[MessageBatch]:
-        """Yield batches."""
+    def opened(self, dialect: Dialect, data: bytes, *place: Any, **how: Any) -> OpenBatches:
+        """Return the batches of a chunk; arguments are those of `Dialect.decode_messages`."""
         batches = self._by_dialect.get(dialect)
         if batches is None:
             batches = StreamBatches(_never, dialect, self._max_records, None, self._columns)
             self._by_dialect[dialect] = batches
-        return batches._decode(dialect, *place, **how)
+        return OpenBatches(batches._decode(dialect, data, *place, **how))
 
-    def count(self, item: MessageBatch) -> int:
-        """Return the number of rows."""
-        return len(item)
 
-    def made(self, item: MessageBatch) -> MessageBatch:
-        """Return the batch itself."""
-        return item
+class OpenBatches:
+    """The batches of a chunk that are not taken yet; attributes are those of `OpenItems`."""
+
+    __slots__ = ("_batches", "_held", "behind", "count", "first")
+
+    def __init__(self, batches: Iterator[MessageBatch]) -> None:
+        self._batches = batches
+        self._held: MessageBatch | None = None
+        self.count = 0
+        self.first = self.behind = _NOWHERE
+
+    def add_to(self, items: list[Any], wanted: int) -> bool:
+        """Add batches of up to so many records together; see `OpenItems`."""
+        self.count = 0
+        while self.count < wanted:
+            batch = self._held if self._held is not None else next(self._batches, None)
+            if batch is None:
+                return True
+            if self.count + len(batch) > wanted:
+                self._held = batch
+                return False
+            items.append(batch)
+            if not self.count:
+                self.first = batch.offset, batch.index
+            self._held = None
+            self.count += len(batch)
+            self.behind = batch.next_offset, batch._done_in_entry
+        return False
 
 
 def _never(batches: StreamBatches) -> MessageBatch:
