@@ -17,9 +17,10 @@ Every client reads the value of every message, batches their lengths alone.
 With `--kafka`, one broker of each version has the same messages, and they are read from one after the other: by ours,
 and by confluent-kafka where it still can (0.8.2.2 and later). ours-topic is `for message in read_topic(...)`, which
 joins no group and needs no ZooKeeper. ours-brokers is ours in a group that the brokers coordinate, and ours-polled is
-`KafkaConsumer.poll` in such a group, of 10,000 records or as many as BENCH_POLL_RECORDS says; ours-iterated is
-`for record in consumer` with the default of 500. A second table says how fast Kafka 0.7 is read beside 0.8, as the median of the ratios of neighbouring runs. `embedded-0.8` and `embedded-0.7` are
-brokers of the test kit; 0.7.2 needs its jar (ZKCONSUMER_KAFKA_07_JAR).
+`KafkaConsumer.poll` in such a group, of 10,000 records or as many as BENCH_POLL_RECORDS says; ours-iterated is `for
+record in consumer` with the default of 500. A second table says how fast Kafka 0.7 is read beside 0.8, as the median
+of the ratios of neighbouring runs. `embedded-0.8` and `embedded-0.7` are brokers of the test kit; 0.7.2 needs its jar
+(ZKCONSUMER_KAFKA_07_JAR).
 
 The last table has ours as multiples of confluent-kafka and of Java, by rate and by messages for each CPU second of the
 whole process, its start included.
