@@ -36,8 +36,8 @@ class Api(NamedTuple):
     throttled_from: int = NEVER
     throttle_at: int = 0
 
-    def frame(self, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
-        """Return a whole request: size, header and body.
+    def frame(self, version: int, correlation_id: int, client_id: str, body: bytes, tail_bytes: int = 0) -> bytes:
+        """Return a whole request: size, header and body. So many bytes follow that are sent behind it.
 
         Raises:
             ValueError: This package does not speak that version.
@@ -48,7 +48,7 @@ class Api(NamedTuple):
         # A client id has the old encoding in every header, so that brokers can read it before they know the version.
         tags = b"\0" if version >= self.flexible_from else b""
         head = encode_int16(self.key) + encode_int16(version) + encode_int32(correlation_id) + encode_string(client_id)
-        return encode_int32(len(head) + len(tags) + len(body)) + head + tags + body
+        return encode_int32(len(head) + len(tags) + len(body) + tail_bytes) + head + tags + body
 
     def throttle_ms(self, version: int, answer: Buffer) -> int:
         """Return for how long an answer says that the client is throttled; 0 if it does not say so, or is cut off.

@@ -7,12 +7,10 @@ Source: ProduceRequest.json, ProduceResponse.json (4.3). Version 2 is Kafka 0.10
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from struct import Struct
 
-from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics
+from simpleconsumer.kafka08 import requests as requests_08
+from simpleconsumer.partition_rows import Partition, in_order, read_topics
 from simpleconsumer.primitives import (
-    encode_bytes,
-    encode_int32,
     encode_nullable_string,
     read_array,
     read_int16,
@@ -25,7 +23,6 @@ from simpleconsumer.types import Buffer, ProducedPartition
 
 __all__ = ["decode_produce", "encode_produce", "magic_of"]
 
-_HEAD = Struct(">hi")
 _MAGIC_AT = 16
 """Where the magic stands in every entry: behind offset, size, and checksum or leader epoch."""
 
@@ -47,17 +44,15 @@ def encode_produce(
     timeout_ms: int,
     version: int,
     transactional_id: str | None = None,
-) -> bytes:
-    """Return a produce request; with acks 0 no answer comes.
+) -> list[bytes]:
+    """Return a produce request in pieces; with acks 0 no answer comes. Message sets are not copied.
 
     Args:
         transactional_id: Of the transaction to which the batches belong; None for none. From version 3 on.
     """
     head = encode_nullable_string(transactional_id) if version >= 3 else b""
-    topics = by_topic(
-        (topic, encode_int32(number) + encode_bytes(data)) for (topic, number), data in message_sets.items()
-    )
-    return head + _HEAD.pack(acks, timeout_ms) + topics
+    first, *others = requests_08.encode_produce(message_sets, acks, timeout_ms)
+    return [head + first, *others]
 
 
 def decode_produce(answer: Buffer, asked: Sequence[Partition], version: int) -> list[ProducedPartition]:

@@ -6,9 +6,11 @@ Source: org.apache.kafka.common.record.DefaultRecordBatch, MemoryRecordsBuilder 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from itertools import repeat
+from typing import Any, Final, NamedTuple
 
-from simpleconsumer import codecs
+from simpleconsumer import codecs, kernel
 from simpleconsumer.crc32c import crc32c
 from simpleconsumer.kafka011.batch_head import (
     CODEC_MASK,
@@ -20,12 +22,15 @@ from simpleconsumer.kafka011.batch_head import (
     MAGIC,
     SMALLEST_SIZE,
 )
-from simpleconsumer.kafka011.record_runs import Run, encode_records
 from simpleconsumer.kafka011.records import NO_TIMESTAMP
 from simpleconsumer.kafka011.varints import encode_varint
 from simpleconsumer.types import Encodable, Headers, Message
 
-__all__ = ["NO_PRODUCER", "BatchProducer", "encode_producer_batch", "encode_record_batch"]
+__all__ = ["NO_PRODUCER", "BatchProducer", "Run", "encode_producer_batch", "encode_record_batch"]
+
+Run = tuple[Sequence[tuple[Any, ...]], Sequence[float]]
+"""Messages, each key and value and, if it has any, headers; and when they came, in seconds of some clock: one time for
+each of them, or one for all."""
 
 _NO_LEADER_EPOCH: Final = -1
 
@@ -108,21 +113,39 @@ def encode_record_batch(
 
 
 def encode_producer_batch(
-    runs: Sequence[Run], codec: str, timestamp_ms: int, producer: BatchProducer = NO_PRODUCER
+    runs: Sequence[Run], codec: str, clock_s: float, producer: BatchProducer = NO_PRODUCER
 ) -> bytes:
-    """Return the record batch of a producer, as `encode_record_batch` does, and faster.
+    """Return the record batch of a producer, with the headers of its messages.
 
     Args:
-        runs: The messages, with their timestamps less `timestamp_ms`; at least one message.
+        runs: The messages; at least one.
         codec: none, gzip, snappy, lz4 or zstd.
-        timestamp_ms: That of the batch, in milliseconds since 1970.
+        clock_s: The clock of the times read 0 so many seconds after the start of 1970.
         producer: Of an idempotent or transactional producer.
     """
-    attributes = codecs.BATCH_CODECS[codec] | (IS_TRANSACTIONAL if producer.is_transactional else 0)
-    times = timestamp_ms + runs[0][1], timestamp_ms + max(run[1] for run in runs)
-    count = sum(len(rows) for rows, _ in runs)
-    runs = [(rows, time_ms - runs[0][1]) for rows, time_ms in runs]
-    return _sealed(encode_records(runs), attributes, 0, count - 1, _NO_LEADER_EPOCH, times, producer, count)
+    number = codecs.BATCH_CODECS[codec]
+    attributes = number | (IS_TRANSACTIONAL if producer.is_transactional else 0)
+    if kernel.compiled is not None:
+        compress = partial(codecs.compress, number) if number else None
+        data: bytes | None = kernel.compiled.record_batch(
+            runs, clock_s, attributes, producer, _encode_headers, compress
+        )
+        if data is not None:
+            return data
+    rows = [(row, int((clock_s + at) * 1000)) for run in runs for row, at in _timed(run)]
+    start = rows[0][1]
+    records = b"".join(
+        _encode_record(index, time_ms - start, row[0], row[1], row[2] if len(row) > 2 else ())
+        for index, (row, time_ms) in enumerate(rows)
+    )
+    times = start, max(time_ms for _, time_ms in rows)
+    return _sealed(records, attributes, 0, len(rows) - 1, _NO_LEADER_EPOCH, times, producer, len(rows))
+
+
+def _timed(run: Run) -> Iterable[tuple[tuple[Any, ...], float]]:
+    """Return each message of a run with its time."""
+    rows, times = run
+    return zip(rows, repeat(times[0], len(rows)) if len(times) == 1 else times, strict=True)
 
 
 def _sealed(
@@ -148,12 +171,14 @@ def _sealed(
 
 
 def _encode_record(delta: int, stamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-    body = [b"\0", encode_varint(stamp), encode_varint(delta), _encode_bytes(key), _encode_bytes(value)]
-    body.append(encode_varint(len(headers)))
-    for name, content in headers:
-        body += (_encode_bytes(name.encode()), _encode_bytes(content))
-    record = b"".join(body)
+    body = b"\0", encode_varint(stamp), encode_varint(delta), _encode_bytes(key), _encode_bytes(value)
+    record = b"".join((*body, _encode_headers(headers)))
     return encode_varint(len(record)) + record
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    each = b"".join(_encode_bytes(name.encode()) + _encode_bytes(content) for name, content in headers)
+    return encode_varint(len(headers)) + each
 
 
 def _encode_bytes(data: bytes | None) -> bytes:

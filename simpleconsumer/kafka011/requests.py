@@ -65,8 +65,9 @@ class Requests(GroupRequests):
     """
 
     def frame(self, request: Request[Any], correlation_id: int, client_id: str) -> bytes:
-        """Return a whole request."""
-        return APIS[request.api_key].frame(request.version, correlation_id, client_id, request.body)
+        """Return a whole request, but for its tail."""
+        tail_bytes = sum(map(len, request.tail))
+        return APIS[request.api_key].frame(request.version, correlation_id, client_id, request.body, tail_bytes)
 
     def throttle(self, request: Request[Any], answer: Buffer) -> tuple[str, int]:
         """Return the name of a request, and for how many ms its answer says that the client is throttled."""
@@ -267,10 +268,10 @@ class Requests(GroupRequests):
             raise ValueError("record batches and older message sets cannot be sent in one request")
 
         def at(version: int) -> Request[list[ProducedPartition]]:
-            body = produce.encode_produce(wanted, acks, timeout_ms, version, transactional_id)
+            body, *tail = produce.encode_produce(wanted, acks, timeout_ms, version, transactional_id)
             return request_of(
                 apis.PRODUCE, version, body, lambda answer: produce.decode_produce(answer, list(wanted), version),
-                has_answer=acks != 0,
+                has_answer=acks != 0, tail=tail,
             )  # fmt: skip
 
         is_batch = kinds == {True}

@@ -20,9 +20,10 @@ def request_of(
     decode: Callable[[memoryview], T],
     can_resend: bool = False,
     has_answer: bool = True,
+    tail: Sequence[bytes] = (),
 ) -> Request[T]:
     """Return a request in a version."""
-    return Request(api.key, version, body, decode, can_resend, has_answer)
+    return Request(api.key, version, body, decode, can_resend, has_answer, tail)
 
 
 def versioned(

@@ -18,7 +18,7 @@ from typing import Final
 
 from isal.isal_zlib import crc32
 
-from simpleconsumer import codecs
+from simpleconsumer import codecs, kernel
 from simpleconsumer.types import Encodable, Message
 
 __all__ = ["CODECS", "encode_entry", "encode_message_set", "encode_wrapper"]
@@ -45,7 +45,12 @@ def encode_message_set(messages: Iterable[Encodable], codec: str = "none", magic
         raise ValueError(f"codec {codec!r} is none of {', '.join(CODECS)}, those of Kafka 0.7")
     if magic not in (0, 1):
         raise ValueError(f"magic {magic} is neither 0 nor 1")
-    inside = b"".join(encode_entry(_payload(message, index), magic) for index, message in enumerate(messages))
+    given = list(messages)
+    inside: bytes | None = None
+    if kernel.compiled is not None:
+        inside = kernel.compiled.message_set_07(given, magic)
+    if inside is None:
+        inside = b"".join(encode_entry(_payload(message, index), magic) for index, message in enumerate(given))
     if codec == "none" or not inside:
         return inside
     if magic == 0:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""The compiled part of the decoders: checksums, and messages out of fetched bytes.
+"""The compiled part of decoders and encoders: checksums, messages out of fetched bytes, and bytes of sent messages.
 
 Each class here reads a run: messages one after the other, until one is wrong in any way or of a form that is not read
 here. It raises no errors about messages. The decoder in Python beside it, from which the run was started, reads that
@@ -17,3 +17,5 @@ include "record_rows.pxi"
 include "entry_rows.pxi"
 include "step.pxi"
 include "poll_records.pxi"
+include "encoding.pxi"
+include "appending.pxi"

@@ -53,11 +53,11 @@ class Queue:
 
     def come(self, name: str, messages: int, wait_s: float | None = None) -> None:
         """Enter in a thread, and wait until it waits for its turn."""
-        waiting = len(self.room._turns)
+        waiting = len(self.room.turns)
         thread = threading.Thread(target=self.enter, args=(name, messages, wait_s), daemon=True)
         self.threads.append(thread)
         thread.start()
-        wait_until(lambda: len(self.room._turns) > waiting, WAIT_S, f"{name} to wait")
+        wait_until(lambda: len(self.room.turns) > waiting, WAIT_S, f"{name} to wait")
 
     def release(self, messages: int) -> None:
         with self.lock:

@@ -53,6 +53,8 @@ class Accumulator(BatchQueues):
     Threads: One at a time.
     """
 
+    __slots__ = ()
+
     def __init__(
         self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None
     ) -> None:
@@ -292,5 +294,6 @@ class Accumulator(BatchQueues):
         return Finished(batch, -1, error)
 
     def _release(self, batch: Batch) -> None:
+        self._end(batch)  # one that failed while it waited was open
         self.messages -= len(batch.pairs)
         self.size -= batch.size

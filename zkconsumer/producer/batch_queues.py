@@ -53,7 +53,11 @@ class BatchQueues:
         size: Their bytes.
         repeated: How many were sent again after a lost connection, and may be stored twice.
         layout: The partitions and leaders.
+        open: Topic -> the batch that its messages without a key are added to, unless it is closed by now, or another
+            partition was chosen for them.
     """
+
+    __slots__ = ("__dict__", "messages", "size")  # the kernel looks for these two at their places
 
     def __init__(
         self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None
@@ -62,6 +66,7 @@ class BatchQueues:
         self.size = 0
         self.repeated = 0
         self.layout = Layout(rng, limits.absence_s, limits.backoff_s)
+        self.open: dict[str, Batch] = {}
         self._numbering = numbering
         self._limits = limits
         self._queues: dict[TopicPartition, BatchQueue] = {}
@@ -94,6 +99,8 @@ class BatchQueues:
         batch.is_movable &= is_movable
         if len(batch.pairs) >= self._limits.batch_messages:
             self._close(batch)
+        elif is_movable and self.layout.sticky.get(name.topic) == name.partition:
+            self.open[name.topic] = batch
         self.messages += 1
         self.size += size
         return batch
@@ -127,9 +134,15 @@ class BatchQueues:
 
     def _close(self, batch: Batch) -> None:
         """Add nothing more to a batch; the next messages without a key may go elsewhere."""
-        batch.is_closed = True
+        self._end(batch)
         if self._limits.takes_turns and batch.is_movable:
             self.layout.choose_again(batch.name.topic)
+
+    def _end(self, batch: Batch) -> None:
+        """Add nothing more to a batch, wherever the next messages go."""
+        batch.is_closed = True
+        if self.open.get(batch.name.topic) is batch:
+            del self.open[batch.name.topic]
 
     def _append(self, batch: Batch) -> None:
         """Add a batch that takes no further messages behind those of its partition."""

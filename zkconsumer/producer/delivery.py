@@ -12,13 +12,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
+from simpleconsumer import kernel
 from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.throttling import Throttle
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.accumulator import Accumulator
-from zkconsumer.producer.batch import Batch, Pair
+from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair
 from zkconsumer.producer.broker_thread import BrokerThread, RequestSettings
 from zkconsumer.producer.counters import Counters
 from zkconsumer.producer.effects import Effect
@@ -28,7 +29,7 @@ from zkconsumer.producer.lookup_thread import Lookup, LookupThread
 from zkconsumer.producer.null_values import takes_null_values
 from zkconsumer.producer.numbering import Numbering
 from zkconsumer.producer.open_outcomes import OpenOutcomes
-from zkconsumer.producer.outcome import BatchOutcome, call_each, call_in_thread, running
+from zkconsumer.producer.outcome import BatchOutcome, SendFuture, call_each, call_in_thread, running
 from zkconsumer.producer.queue_room import QueueRoom
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.topic_lookup import FoundTopic
@@ -67,6 +68,7 @@ class Delivery:
     ) -> None:
         self.owner = object()
         self._settings = settings
+        self._limits = limits
         self._lock = threading.Lock()
         self._transactions = transactions
         self._numbering = Numbering(transactions is not None) if settings.is_idempotent else None
@@ -143,6 +145,23 @@ class Delivery:
                 self._wake(name)
             return batch.outcome, count - 1
 
+    def appender(self, value_bytes: int) -> Callable[[Any, Any], SendFuture | None] | None:
+        """Return what adds a message to a batch that is open for it; None without the compiled kernel.
+
+        It takes a topic and the value of a message without a key, and returns None if there is more to do for it, or if
+        anything is wrong with it. The message goes the way through `add` then, which all go without the kernel.
+
+        Args:
+            value_bytes: Most bytes of a value.
+        """
+        if kernel.compiled is None or self._transactions is not None:
+            return None
+        add: Callable[[Any, Any], SendFuture | None] = kernel.compiled.Appender(
+            self._accumulator, self._room.turns, self._lock, time.monotonic, self._limits, value_bytes,
+            MESSAGE_OVERHEAD_BYTES, Batch, SendFuture,
+        ).add  # fmt: skip
+        return add
+
     def add_batch(
         self, name: TopicPartition, pairs: list[Pair], size: int, is_movable: bool, wait_s: float | None
     ) -> BatchOutcome:
@@ -198,6 +217,7 @@ class Delivery:
         """
         with self._lock:
             self._is_closed = True
+            self._accumulator.open.clear()
             self._room.look_all()
             self._lookups.layouts.notify_all()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

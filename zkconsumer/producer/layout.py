@@ -47,6 +47,7 @@ class Layout:
 
     Attributes:
         stale: The topics whose leaders have to be looked up -> when.
+        sticky: Topic -> where its messages without a key go, once that was chosen.
 
     Threads: One at a time.
     """
@@ -62,7 +63,7 @@ class Layout:
         self._topics: dict[str, Mapping[int | str, int | None]] = {}
         self._leaders: dict[TopicPartition, int | None] = {}
         self._leading: dict[str, set[int | None]] = {}
-        self._sticky: dict[str, int | str] = {}
+        self.sticky: dict[str, int | str] = {}
 
     def partitions(self, topic: str) -> Mapping[int | str, int | None] | None:
         """Return the partitions of a topic with their leaders, in order; None if they are not known."""
@@ -108,7 +109,7 @@ class Layout:
         self._topics[topic] = leaders
         self._leading[topic] = set(leaders.values())
         self._searches.pop(topic, None)
-        self._sticky.pop(topic, None)
+        self.sticky.pop(topic, None)
         self.stale.pop(topic, None)
         for number, leader in leaders.items():
             self._leaders[TopicPartition(topic, number)] = leader
@@ -129,23 +130,23 @@ class Layout:
 
     def sticky_partition(self, topic: str) -> int | str:
         """Return where messages without a key go: one partition with a leader, until another one is chosen."""
-        chosen = self._sticky.get(topic)
+        chosen = self.sticky.get(topic)
         if chosen is None:
-            chosen = self._sticky[topic] = self._choose(topic, None)
+            chosen = self.sticky[topic] = self._choose(topic, None)
         return chosen
 
     def choose_again(self, topic: str) -> None:
         """Have another partition chosen for the next messages without a key."""
-        self._sticky.pop(topic, None)
+        self.sticky.pop(topic, None)
 
     def elsewhere(self, topic: str, avoided: int | None) -> int | str | None:
         """Return a partition that a broker other than the avoided one leads, and keep to it; None if there is none."""
         leaders = self._topics[topic]
         if not any(led is not None and led != avoided for led in leaders.values()):
             return None
-        sticky = self._sticky.get(topic)
+        sticky = self.sticky.get(topic)
         if sticky is None or leaders[sticky] in (None, avoided):
-            sticky = self._sticky[topic] = self._choose(topic, avoided)
+            sticky = self.sticky[topic] = self._choose(topic, avoided)
         return sticky
 
     def _choose(self, topic: str, avoided: int | None) -> int | str:

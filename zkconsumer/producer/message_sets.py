@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import cast
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.producer_batches import (
     NO_PRODUCER,
     RECORD_BATCH,
-    Run,
     encode_producer_batch,
     takes_producer_ids,
     takes_zstd,
@@ -83,18 +81,5 @@ class MessageSets:
 
 
 def _record_batch(batches: Sequence[Batch], codec: str) -> bytes:
-    base = time.time() - time.monotonic()
-    runs: list[Run] = []
-    for batch in batches:
-        times = [int((base + at) * 1000) for at in batch.times]
-        if not times:
-            runs.append((batch.pairs, int((base + batch.created_at) * 1000)))
-            continue
-        first = 0
-        for time_ms, each in groupby(times):
-            end = first + sum(1 for _ in each)
-            runs.append((batch.pairs[first:end], time_ms))
-            first = end
-    start_ms = runs[0][1]
-    relative = [(rows, time_ms - start_ms) for rows, time_ms in runs]
-    return encode_producer_batch(relative, codec, start_ms, batches[0].numbers or NO_PRODUCER)
+    runs = [(batch.pairs, batch.times or (batch.created_at,)) for batch in batches]
+    return encode_producer_batch(runs, codec, time.time() - time.monotonic(), batches[0].numbers or NO_PRODUCER)

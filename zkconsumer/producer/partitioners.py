@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
+from simpleconsumer import kernel
+
 __all__ = [
     "PARTITIONERS", "Partitioner", "array_hash", "java_hash", "murmur2", "partition_08", "partition_082",
     "partition_murmur2", "partition_of_key", "string_hash",
@@ -39,6 +41,8 @@ def array_hash(data: bytes) -> int:
     >>> array_hash(b"abc")
     126145
     """
+    if kernel.compiled is not None:
+        return _signed(kernel.compiled.array_hash(data))
     value = 1
     for byte in data:
         value = (31 * value + (byte - 256 if byte > 127 else byte)) & _WORD
@@ -51,8 +55,10 @@ def string_hash(text: str) -> int:
     >>> string_hash("polygenelubricants")
     -2147483648
     """
-    value = 0
     data = text.encode("utf-16-be", "surrogatepass")
+    if kernel.compiled is not None:
+        return _signed(kernel.compiled.string_hash(data))
+    value = 0
     for unit in Struct(f">{len(data) // 2}H").unpack(data):
         value = (31 * value + unit) & _WORD
     return _signed(value)
@@ -111,6 +117,9 @@ def partition_murmur2(key: object, partitions: int) -> int:
 
 def murmur2(data: bytes) -> int:
     """Return Kafka's 32 bits of murmur2, unsigned."""
+    if kernel.compiled is not None:
+        found: int = kernel.compiled.murmur2(data)
+        return found
     whole = len(data) & ~3
     value = _MURMUR_SEED ^ len(data)
     for word in Struct(f"<{whole // 4}I").unpack_from(data):

@@ -94,6 +94,7 @@ class Producer:
             handlers = Handlers(callbacks, events)
             self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
             self._lifetime = Lifetime(self, self._sending, opened.pop_all().close)
+        self._append = None if self._is_sync else self._sending.append
         self._is_forked = False
         notify_after_fork(self)
         self._is_closed = False
@@ -146,6 +147,11 @@ class Producer:
             ValueError: No legal topic, or a partition that the topic does not have.
             TypeError: What the encoder or the partitioner does not take.
         """
+        append = self._append
+        if append is not None and key is None and partition is None and part_key is None and not headers:
+            added = append(topic, value)
+            if added is not None:
+                return added
         if self._is_forked:
             raise _forked()
         if value is _NOT_GIVEN or isinstance(topic, KeyedMessage | ProducerData):
@@ -339,6 +345,7 @@ class Producer:
         if self._is_closed or self._is_forked:
             return 0
         self._is_closed = True
+        self._append = None
         return self._lifetime.close(timeout_s)
 
     def __enter__(self) -> Self:
@@ -356,6 +363,7 @@ class Producer:
     def _on_fork(self) -> None:
         """This process is a fork; the threads and connections are those of its parent."""
         self._is_forked = True
+        self._append = None
 
 
 def _forked() -> ProducerClosed:

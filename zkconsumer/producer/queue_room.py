@@ -30,6 +30,9 @@ class QueueRoom:
         lock: Guards the queue.
         fullness: Messages and bytes -> what there is no room for in words; None if there is room.
         make_room: Called whenever the first one finds none: has what fills the queue sent.
+
+    Attributes:
+        turns: Those that wait, in their order.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class QueueRoom:
         self._lock = lock
         self._fullness = fullness
         self._make_room = make_room
-        self._turns: deque[threading.Condition] = deque()
+        self.turns: deque[threading.Condition] = deque()
 
     def wait(self, messages: int, size: int, wait_s: float | None, check: Callable[[], None]) -> str | None:
         """Wait for one's turn and for room; return what the queue is full of when the time is over, None for room.
@@ -50,7 +53,7 @@ class QueueRoom:
             check: Called after each wait; what it raises ends the wait.
         """
         may_wait = wait_s is None or wait_s > 0.0
-        if not self._turns or not may_wait:
+        if not self.turns or not may_wait:
             full = self._fullness(messages, size)
             if full is None:
                 return None
@@ -59,11 +62,11 @@ class QueueRoom:
                 return full
         deadline = None if wait_s is None else time.monotonic() + wait_s
         turn = threading.Condition(self._lock)
-        self._turns.append(turn)
+        self.turns.append(turn)
         try:
             return self._wait_for_turn(turn, messages, size, deadline, check)
         finally:  # whatever ended it, an interrupt too: the next one is not to wait for somebody who has gone
-            self._turns.remove(turn)
+            self.turns.remove(turn)
             self.look()
 
     def _wait_for_turn(
@@ -71,7 +74,7 @@ class QueueRoom:
     ) -> str | None:
         while True:
             full = self._fullness(messages, size)
-            is_first = self._turns[0] is turn
+            is_first = self.turns[0] is turn
             if is_first and full is None:
                 return None
             left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
@@ -84,10 +87,10 @@ class QueueRoom:
 
     def look(self) -> None:
         """Have the first one look for room: there may be some."""
-        if self._turns:
-            self._turns[0].notify()
+        if self.turns:
+            self.turns[0].notify()
 
     def look_all(self) -> None:
         """Have everybody check whether to go on waiting."""
-        for turn in self._turns:
+        for turn in self.turns:
             turn.notify()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from zkconsumer.producer.bulk import BulkSend
@@ -21,7 +21,13 @@ __all__ = ["DirectSending", "Sending"]
 
 
 class Sending(Protocol):
-    """What `Producer` hands its messages to; the arguments are those of its methods."""
+    """What `Producer` hands its messages to; the arguments are those of its methods.
+
+    Attributes:
+        append: Adds a message without a key to an open batch, if it can (`Delivery.appender`); None: nothing does.
+    """
+
+    append: Callable[[Any, Any], SendFuture | None] | None
 
     def send(
         self,
@@ -78,6 +84,7 @@ class DirectSending:
         self._delivery = self.delivery = delivery
         self._limits = limits
         self._wait_s = wait_s
+        self.append = delivery.appender(placer.max_bytes) if placer.takes_bytes else None
         self.flush = delivery.flush
         self.close = delivery.close
         self.refused = delivery.refused
