@@ -158,7 +158,8 @@ def run_python_client(client: str, version: str, cluster: Any, topic: str, size:
     has_zookeeper = not has_record_batches(version)
     command = [sys.executable, __file__, "--client", client,
                "--zookeeper", cluster.zookeeper_connect if has_zookeeper else "",
-               "--broker", f"127.0.0.1:{cluster.port(0)}", "--topic", topic, "--codec", codec, "--size", str(size), "--count", str(count)]  # fmt: skip
+               "--broker", f"127.0.0.1:{cluster.port(0)}", "--topic", topic,
+               "--codec", codec, "--size", str(size), "--count", str(count)]  # fmt: skip
     if has_zookeeper:
         command.append("--is-old")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
