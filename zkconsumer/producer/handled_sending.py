@@ -83,7 +83,7 @@ class HandledSending:
     """
 
     def __init__(self, callbacks: object, dispatch: Dispatch, limits: Limits, wait_s: float | None) -> None:
-        self.append = None
+        self.append: Callable[[Any, Any], SendFuture | None] | None = None
         self._hooks = hooks_of(callbacks)
         self._dispatch = dispatch
         self._limits = limits
