@@ -15,7 +15,7 @@ import pytest
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConcurrentConsumerUse, ConsumerClosed
 from zkconsumer.aio import AsyncKafkaConsumer, AsyncRebalanceCallbacks
-from zkconsumer.testing import EmbeddedCluster, load, wait_until
+from zkconsumer.testing import EmbeddedCluster, load
 
 PATIENCE_S = 20.0
 TOPIC = "hundred"
@@ -281,14 +281,15 @@ def test_a_callback_that_is_cancelled_before_its_first_step_is_over(cluster: Emb
     run(main())
 
 
-def threads() -> list[threading.Thread]:
-    """Those of consumers: the test kit keeps idle producers."""
+def threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Those of consumers that are not of tests before: the test kit keeps idle producers."""
     return [each for each in threading.enumerate()
-            if each.name.startswith("zkconsumer-") and not each.name.startswith("zkconsumer-producer")]  # fmt: skip
+            if each.name.startswith("zkconsumer-") and not each.name.startswith("zkconsumer-producer")
+            and each not in before]  # fmt: skip
 
 
 def test_consumers_that_were_closed_or_dropped_leave_no_threads(cluster: EmbeddedCluster) -> None:
-    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
+    before = set(threading.enumerate())
 
     async def main() -> None:
         for number in range(6):
@@ -298,7 +299,7 @@ def test_consumers_that_were_closed_or_dropped_leave_no_threads(cluster: Embedde
                 await consumer.close()
         del consumer
         async with asyncio.timeout(PATIENCE_S):
-            while threads():
+            while threads(before):
                 gc.collect()
                 await asyncio.sleep(0.05)
 

@@ -37,11 +37,22 @@ def config(request: pytest.FixtureRequest) -> Iterator[ConsumerConfig]:
                              statistics_interval_ms=100, **place)  # fmt: skip
 
 
-def threads() -> list[str]:
-    """Those of consumers: the test kit keeps idle producers."""
-    return [each.name for each in threading.enumerate()
+def threads() -> list[threading.Thread]:
+    """Those of consumers that are not of tests before: the test kit keeps idle producers."""
+    return [each for each in threading.enumerate()
             if each.name.startswith(("zkconsumer-", "fetcher-", "leader-finder-"))
-            and not each.name.startswith("zkconsumer-producer")]  # fmt: skip
+            and not each.name.startswith("zkconsumer-producer") and each not in before]  # fmt: skip
+
+
+before: set[threading.Thread] = set()
+"""The threads that were there when the test began."""
+
+
+@pytest.fixture(autouse=True)
+def remember_threads() -> None:
+    """Leave out the threads of other tests."""
+    before.clear()
+    before.update(threading.enumerate())
 
 
 class App:
@@ -62,7 +73,6 @@ class App:
 
 
 def test_an_application_that_drops_its_connector_leaves_the_group(config: ConsumerConfig) -> None:
-    wait_until(lambda: not threads(), PATIENCE_S, "the threads of other tests to end", state=threads)
     app = App(config)
     assert [next(app.stream).offset for _ in range(5)] == [0, 1, 2, 3, 4]
     gone = weakref.ref(app)
