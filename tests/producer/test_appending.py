@@ -34,9 +34,10 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def producer(cluster: EmbeddedCluster, **settings: Any) -> Producer:
+def producer(cluster: EmbeddedCluster, key_encoder: Callable[[Any], bytes] | None = None, **settings: Any) -> Producer:
     brokers = ",".join(f"127.0.0.1:{cluster.port(broker)}" for broker in range(2))
-    return Producer(ProducerConfig(metadata_broker_list=brokers, producer_type="async", **settings))
+    config = ProducerConfig(metadata_broker_list=brokers, producer_type="async", **settings)
+    return Producer(config, key_encoder=key_encoder)
 
 
 def in_log(cluster: EmbeddedCluster, topic: str) -> dict[int, list[bytes | None]]:
@@ -129,3 +130,18 @@ def test_the_kernel_adds_most_messages_and_leaves_the_first_and_last_of_a_batch_
         assert made.flush(WAIT_S)
         assert len({future.result(0).offset for future in by_kernel}) >= len(by_kernel) // 2
         assert len(by_kernel) == 80
+
+
+def test_an_encoder_of_keys_is_asked_about_messages_without_a_key_too(
+    embedded: EmbeddedCluster, topic: str, path: str
+) -> None:
+    def encoded(key: bytes | None) -> bytes:
+        return b"none" if key is None else key
+
+    with producer(embedded, queue_buffering_max_ms=50, key_encoder=encoded) as made:
+        made.send(topic, b"the layout is known", b"key").result(WAIT_S)
+        sent = [made.send(topic, b"%d" % number) for number in range(20)]
+        assert made.flush(WAIT_S)
+        assert all(future.done() for future in sent)
+    keys = Counter(key for number in range(2) for key, _ in stored(embedded, topic, number))
+    assert keys == {b"key": 1, b"none": 20}, path

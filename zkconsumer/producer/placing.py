@@ -11,13 +11,15 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.encoders import DefaultEncoder, Encoder
+from zkconsumer.producer.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.keyed_message import GivenHeaders, as_headers
 from zkconsumer.producer.named_objects import named_object
 from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 
 __all__ = ["Encoding", "PlacedMessage", "Placer", "as_partitioner"]
+
+_KEEP_NO_KEY = (DefaultEncoder, StringEncoder, NullEncoder)
 
 
 class PlacedMessage(NamedTuple):
@@ -63,6 +65,7 @@ class Placer:
         has_keys: Messages have keys and may have no value; in Kafka 0.7 a key only chooses the partition.
         max_bytes: Most bytes of key and value together.
         takes_bytes: Values are bytes, and are sent as they are.
+        keeps_no_key: A message without a key is sent without one; an encoder of an application may make one.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Placer:
         self.max_bytes = max_bytes
         self.has_keys = has_keys
         self.takes_bytes = isinstance(encoding.value, DefaultEncoder)
+        self.keeps_no_key = not has_keys or type(encoding.key) in _KEEP_NO_KEY
         self._encode_key, self._encode_value, self._partitioner = encoding
         self._delivery = delivery
         self._checked: set[str] = set()

@@ -84,7 +84,8 @@ class DirectSending:
         self._delivery = self.delivery = delivery
         self._limits = limits
         self._wait_s = wait_s
-        self.append = delivery.appender(placer.max_bytes) if placer.takes_bytes else None
+        is_as_given = placer.takes_bytes and placer.keeps_no_key
+        self.append = delivery.appender(placer.max_bytes) if is_as_given else None
         self.flush = delivery.flush
         self.close = delivery.close
         self.refused = delivery.refused
