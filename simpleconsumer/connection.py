@@ -132,8 +132,8 @@ class Connection:
             has_answer: False for requests that are never answered (produce with acks 0, produce of 0.7).
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
                 the answer, it is sent once more over a new connection, within the same deadline.
-            meanwhile: Called once, when the request is sent and its answer is not read yet, or before a new connection
-                is made for it, which may take long; it must not raise.
+            meanwhile: Called once, when the request is sent and its answer is not read yet, or before what may take
+                long: a new connection, or a new authentication. It must not raise.
             patience: Waits longer than the deadline for an answer that is held back; None: no longer.
 
         Raises:
@@ -236,7 +236,7 @@ class Connection:
     ) -> memoryview:
         """Return the whole answer; if an idle connection was closed, try a second time if the request allows it."""
         reused, until = self._reusable(), deadline
-        if not reused and meanwhile is not None:
+        if meanwhile is not None and not (reused and self._is_authenticated()):
             meanwhile()
             meanwhile = None
         while True:
@@ -333,9 +333,13 @@ class Connection:
                 raise OSError("closed") from error
             raise AuthenticationFailed(self.host, self.port, str(error)) from error
 
+    def _is_authenticated(self) -> bool:
+        """Return whether the broker would not soon close the connection for want of another authentication."""
+        return self._session is None or not self._session.is_due()
+
     def _authenticate_again(self, transport: Transport, deadline: float) -> None:
-        """Authenticate once more if the broker would soon close the connection for want of it."""
-        if self._session is not None and self._session.is_due():
+        """Authenticate once more if that is due."""
+        if self._session is not None and not self._is_authenticated():
             exchange = functools.partial(self._exchange_in_opening, transport, deadline)
             self._authenticated(functools.partial(self._session.renew, exchange))
 

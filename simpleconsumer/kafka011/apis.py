@@ -37,7 +37,7 @@ class Api(NamedTuple):
     throttle_at: int = 0
 
     def frame(self, version: int, correlation_id: int, client_id: str, body: bytes, tail_bytes: int = 0) -> bytes:
-        """Return a whole request: size, header and body. So many bytes follow that are sent behind it.
+        """Return a whole request: size, header and body. `tail_bytes` more follow it, which the size counts.
 
         Raises:
             ValueError: This package does not speak that version.

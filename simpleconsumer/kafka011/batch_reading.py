@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from simpleconsumer import codecs
 from simpleconsumer.crc32c import crc32c
+from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import (
     BrokenFraming,
     CorruptMessage,
@@ -320,10 +321,10 @@ def reading_place(reading: BatchReading) -> Place:
 def open_reading(
     buffer: Buffer,
     start_offset: int,
-    high_watermark: int | None,
-    max_decoded_bytes: int,
-    aborted: Sequence[AbortedTransaction],
-    resume: object,
+    high_watermark: int | None = None,
+    max_decoded_bytes: int = MAX_DECODED_BYTES,
+    aborted: Sequence[AbortedTransaction] = (),
+    resume: object = None,
 ) -> BatchReading:
     """Return the reading with which decoding starts or continues; arguments are those of `decode_messages`."""
     buffer = plain(buffer)

@@ -9,6 +9,7 @@ from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, App
 from simpleconsumer.kafka011 import entry_heads, record_batch
 from simpleconsumer.kafka011.appended import appended
 from simpleconsumer.kafka011.batch_head import MAGIC
+from simpleconsumer.kafka011.batch_reading import open_reading
 from simpleconsumer.kafka011.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.kafka011.requests import Requests
@@ -67,7 +68,7 @@ class Kafka011(NumberedOffsets, Requests):
         data_offset: int | None = None, **how: Any,
     ) -> Iterator[Iterable[Message]]:  # fmt: skip
         """Return the same messages in runs; see `record_batch.decode_runs`."""
-        return record_batch.decode_runs(data, topic, partition, start_offset, **how)
+        return record_batch.decode_runs(open_reading(data, start_offset, **how), topic, partition)
 
     def decode_columns(
         self,

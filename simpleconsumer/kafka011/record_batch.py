@@ -60,29 +60,17 @@ def decode_messages(
 
     Threads: Any number at once, each with its own generator.
     """
-    for run in decode_runs(
-        buffer, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-        aborted=aborted, resume=resume,
-    ):  # fmt: skip
+    reading = open_reading(buffer, start_offset, high_watermark, max_decoded_bytes, aborted, resume)
+    for run in decode_runs(reading, topic, partition):
         yield from run
 
 
-def decode_runs(
-    buffer: Buffer,
-    topic: str,
-    partition: int | str,
-    start_offset: int = 0,
-    *,
-    high_watermark: int | None = None,
-    max_decoded_bytes: int = MAX_DECODED_BYTES,
-    aborted: Sequence[AbortedTransaction] = (),
-    resume: object = None,
-) -> Iterator[Iterable[Message]]:
-    """Yield the same messages in runs, each of which is read to its end before the next one is asked for.
+def decode_runs(reading: BatchReading, topic: str, partition: int | str) -> Iterator[Iterable[Message]]:
+    """Yield the messages of a reading in runs; read each one to its end before you ask for the next one.
 
-    With the kernel most of them are its `RecordRows`, of which there are other ways to read.
+    With the kernel most of them are its `RecordRows`, which can be read in other ways, too.
     """
-    reading = open_reading(buffer, start_offset, high_watermark, max_decoded_bytes, aborted, resume)
+    start_offset = reading.start_offset
     while True:
         try:
             batch = reading.batch

@@ -56,7 +56,7 @@ cdef bint find_pair(object row, Sent *sent):
 
 
 cdef inline uint8_t *put_big(uint8_t *at, uint64_t number, int size) noexcept nogil:
-    """Write the lowest bytes of a number, the highest of them first; return what is behind it."""
+    """Write the lowest bytes of a number, the highest of them first; return the byte after it."""
     cdef int index
     for index in range(size):
         at[index] = <uint8_t>(number >> 8 * (size - 1 - index))

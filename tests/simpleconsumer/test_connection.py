@@ -22,6 +22,7 @@ from simpleconsumer.errors import BrokenFraming, ConnectionFailed, DecodeError, 
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import Sasl
 from simpleconsumer.security.security import Security
+from simpleconsumer.security.session import Session
 from simpleconsumer.transport import SILENT, addresses_of
 
 
@@ -68,17 +69,33 @@ def test_a_request_in_pieces_is_sent_whole_and_something_else_is_done_before_the
         connection.close()
 
 
+class SoonOver(Session):
+    """A session that has to be renewed, which takes one more line in `done`."""
+
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
+
+    def is_due(self) -> bool:
+        return True
+
+    def renew(self, exchange: Exchange) -> None:
+        self.done.append("authenticated")
+
+
 def test_something_else_is_done_once_and_before_a_connection_is_made_for_the_request() -> None:
     done: list[str] = []
-    with ScriptedBroker(echo(2)) as broker:
+    with ScriptedBroker(echo(3)) as broker:
         connection = connect(broker)
         connection.opening = lambda exchange: done.append("opened")
         for number in (1, 2):
             connection.call(request(number), correlation_id=number, meanwhile=lambda: done.append("meanwhile"))
         assert done == ["meanwhile", "opened", "meanwhile"]
+        connection._session = SoonOver(done)
+        connection.call(request(3), correlation_id=3, meanwhile=lambda: done.append("meanwhile"))
+        assert done[3:] == ["meanwhile", "authenticated"]
         connection.close()
     with pytest.raises(ConnectionFailed):  # by a connection that nobody takes
-        connect(broker).call(request(3), correlation_id=3, meanwhile=lambda: done.append("refused"))
+        connect(broker).call(request(4), correlation_id=4, meanwhile=lambda: done.append("refused"))
     assert done.count("refused") == 1
 
 

@@ -140,8 +140,8 @@ def taken(kind: str, data: bytes, start: int, random: Random, **how: Any) -> lis
         try:
             is_over = opened.add_to(records, random.choice((1, 2, 7, 30, 1000)))
         except (MessageError, BrokenFraming) as error:
-            return [*steps, (opened.count, opened.first, opened.behind), type(error), str(error)]
-        steps.append((opened.count, opened.first, opened.behind))
+            return [*steps, (opened.count, opened.first, opened.next_place), type(error), str(error)]
+        steps.append((opened.count, opened.first, opened.next_place))
         if is_over:
             return steps
 

@@ -1,4 +1,4 @@
-"""Where a message set ends, by the slow definition and by the fast path over runs of equal sizes."""
+"""Where a message set ends, by its definition, by the kernel and by plain Python."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simpleconsumer.entry_walk import plain_walk
 from simpleconsumer.errors import BrokenFraming
 from simpleconsumer.kafka08.shallow import plain, shallow_end, walk_entries
 from simpleconsumer.types import Buffer
@@ -51,6 +52,7 @@ def test_runs_of_any_sizes_and_lengths_end_where_the_definition_says(
     data = data[: len(data) - cut]
     assert shallow_end(kind(data)) == by_definition(data)
     walk = walk_entries(data)
+    assert plain_walk(kind(data), 8, 12, 14, 4) == (*walk, 14)
     starts = [position for position, _ in walked(data)]
     assert walk.entries == len(starts)
     if starts:

@@ -220,9 +220,11 @@ class Fetcher:
                     raise  # another try would be refused, too
                 except Exception:
                     failures += 1
+                    self._answers.wake_readers()
                     log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)
                     self._wakeup.wait(min(self._backoff.wait_s(failures), _LONGEST_SLEEP_S))
         finally:
+            self._answers.wake_readers()
             self._budget.leave(self)
             self._consumer.close()
 

@@ -290,7 +290,7 @@ class PollReader:
                 if is_first:
                     taken.first_offset, taken.first_index = items.first
                 taken.count += items.count
-                taken.next_offset, taken.done_in_entry = items.behind
+                taken.next_offset, taken.done_in_entry = items.next_place
 
     def _opened(
         self, queue: PartitionQueue, chunk: Chunk, dialect: Dialect, position: int, kind: TakenItems

@@ -26,17 +26,17 @@ _TIME_TYPES: Final = (TimestampType.NO_TIMESTAMP_TYPE, _CREATED, _APPENDED)
 
 
 class OpenItems(Protocol):
-    """What is not taken yet of a chunk.
+    """The records of a chunk that no poll has taken yet.
 
     Attributes:
         count: How many records the last call of `add_to` has added.
         first: Offset of the first of them, and its number in its entry (Kafka 0.7).
-        behind: The offset behind the last of them, and how many messages of the entry there are done then.
+        next_place: The offset after the last of them, and how many messages of the entry there are done then.
     """
 
     count: int
     first: tuple[int, int]
-    behind: tuple[int, int]
+    next_place: tuple[int, int]
 
     def add_to(self, items: list[Any], wanted: int) -> bool:
         """Add records, or batches of up to so many records, to a list; return whether the chunk is at its end.
@@ -136,7 +136,7 @@ class TakenRecords:
 
 
 class OpenRecords:
-    """The records of a chunk that are not taken yet; attributes are those of `OpenItems`.
+    """The records of a chunk that no poll has taken yet; attributes are those of `OpenItems`.
 
     Args:
         kind: What makes them of messages.
@@ -145,7 +145,7 @@ class OpenRecords:
         runs: Its messages from a position on.
     """
 
-    __slots__ = ("_appended", "_data", "_dialect", "_kind", "_run", "_runs", "behind", "count", "first")
+    __slots__ = ("_appended", "_data", "_dialect", "_kind", "_run", "_runs", "count", "first", "next_place")
 
     def __init__(
         self, kind: TakenRecords, dialect: Dialect, data: bytes, runs: Iterator[Iterable[Message[bytes, bytes]]]
@@ -154,7 +154,7 @@ class OpenRecords:
         self._run: Iterator[Message[bytes, bytes]] | None = None
         self._appended: Sequence[Appended] | None = None
         self.count = 0
-        self.first = self.behind = _NOWHERE
+        self.first = self.next_place = _NOWHERE
 
     def add_to(self, items: list[Any], wanted: int) -> bool:
         """Add up to so many records to a list; see `OpenItems`."""
@@ -200,11 +200,11 @@ class OpenRecords:
                     self._take_note(added, (first.offset, first.index), (last.next_offset, last._done_in_entry))
         return len(messages) < wanted
 
-    def _take_note(self, added: int, first: tuple[int, int], behind: tuple[int, int]) -> None:
+    def _take_note(self, added: int, first: tuple[int, int], next_place: tuple[int, int]) -> None:
         if not self.count:
             self.first = first
         self.count += added
-        self.behind = behind
+        self.next_place = next_place
 
 
 class TakenBatches:
@@ -230,15 +230,15 @@ class TakenBatches:
 
 
 class OpenBatches:
-    """The batches of a chunk that are not taken yet; attributes are those of `OpenItems`."""
+    """The batches of a chunk that no poll has taken yet; attributes are those of `OpenItems`."""
 
-    __slots__ = ("_batches", "_held", "behind", "count", "first")
+    __slots__ = ("_batches", "_held", "count", "first", "next_place")
 
     def __init__(self, batches: Iterator[MessageBatch]) -> None:
         self._batches = batches
         self._held: MessageBatch | None = None
         self.count = 0
-        self.first = self.behind = _NOWHERE
+        self.first = self.next_place = _NOWHERE
 
     def add_to(self, items: list[Any], wanted: int) -> bool:
         """Add batches of up to so many records together; see `OpenItems`."""
@@ -255,7 +255,7 @@ class OpenBatches:
                 self.first = batch.offset, batch.index
             self._held = None
             self.count += len(batch)
-            self.behind = batch.next_offset, batch._done_in_entry
+            self.next_place = batch.next_offset, batch._done_in_entry
         return False
 
 
