@@ -31,11 +31,11 @@ from simpleconsumer.security.sasl import SaslRefused
 from simpleconsumer.security.sasl_demand import sasl_demand
 from simpleconsumer.security.security import Security
 from simpleconsumer.security.session import Session
-from simpleconsumer.security.tls import Tls, tls_context
+from simpleconsumer.security.tls import Tls
 from simpleconsumer.security.tries import in_tries
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from simpleconsumer.throttling import LONGEST_THROTTLE_S, Patience, throttled_beyond
-from simpleconsumer.transport import TlsTransport, Transport, connected, is_deadline
+from simpleconsumer.transport import Transport, connected, is_deadline
 from simpleconsumer.under_way import UNDER_WAY
 
 T = TypeVar("T")
@@ -311,7 +311,10 @@ class Connection:
         transport = self._connect(deadline)
         return transport if self._security.tls is None else self._start_tls(transport, self._security.tls, deadline)
 
-    def _start_tls(self, plain: Transport, tls: Tls, deadline: float) -> TlsTransport:
+    def _start_tls(self, plain: Transport, tls: Tls, deadline: float) -> Transport:
+        from simpleconsumer.security.tls_context import tls_context  # they load the ssl module, which is large
+        from simpleconsumer.security.tls_transport import TlsTransport
+
         try:
             context = tls_context(tls)
         except WrongSecuritySetting as error:
@@ -377,7 +380,7 @@ class Connection:
         header = self._view(SIZE_BYTES)
         transport.receive(header, deadline)
         self._has_started = True
-        if bytes(header[:2]) == _TLS_ALERT and not isinstance(transport, TlsTransport):
+        if bytes(header[:2]) == _TLS_ALERT and self._security.tls is None:
             reason = "it answers with an alert of TLS; set security.protocol to SSL or SASL_SSL, or take another port"
             raise AuthenticationFailed(self.host, self.port, reason)
         try:

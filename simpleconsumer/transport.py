@@ -1,6 +1,6 @@
-"""The socket of a connection to a broker, plain or with TLS: sends packets, and receives exactly what is asked for.
+"""The socket of a connection to a broker: sends packets, and receives exactly what is asked for.
 
-A plain one needs few system calls, as another thread may take the GIL at each of them: the socket stays blocking, the
+It needs few system calls, as another thread may take the GIL at each of them: the socket stays blocking, the
 system watches the deadline (SO_RCVTIMEO, SO_SNDTIMEO), and it waits for all bytes at once (MSG_WAITALL).
 
 Threads: One at a time, and `wake` from any thread.
@@ -11,22 +11,18 @@ from __future__ import annotations
 import errno
 import select
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final
 
-from simpleconsumer.errors import AuthenticationFailed
-
-__all__ = ["SILENT", "TlsTransport", "Transport", "addresses_of", "connected", "is_deadline", "seconds_left"]
+__all__ = ["SILENT", "Transport", "addresses_of", "connected", "is_deadline", "seconds_left", "some"]
 
 _SILENT_S: Final = 600.0
 """How long an address that dropped packets is tried last."""
 _MOST_SILENT: Final = 1000
 _TIMEVAL = Struct("@ll")
-_CLOSED = "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
 
 
 class Transport:
@@ -63,7 +59,7 @@ class Transport:
                 count = self.socket.recv_into(view[filled:], 0, socket.MSG_WAITALL)
             except BlockingIOError:
                 continue  # SO_RCVTIMEO; seconds_left raises when the deadline is over
-            filled += _some(count, filled, len(view))
+            filled += some(count, filled, len(view))
 
     def _limit(self, option: int, deadline: float) -> None:
         """Have the system end a wait at the deadline; TimeoutError if it is over."""
@@ -96,83 +92,6 @@ class Transport:
     def close(self) -> None:
         """Close the socket, without a word to the broker."""
         self.socket.close()
-
-
-class TlsTransport(Transport):
-    """A socket with TLS; `handshake` comes first.
-
-    Args:
-        connection: Connected; it belongs to this object from now on.
-        context: Says whom to trust.
-        host: Name that the certificate must have, which is also sent to the broker (SNI).
-        port: For errors.
-    """
-
-    def __init__(self, connection: socket.socket, context: ssl.SSLContext, host: str, port: int) -> None:
-        secured = context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
-        super().__init__(secured)
-        self._secured = secured
-        self._place = host, port
-        self._has_heard = False
-
-    def handshake(self, deadline: float) -> None:
-        """Agree on keys with the broker, and check its certificate.
-
-        Raises:
-            AuthenticationFailed: The certificate is refused, by either side, or nothing can be agreed on.
-            OSError: The connection is lost, perhaps since the port does not speak TLS.
-        """
-        self._secured.settimeout(seconds_left(deadline))
-        try:
-            self._secured.do_handshake()
-        except ssl.SSLCertVerificationError as error:
-            raise self._refused(f"its certificate is refused: {error.verify_message}") from error
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as error:
-            raise ConnectionResetError(_CLOSED) from error
-        except ssl.SSLError as error:
-            if error.reason == "WRONG_VERSION_NUMBER":
-                raise self._refused("it does not speak TLS on this port (security.protocol)") from error
-            raise self._refused(f"no TLS connection: {_reason(error)}") from error
-
-    def send(self, packets: Iterable[bytes], deadline: float) -> None:
-        """Send all of the packets, as a plain one."""
-        for packet in packets:
-            self._secured.settimeout(seconds_left(deadline))
-            self._secured.sendall(packet)
-
-    def receive(self, view: memoryview, deadline: float) -> None:
-        """Fill a buffer, as a plain one.
-
-        Raises:
-            AuthenticationFailed: The broker refuses the client's certificate, which it says behind the handshake.
-        """
-        filled = 0
-        while filled < len(view):
-            self._secured.settimeout(seconds_left(deadline))
-            try:
-                count = self._secured.recv_into(view[filled:])
-            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                count = 0
-            except ssl.SSLError as error:
-                if self._has_heard:
-                    raise
-                raise self._refused(f"the broker ends the TLS connection: {_reason(error)}") from error
-            filled += _some(count, filled, len(view))
-            self._has_heard = True
-
-    def is_idle(self) -> bool:
-        """As of a plain one; what TLS itself has to say in between is read."""
-        self._secured.settimeout(0)
-        try:
-            self._secured.recv(1)
-        except ssl.SSLWantReadError:
-            return True
-        except OSError:
-            pass
-        return False
-
-    def _refused(self, reason: str) -> AuthenticationFailed:
-        return AuthenticationFailed(*self._place, reason)
 
 
 def connected(
@@ -275,15 +194,11 @@ def addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
     return sorted(found, key=lambda row: SILENT.is_silent(row[-1]))
 
 
-def _some(count: int, filled: int, size: int) -> int:
-    """The number of bytes that have come, of which 0 are the end of the connection."""
+def some(count: int, filled: int, size: int) -> int:
+    """Return the number of bytes that have come; 0 is the end of the connection, a ConnectionResetError."""
     if count == 0:
         raise ConnectionResetError(f"closed by the broker after {filled} of {size} bytes")
     return count
-
-
-def _reason(error: ssl.SSLError) -> str:
-    return str(error.reason or error.strerror or error).replace("_", " ").lower()
 
 
 def _timeval(seconds: float) -> bytes:

@@ -13,7 +13,6 @@ import os
 import socket
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -67,7 +66,7 @@ _CALLBACK_S = 0.4
 
 def new_consumer_id(config: ConsumerConfig) -> str:
     """The id of a member: `<group>_<consumer.id>`, or `<group>_<host>-<millis>-<8 hex>` without a configured one."""
-    name = config.consumer_id or f"{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
+    name = config.consumer_id or f"{socket.gethostname()}-{int(time.time() * 1000)}-{os.urandom(4).hex()}"
     return f"{config.group_id}_{name}"
 
 

@@ -6,17 +6,17 @@ Source: RFC 4616, RFC 5802, RFC 7628; Kafka's PlainSaslServer, ScramSaslClient, 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final
 
-from simpleconsumer.security.scram import HASHES, ScramClient, ScramRefused
 from simpleconsumer.security.secret import NOT_UTF8, is_utf8, secret
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 
-__all__ = ["MECHANISMS", "Conversation", "Sasl", "SaslLost", "SaslRefused", "conversation"]
+__all__ = ["HASHES", "MECHANISMS", "Conversation", "Sasl", "SaslLost", "SaslRefused", "conversation"]
 
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Mechanism of SCRAM -> name of its hash."""
 MECHANISMS: Final = ("PLAIN", *HASHES, "OAUTHBEARER")
 _NONCE_BYTES: Final = 24
 _SEPARATOR = "\x01"
@@ -65,7 +65,7 @@ def conversation(sasl: Sasl) -> Conversation:
     if sasl.mechanism == "PLAIN":
         return _plain(sasl)
     if sasl.mechanism in HASHES:
-        return _scram(ScramClient(sasl.mechanism, sasl.username, sasl.password, secrets.token_urlsafe(_NONCE_BYTES)))
+        return _scram(sasl)
     return _bearer(sasl)
 
 
@@ -73,7 +73,13 @@ def _plain(sasl: Sasl) -> Conversation:
     yield f"\0{sasl.username}\0{sasl.password}".encode()
 
 
-def _scram(client: ScramClient) -> Conversation:
+def _scram(sasl: Sasl) -> Conversation:
+    import secrets  # here, as they load the hash functions of OpenSSL
+
+    from simpleconsumer.security.scram import ScramClient, ScramRefused
+
+    nonce = secrets.token_urlsafe(_NONCE_BYTES)
+    client = ScramClient(HASHES[sasl.mechanism], sasl.username, sasl.password, nonce)
     try:
         server_first = yield client.first()
         server_final = yield client.final(server_first)

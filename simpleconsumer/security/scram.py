@@ -12,10 +12,8 @@ import hashlib
 import hmac
 from typing import Final
 
-__all__ = ["FEWEST_ITERATIONS", "HASHES", "MOST_ITERATIONS", "ScramClient", "ScramRefused"]
+__all__ = ["FEWEST_ITERATIONS", "MOST_ITERATIONS", "ScramClient", "ScramRefused"]
 
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism -> name of its hash."""
 FEWEST_ITERATIONS: Final = 4096
 """Fewer make a password easy to guess for who has recorded a conversation (RFC 7677)."""
 MOST_ITERATIONS: Final = 1_000_000
@@ -32,14 +30,14 @@ class ScramClient:
     """The client's side of one conversation.
 
     Args:
-        mechanism: A key of `HASHES`.
+        hash_name: As `hashlib` has it.
         username: Its name.
         password: Its password.
         nonce: Text without commas that was never used before.
     """
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
-        self._hash = HASHES[mechanism]
+    def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
+        self._hash = hash_name
         self._password = password
         self._nonce = nonce
         escaped = username.replace("=", "=3D").replace(",", "=2C")

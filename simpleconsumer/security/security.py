@@ -8,8 +8,7 @@ from typing import Any, Final, Self, cast
 
 from simpleconsumer.imported_names import NotImported, imported, is_place
 from simpleconsumer.security.jaas import JaasEntry, parse_jaas
-from simpleconsumer.security.sasl import MECHANISMS, Sasl
-from simpleconsumer.security.scram import HASHES
+from simpleconsumer.security.sasl import HASHES, MECHANISMS, Sasl
 from simpleconsumer.security.tls import TLS_VERSIONS, Tls
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 

@@ -16,7 +16,7 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 @pytest.fixture
 def client() -> ScramClient:
-    return ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE)
+    return ScramClient("sha256", "user", "pencil", NONCE)
 
 
 def test_the_conversation_of_rfc_7677(client: ScramClient) -> None:
@@ -26,7 +26,7 @@ def test_the_conversation_of_rfc_7677(client: ScramClient) -> None:
 
 
 def test_the_longer_hash_makes_other_proofs() -> None:
-    longer = ScramClient("SCRAM-SHA-512", "user", "pencil", NONCE)
+    longer = ScramClient("sha512", "user", "pencil", NONCE)
     proof = longer.final(SERVER_FIRST)
     assert proof.startswith(PROOF.partition(b",p=")[0] + b",p=")
     assert len(proof) == len(PROOF) - 44 + 88
@@ -35,7 +35,7 @@ def test_the_longer_hash_makes_other_proofs() -> None:
 
 
 def test_names_are_escaped() -> None:
-    assert ScramClient("SCRAM-SHA-256", "a=b,c", "x", "0").first() == b"n,,n=a=3Db=2Cc,r=0"
+    assert ScramClient("sha256", "a=b,c", "x", "0").first() == b"n,,n=a=3Db=2Cc,r=0"
 
 
 @pytest.mark.parametrize(

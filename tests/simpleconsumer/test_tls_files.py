@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from simpleconsumer.security.java_stores import read_jks
-from simpleconsumer.security.tls import Tls, tls_context
+from simpleconsumer.security.tls import Tls
+from simpleconsumer.security.tls_context import tls_context
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from zkconsumer.testing.certificates import Authority, Certificate, openssl, write_truststore
 

@@ -84,5 +84,6 @@ def test_of_a_name_that_is_there_twice_the_last_module_counts() -> None:
 @pytest.mark.parametrize("name", ["KafkaConsumer", "ConsumerConnector", "read_topic", "Producer"])
 def test_a_client_loads_only_what_every_program_needs_that_uses_it(name: str) -> None:
     loaded = in_a_fresh_python(f"import sys; from zkconsumer import {name}; print(*sys.modules)").split()
-    elsewhere = ("kazoo", "numpy", "pyarrow", "pyspark", "zkconsumer.admin", "zkconsumer.member.zookeeper_coordination")
+    elsewhere = ("kazoo", "numpy", "pyarrow", "pyspark", "ssl", "hashlib", "zkconsumer.admin",
+                 "zkconsumer.member.zookeeper_coordination", "rebalance.brokers.coordinator")  # fmt: skip
     assert [each for each in loaded if each.startswith(elsewhere)] == []

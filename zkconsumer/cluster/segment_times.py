@@ -13,7 +13,6 @@ Source: kafka.server.KafkaApis (fetchOffsetsBefore, 0.8.2.2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 __all__ = ["AtTime", "refuse_seconds", "segment_end", "segment_start", "written_by_ms"]
@@ -46,6 +45,8 @@ def refuse_seconds(stamp: str) -> None:
         ValueError: It is one in seconds, as `date +%s` prints them: read as milliseconds it would mean everything.
     """
     if 0 < int(stamp) < _SECONDS_BELOW:
+        from datetime import UTC, datetime
+
         read_as = datetime.fromtimestamp(int(stamp) / 1000, UTC).isoformat(timespec="seconds")
         raise ValueError(f"@{stamp} is {read_as}, as it counts milliseconds; for seconds since 1970 append three "
                          f"zeros: @{stamp}000")

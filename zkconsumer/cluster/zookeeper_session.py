@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address
-from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.wakeup import Latch
 
 if TYPE_CHECKING:
     from rebalance.zookeeper.kazoo_port import KazooPort
+    from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["wait_for_session"]
 
@@ -36,6 +35,8 @@ def wait_for_session(
     search_s = timeout_s * _SEARCHED
     if decided.wait(timeout_s - search_s):
         return
+    from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch  # it loads the ssl module, which is large
+
     servers = parse_zookeeper_address(hosts).hosts
     # A server is asked twice at most; a third of the time is to spare.
     search = ObstacleSearch(servers, port.failed_attempts(), tls, search_s / 3)

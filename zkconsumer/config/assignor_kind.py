@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from rebalance.brokers.assignors.assignor import Assignor
-from rebalance.brokers.assignors.simple import RangeAssignor, RoundRobinAssignor
-from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = ["ZOOKEEPER_STRATEGIES", "AssignorChoice", "AssignorList", "AssignorNames", "assignors_of"]
 
 ZOOKEEPER_STRATEGIES: Final = ("range", "roundrobin")
 """What members of a group in ZooKeeper can agree on."""
-_MADE_BY: Final[Mapping[str, Callable[[], Assignor]]] = {
-    "range": RangeAssignor, "roundrobin": RoundRobinAssignor, "sticky": StickyAssignor,
-    "cooperative-sticky": CooperativeStickyAssignor,
-}  # fmt: skip
 _PACKAGE: Final = "org.apache.kafka.clients.consumer."
 _CLASSES: Final = {
     "RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "StickyAssignor": "sticky",
@@ -54,7 +48,7 @@ class AssignorList:
         if isinstance(item, str):
             word = item.strip()
             name = _CLASSES.get(word.removeprefix(_PACKAGE), word)
-            if name not in _MADE_BY:
+            if name not in _CLASSES.values():
                 raise ValueError(f"{word!r} is none of them")
             return name
         if isinstance(item, type):
@@ -88,5 +82,15 @@ class AssignorChoice(AssignorList):
 
 def assignors_of(names: AssignorNames) -> tuple[Assignor, ...]:
     """Return the assignors of a setting; those that are named are made anew, as each keeps what its member has."""
+    from rebalance.brokers.assignors.simple import (  # needed in groups of brokers alone
+        RangeAssignor,
+        RoundRobinAssignor,
+    )
+    from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+
+    made_by: Mapping[str, Callable[[], Assignor]] = {
+        "range": RangeAssignor, "roundrobin": RoundRobinAssignor, "sticky": StickyAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }  # fmt: skip
     several = (names,) if isinstance(names, str) else names
-    return tuple(_MADE_BY[each]() if isinstance(each, str) else each for each in several)
+    return tuple(made_by[each]() if isinstance(each, str) else each for each in several)

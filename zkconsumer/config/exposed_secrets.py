@@ -6,7 +6,6 @@ import logging
 import os
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 
 from zkconsumer.config.keys import find_key
 
@@ -20,19 +19,22 @@ _reported: set[str] = set()
 def warn_of_exposed_secrets(path: str | os.PathLike[str], names: Iterable[str]) -> None:
     """Log a warning, once in a process, when a file holds a password and every user of the machine can read it."""
     secrets = sorted({key.name for name in names if (key := find_key(name)) is not None and key.secret})
-    if secrets and str(path) not in _reported and _everybody_reads(Path(path)):
+    if secrets and str(path) not in _reported and _everybody_reads(os.fspath(path)):
         _reported.add(str(path))
         mode = stat.S_IMODE(os.stat(path).st_mode)
         logger.warning("%s holds %s, and every user of this machine can read it (mode %04o): chmod 600 %s",
                        path, ", ".join(secrets), mode, path)
 
 
-def _everybody_reads(path: Path) -> bool:
+def _everybody_reads(path: str) -> bool:
     """Return True if users without any right of owner or group can open the file."""
     try:
-        resolved = path.resolve()
-        folders = all(folder.stat().st_mode & stat.S_IXOTH for folder in resolved.parents)
-        return folders and stat.S_ISREG(resolved.stat().st_mode) and bool(resolved.stat().st_mode & stat.S_IROTH)
+        place = os.path.realpath(path)
+        mode = os.stat(place).st_mode
+        while place != (place := os.path.dirname(place)):
+            if not os.stat(place).st_mode & stat.S_IXOTH:
+                return False
+        return stat.S_ISREG(mode) and bool(mode & stat.S_IROTH)
     except OSError:
         return False
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from zkconsumer.config.kinds import OPEN_ACL
 from zkconsumer.config.zookeeper_settings import ZooKeeperSettings
-from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError
 
 __all__ = ["zookeeper_options"]
@@ -29,6 +28,8 @@ def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
 
         options["default_acl"] = access_list(config.zookeeper_acl)
     if config.zookeeper_use_ssl:
+        from zkconsumer.config.zookeeper_tls import ZooKeeperTls  # the ssl module is large
+
         tls = ZooKeeperTls.of(config)
         tls()  # report a problem with the files at once, not at the first connection
         options["tls"] = tls

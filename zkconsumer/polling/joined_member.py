@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
-import uuid
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rebalance.assigned_coordinator import AssignedCoordinator
 from rebalance.assignment import Partition
-from rebalance.brokers.coordinator import Coordinator
 from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
@@ -35,6 +34,9 @@ from zkconsumer.polling.poll_reader import PollReader
 from zkconsumer.polling.records import OffsetAndMetadata
 from zkconsumer.polling.streams_settings import RESETS
 from zkconsumer.polling.subscription_state import SubscriptionState
+
+if TYPE_CHECKING:
+    from rebalance.brokers.coordinator import Coordinator
 
 __all__ = ["JoinedMember"]
 
@@ -77,7 +79,7 @@ class JoinedMember:
         self._settings = settings
         self._state = state
         self._policy = RESETS[config.auto_offset_reset]
-        self.consumer_id = f"{settings.group_id}_{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+        self.consumer_id = f"{settings.group_id}_{socket.gethostname()}-{os.urandom(6).hex()}"
         self.events = GroupEvents(state, self._is_held)
         self._held_events = HeldListener(self.events)
         self.wake = _waker(self)
@@ -90,6 +92,15 @@ class JoinedMember:
         self._due: Subscription | None = None
         self._joining: threading.Thread | None = None
 
+    def broker_coordinator(self) -> Coordinator | None:
+        """Return what coordinates the member of a group of brokers; None elsewhere, and while there is no member."""
+        if self.member is None or self._config.coordination != "brokers":
+            return None
+        from rebalance.brokers.coordinator import Coordinator  # such a member has loaded it
+
+        coordinator = self.member.coordinator
+        return coordinator if isinstance(coordinator, Coordinator) else None
+
     # -- making one ----------------------------------------------------------------------------------------------------
 
     def follow(self, subscription: Subscription) -> None:
@@ -97,8 +108,8 @@ class JoinedMember:
 
         A member that has to leave for that, and to join again, does so in the next poll: callbacks run there.
         """
-        coordinator = None if self.member is None else self.member.coordinator
-        if isinstance(coordinator, Coordinator) and coordinator.error is None:
+        coordinator = self.broker_coordinator()
+        if coordinator is not None and coordinator.error is None:
             self.call(lambda: coordinator.subscribe(subscription))
         elif self.member is not None:
             self._due = subscription

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rebalance.brokers.coordinator import Coordinator
 from rebalance.lease import lease_clock
 from rebalance.subscription import Subscription
 from rebalance.zookeeper.znodes import WHITE_LIST
@@ -140,8 +139,8 @@ class Poller:
 
     def rejoin(self, reason: str) -> None:
         """Have the group assigned anew."""
-        coordinator = None if self.member is None else self.member.coordinator
-        if not isinstance(coordinator, Coordinator):
+        coordinator = self._joined.broker_coordinator()
+        if coordinator is None:
             raise NotSupported("enforce_rebalance", "members of groups in ZooKeeper rebalance by themselves, and "
                                "assigned partitions have no group")  # fmt: skip
         self._joined.call(lambda: coordinator.rejoin(reason))

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from kazoo.client import KazooClient
 
-__all__ = ["HASHES", "write"]
+from simpleconsumer.security.sasl import HASHES
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism -> name of its hash."""
+__all__ = ["write"]
+
 _ITERATIONS = 4096
 
 

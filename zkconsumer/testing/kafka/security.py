@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from simpleconsumer.security.sasl import HASHES
 from zkconsumer.testing.certificates import LOCAL, Authority, Certificate, write_truststore
-from zkconsumer.testing.kafka.scram_users import HASHES
 from zkconsumer.testing.kafka.settings import PROTOCOLS
 from zkconsumer.testing.versions import refused, require, version_tuple
 
