@@ -3,11 +3,15 @@
     python tests/benchmarks/idle_member.py                            # embedded brokers: about a minute
     python tests/benchmarks/idle_member.py --partitions 500 --seconds 60
     python tests/benchmarks/idle_member.py --kafka 0.8.2.2 0.7.2      # real ones; 0.7 needs its jar
+    python tests/benchmarks/idle_member.py --kafka 0.8.2.2 --java --partitions 2000
 
 One member for each version of Kafka, in a process of its own with its default configuration, owns all partitions of an
 empty topic on one broker. All members are measured at the same time. Printed for each: CPU seconds of the whole process
 and requests to its broker and to ZooKeeper, all in a minute; then the seconds from producing a message to receiving it,
 where each message comes after a silence.
+
+With `--java`, a Java consumer of each real broker's version owns the partitions of a second topic. It is measured after
+the others, when they have ended, in the same way; its requests are not counted.
 
 Brokers of Kafka 0.8 hold back the answer to a fetch until there are messages (`fetch.wait.max.ms`). Those of 0.7 answer
 at once, so a member waits between its fetches, at most `fetcher.backoff.ms`.
@@ -22,6 +26,7 @@ import statistics
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,9 +38,15 @@ from rebalance.zookeeper.kazoo_port import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect_types import Request
 from tests.benchmarks.one_broker import OneBroker, check_versions, cluster_of, dialect_of
+from tests.benchmarks.process_times import cpu_seconds
 from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.testing import JavaMember, KafkaCluster
+from zkconsumer.testing.waiting import wait_until
 
 TOPIC = "idle"
+JAVA_TOPIC = "idle-java"
+JAVAS_OWN: Mapping[str, object] = {"auto.commit.interval.ms": 60_000, "zookeeper.sync.time.ms": 2000}
+"""Java's own defaults where members of the test kit have others."""
 SETTLED_S = 3.0
 """Longer than the pauses between fetches take to become the longest."""
 LONGEST_S = 120.0
@@ -127,6 +138,18 @@ class Member:
         self._process.join(30)
 
 
+def idle_java_cpu_s(cluster: KafkaCluster, partitions: int, seconds: float) -> float:
+    """Return the CPU seconds of a Java consumer that gets no messages, in a minute."""
+    cluster.create_topic(JAVA_TOPIC, partitions, 1)
+    with JavaMember(cluster, "bench-java", topics={JAVA_TOPIC: 1}, settings=JAVAS_OWN, heap_mb=512) as member:
+        member.wait_ready()
+        wait_until(lambda: len(member.owned()) == partitions, LONGEST_S, f"Java owns {partitions} partitions")
+        time.sleep(SETTLED_S)
+        began_s, before_s = time.monotonic(), cpu_seconds(member.process.pid)
+        time.sleep(seconds)
+        return (cpu_seconds(member.process.pid) - before_s) * 60 / (time.monotonic() - began_s)
+
+
 # -- the bench -----------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +205,13 @@ def bench(arguments: argparse.Namespace) -> None:
         for version, cluster in clusters.items():
             delays = latencies(version, cluster, members[version], silences)
             print(measure(version, before[version], after[version], delays), flush=True)
+        if arguments.java:
+            for version, cluster in clusters.items():
+                if isinstance(cluster, KafkaCluster):
+                    java_s = idle_java_cpu_s(cluster, arguments.partitions, arguments.seconds)
+                    soon, late = before[version], after[version]
+                    ratio = (late.cpu_s - soon.cpu_s) * 60 / (late.at - soon.at) / java_s
+                    print(f"{version}: Java {java_s:.2f} CPU s a minute; ours / Java = {ratio:.2f}", flush=True)
 
 
 def main() -> None:
@@ -190,6 +220,7 @@ def main() -> None:
                         help="embedded-0.8, embedded-0.7, or versions of real brokers")
     parser.add_argument("--partitions", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long the members idle")
+    parser.add_argument("--java", action="store_true", help="measure Java's consumer as well")
     parser.add_argument("--messages", type=int, default=5, help="whose delay is measured")
     bench(parser.parse_args())
 

@@ -161,6 +161,7 @@ def runs_of(
     rows: Any, place: Place, arguments: Namespace, cluster: Any, spark: Any, writers: dict[str, Callable[..., None]]
 ) -> dict[str, list[Run]]:
     """Return the runs of each writer; all write the same rows."""
+    from tests.benchmarks.process_times import cpu_seconds
     from tests.benchmarks.spark import python_seconds
 
     pids = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), cluster.brokers[0].process.pid
@@ -181,12 +182,6 @@ def runs_of(
                 runs[name].append(run)
             cluster.delete_topic(topic)
     return runs
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def show(runs: dict[str, list[Run]], arguments: Namespace) -> None:

@@ -23,6 +23,7 @@ from zkconsumer.producer.send_summary import Counts, SendSummary
 
 __all__ = ["BulkSend"]
 
+
 class _Gathered:
     """Messages of one partition that become a batch."""
 
