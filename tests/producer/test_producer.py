@@ -240,10 +240,11 @@ def test_callbacks_run_once_and_one_that_raises_stops_nothing(embedded: Embedded
 
 
 def test_no_thread_is_left(embedded: EmbeddedCluster, topic: str) -> None:
+    before = set(threading.enumerate())
     with producer(embedded) as made:
         made.send(topic, b"v")
-    ours = lambda: [each for each in threading.enumerate() if each.name.startswith("zkconsumer-producer")]  # noqa: E731
-    wait_until(lambda: not ours(), WAIT_S, "the end of the threads", state=ours)
+    left = lambda: [thread for thread in set(threading.enumerate()) - before if "producer" in thread.name]  # noqa: E731
+    wait_until(lambda: not left(), WAIT_S, "the end of the threads", state=left)
 
 
 # -- Kafka 0.7, whose brokers and partitions are watched -------------------------------------------------------------
