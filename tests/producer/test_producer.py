@@ -11,7 +11,9 @@ import pytest
 from stored_pairs import stored
 
 from simpleconsumer.errors import ConnectionFailed
+from simpleconsumer.types import TopicPartition
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.delivery import Delivery
 from zkconsumer.producer.errors import (
     MessageNotSent,
     MessagesNotSent,
@@ -95,6 +97,28 @@ def test_many_messages_with_one_outcome_for_each_batch(cluster: Cluster, fresh_t
             if value is not None and value.isdigit():
                 by_key.setdefault(key, []).append(int(value))
         assert all(numbers == sorted(numbers) for numbers in by_key.values())
+
+
+def test_a_list_of_large_values_becomes_batches_within_the_limit(
+    cluster: Cluster, fresh_topic: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = fresh_topic()
+    cluster.create_topic(topic, 1)
+    values = [b"%d," % number * (number % 50 + 1) for number in range(1000)] + [b"x" * 50_000, b"end"]
+    sizes: list[tuple[int, int]] = []
+    add_batch = Delivery.add_batch
+
+    def noted(delivery: Delivery, name: TopicPartition, pairs: Any, size: int, *rest: Any) -> Any:
+        sizes.append((len(pairs), size))
+        return add_batch(delivery, name, pairs, size, *rest)
+
+    monkeypatch.setattr(Delivery, "add_batch", noted)
+    with producer(cluster, producer_type="async", batch_num_messages=200, batch_max_bytes=10_000) as made:
+        assert made.send_all(values, topic) == (1002, 0, ())
+    assert everything(cluster, topic) == values
+    assert sum(count for count, _ in sizes) == 1002
+    assert [size for count, size in sizes if count > 1 and size > 10_000] == []
+    assert len(sizes) < 50  # and they are filled, although not all of them
 
 
 def test_what_cannot_be_sent_is_named_and_the_rest_is_sent(cluster: Cluster, fresh_topic: Callable[[], str]) -> None:

@@ -197,10 +197,15 @@ class BulkSend(Counts):
                 self.refuse(number, error)
 
     def _add_slice(self, first: int, values: Sequence[Any], topic: str) -> None:
-        """Add messages that make one batch, as a whole if they are plain values."""
+        """Add messages that make one batch, or several if they are large; as a whole if they are plain values."""
         if set(map(type, values)) == {bytes}:
             size = sum(map(len, values)) + MESSAGE_OVERHEAD_BYTES * len(values)
-            if size <= self._limits.batch_bytes and max(map(len, values)) <= self._placer.max_bytes:
+            if size > self._limits.batch_bytes and len(values) > 1:
+                count = max(len(values) * self._limits.batch_bytes // size, 1)
+                for start in range(0, len(values), count):
+                    self._add_slice(first + start, values[start : start + count], topic)
+                return
+            if max(map(len, values)) <= self._placer.max_bytes:
                 name = self._placer.name_without_key(topic)
                 if name is not None and name not in self._gathered:
                     pairs: list[Pair] = [(None, value) for value in values]
