@@ -13,7 +13,9 @@ from typing import Final
 import pytest
 
 BENCHMARKS: Final = Path(__file__).parent / "benchmarks"
-NOT_COMMANDS: Final = {"one_broker", "rebalance_phases", "rebalance_real", "rebalance_simulated"}
+NOT_COMMANDS: Final = {
+    "one_broker", "process_times", "rebalance_phases", "rebalance_real", "rebalance_simulated", "requests_sent",
+}  # fmt: skip
 """Modules that others import."""
 SMALL: Final = {
     "async_next": ["--rounds", "1"],

@@ -28,16 +28,12 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = str(Path(__file__).parents[2])
 
-from rebalance.zookeeper.kazoo_port import KazooPort
-from rebalance.zookeeper.requests import Exists
-from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect_types import Request
+from tests.benchmarks.requests_sent import RequestsSent
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing import EmbeddedCluster, KafkaCluster, TcpProxy
 
 LONGEST_S = 300.0
 QUIET_S = 1.0
-API_NAMES = {1: "fetch", 2: "offsets", 3: "metadata"}
 
 
 class Spent(NamedTuple):
@@ -61,34 +57,23 @@ class Phase(NamedTuple):
 # -- a member, in a process of its own -----------------------------------------------------------------------------
 
 
-class Counts:
-    """Requests that went out of this process, and when the last one to ZooKeeper was that is no proof of life."""
+class Spending:
+    """What this process spends, from one look to the next."""
 
     def __init__(self) -> None:
-        self.zookeeper: Counter[str] = Counter()
-        self.brokers: Counter[str] = Counter()
-        self.last_at = time.monotonic()
+        self._sent = RequestsSent()
         self._cpu_s = time.process_time()
-        send, frame = KazooPort.send, SimpleConsumer._frame
 
-        def counted_send(port: KazooPort, request: object, done: object) -> None:
-            self.zookeeper[type(request).__name__] += 1
-            if not isinstance(request, Exists):
-                self.last_at = time.monotonic()
-            send(port, request, done)  # type: ignore[arg-type]
-
-        def counted_frame(consumer: SimpleConsumer, request: Request[Any]) -> bytes:
-            self.brokers[API_NAMES.get(request.api_key, str(request.api_key))] += 1
-            return frame(consumer, request)
-
-        KazooPort.send = counted_send  # type: ignore[method-assign, assignment]
-        SimpleConsumer._frame = counted_frame  # type: ignore[method-assign]
+    def wait_quiet(self) -> None:
+        """Return when ZooKeeper was asked nothing for a while."""
+        while time.monotonic() - self._sent.zookeeper_at < QUIET_S:
+            time.sleep(QUIET_S / 10)
 
     def take(self) -> Spent:
         """What was spent since the last call."""
         before, self._cpu_s = self._cpu_s, time.process_time()
-        spent = Spent(self._cpu_s - before, self.zookeeper, self.brokers)
-        self.zookeeper, self.brokers = Counter(), Counter()
+        spent = Spent(self._cpu_s - before, self._sent.zookeeper, self._sent.brokers)
+        self._sent.clear()
         return spent
 
 
@@ -125,7 +110,7 @@ class Listener:
 
 def run_member(pipe: Connection, connect: str, group: str, topics: list[str]) -> None:
     """Body of a member: does what the pipe says, and answers with the moment it was done."""
-    counts, listener = Counts(), Listener()
+    spending, listener = Spending(), Listener()
     config = ConsumerConfig(connect, group, auto_offset_reset="smallest")
     connector = ConsumerConnector(config, listener)
     returned_at = 0.0
@@ -137,12 +122,11 @@ def run_member(pipe: Connection, connect: str, group: str, topics: list[str]) ->
             case ("wait", owned):
                 pipe.send((listener.wait(owned), returned_at))
             case ("counts",):
-                while time.monotonic() - counts.last_at < QUIET_S:
-                    time.sleep(QUIET_S / 10)
-                pipe.send(counts.take())
+                spending.wait_quiet()
+                pipe.send(spending.take())
             case ("leave",):
                 connector.shutdown()
-                pipe.send((time.monotonic(), counts.take()))
+                pipe.send((time.monotonic(), spending.take()))
                 return
 
 

@@ -34,11 +34,10 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = str(Path(__file__).parents[2])
 
-from rebalance.zookeeper.kazoo_port import KazooPort
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.dialect_types import Request
 from tests.benchmarks.one_broker import OneBroker, check_versions, cluster_of, dialect_of
 from tests.benchmarks.process_times import cpu_seconds
+from tests.benchmarks.requests_sent import RequestsSent
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing import JavaMember, KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -64,32 +63,14 @@ class Spent(NamedTuple):
 # -- a member, in a process of its own -----------------------------------------------------------------------------
 
 
-class Counts:
-    """Requests that went out of this process."""
-
-    def __init__(self) -> None:
-        self.zookeeper = self.brokers = 0
-        send, frame = KazooPort.send, SimpleConsumer._frame
-
-        def counted_send(port: KazooPort, request: Any, done: Any) -> None:
-            self.zookeeper += 1
-            send(port, request, done)
-
-        def counted_frame(consumer: SimpleConsumer, request: Request[Any]) -> bytes:
-            self.brokers += 1
-            return frame(consumer, request)
-
-        KazooPort.send = counted_send  # type: ignore[method-assign]
-        SimpleConsumer._frame = counted_frame  # type: ignore[method-assign]
-
-    def spent(self) -> Spent:
-        """What was spent until now."""
-        return Spent(time.monotonic(), time.process_time(), self.brokers, self.zookeeper)
+def spent(sent: RequestsSent) -> Spent:
+    """What this process has spent until now."""
+    return Spent(time.monotonic(), time.process_time(), sent.brokers.total(), sent.zookeeper.total())
 
 
 def run_member(pipe: Connection, connect: str, partitions: int) -> None:
     """Body of a member: joins, says what it has spent when asked, then when each message came, until it is closed."""
-    counts = Counts()
+    sent = RequestsSent()
     config = ConsumerConfig(connect, f"bench-{uuid.uuid4().hex[:8]}", auto_offset_reset="smallest")
     with ConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
@@ -100,7 +81,7 @@ def run_member(pipe: Connection, connect: str, partitions: int) -> None:
             time.sleep(0.05)
         pipe.send(None)
         while pipe.recv() == "spent":
-            pipe.send(counts.spent())
+            pipe.send(spent(sent))
         for _ in stream:
             pipe.send(time.monotonic())
             if not pipe.recv():

@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,10 +29,10 @@ from typing import Any
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = os.environ.get("LAG_ROUND_TREE", str(Path(__file__).resolve().parents[2]))
 
-from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.requests import Create, Multi
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
+from tests.benchmarks.requests_sent import RequestsSent
 from zkconsumer.admin import Admin
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing import EmbeddedCluster, KafkaCluster, TcpProxy, load, wait_until
@@ -49,27 +48,7 @@ Run = dict[str, Any]
 
 def measure(zookeeper: str, rounds: int) -> None:
     """Print one line of JSON: the medians of the rounds, and the requests of the last one."""
-    sent: Counter[str] = Counter()
-    send, ask = KazooPort.send, SimpleConsumer._frame
-
-    def counted_send(port: KazooPort, request: object, done: object) -> None:
-        sent["zookeeper"] += 1
-        send(port, request, done)  # type: ignore[arg-type]
-
-    def counted_ask(consumer: SimpleConsumer, request: Any) -> bytes:
-        sent["brokers"] += 1
-        return ask(consumer, request)
-
-    KazooPort.send = counted_send  # type: ignore[method-assign, assignment]
-    if hasattr(KazooPort, "read"):
-        read_many = KazooPort.read
-
-        def counted_many(port: KazooPort, requests: Sequence[Any], done: Any) -> None:
-            sent["zookeeper"] += len(requests)
-            read_many(port, requests, done)
-
-        KazooPort.read = counted_many  # type: ignore[method-assign]
-    SimpleConsumer._frame = counted_ask  # type: ignore[method-assign]
+    sent = RequestsSent()
     seconds, cpu = [], []
     with Admin(zookeeper) as admin:
         monitor = admin.lag_monitor()
@@ -81,7 +60,8 @@ def measure(zookeeper: str, rounds: int) -> None:
             seconds.append(time.monotonic() - started_at)
             cpu.append(time.process_time() - cpu_at)
     print(json.dumps({
-        "seconds": statistics.median(seconds), "cpu_s": statistics.median(cpu), **sent,
+        "seconds": statistics.median(seconds), "cpu_s": statistics.median(cpu),
+        "zookeeper": sent.zookeeper.total(), "brokers": sent.brokers.total(),
         "groups": len(report.groups), "rows": sum(len(group.partitions) for group in report.groups),
         "unknown": sum(group.lag_unknown for group in report.groups), "lag": sum(group.lag for group in report.groups),
     }))  # fmt: skip

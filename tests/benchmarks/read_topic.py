@@ -139,6 +139,7 @@ def measure(client: str, command: list[str], count: int) -> Run:
 
 
 def bench(arguments: argparse.Namespace) -> None:
+    from simpleconsumer import KAFKA08
     from tests.benchmarks.consume import fill
     from zkconsumer.testing.kafka import KafkaCluster
 
@@ -151,8 +152,7 @@ def bench(arguments: argparse.Namespace) -> None:
     with KafkaCluster("0.8.2.2", brokers=1) as cluster:
         broker = f"127.0.0.1:{cluster.port(0)}"
         for size in arguments.sizes:
-            cluster.create_topic(f"bench-{size}", arguments.partitions, 1)
-            fill(cluster.port(0), f"bench-{size}", arguments.partitions, size, "none", counts[size])
+            fill(cluster, KAFKA08, f"bench-{size}", arguments.partitions, size, "none", counts[size])
         for number in range(arguments.rounds):
             for size in arguments.sizes:
                 for client in clients[number % len(clients):] + clients[: number % len(clients)]:

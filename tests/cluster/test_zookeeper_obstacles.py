@@ -139,7 +139,7 @@ def test_a_port_that_is_silent() -> None:
     with listener(None) as port:
         hosts = f"127.0.0.1:{port}"
         plain = f"no ZooKeeper server answered at {hosts} within 2 s; is it running there? ({hosts} "
-        assert sentence(hosts) == f"{plain}takes connections, but does not speak as ZooKeeper)"
+        assert sentence(hosts) == f"{plain}takes connections, but does not answer in time)"
         assert sentence(hosts, **tls()) == f"{plain}takes connections, but does not answer the TLS handshake in time)"
 
 

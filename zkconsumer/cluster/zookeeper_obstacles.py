@@ -202,11 +202,16 @@ class ObstacleSearch:
     def _asked_in_plain_text(self, server: Server) -> Obstacle:
         """Return the obstacle at a port that closed the connection, or was silent, when TLS was not tried."""
         text = _text(server)
-        if speaks_tls(server, self._timeout_s):
-            return Obstacle(text, " speaks TLS at this port", _TLS_PORT)
+        is_silent = False
+        try:
+            if speaks_tls(server, self._timeout_s):
+                return Obstacle(text, " speaks TLS at this port", _TLS_PORT)
+        except TimeoutError:
+            is_silent = True
         answer = zookeeper_answer(server, self._timeout_s)
         if answer is None:
-            return Obstacle(text, " takes connections, but does not speak as ZooKeeper")
+            does_not = "answer in time" if is_silent else "speak as ZooKeeper"
+            return Obstacle(text, f" takes connections, but does not {does_not}")
         if "not currently serving" in answer:
             return Obstacle(text, " serves no requests now, as without a quorum")
         return Obstacle(text, " is ZooKeeper, but opens no session")

@@ -21,7 +21,7 @@ def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
     """Return True if the port answers a TLS handshake, with whatever certificate.
 
     Raises:
-        OSError: Nobody accepts the connection.
+        OSError: Nobody accepts the connection, or there is no answer in time (`TimeoutError`).
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -32,6 +32,8 @@ def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
                 return True
         except ssl.SSLError as error:  # an alert is TLS, too
             return error.reason not in _NO_TLS
+        except TimeoutError:
+            raise
         except OSError:
             return False
 
