@@ -12,6 +12,7 @@ from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, DecodeError, SimpleConsumerError
+from simpleconsumer.fetch_memory import FetchMemory
 from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
@@ -92,6 +93,7 @@ class BrokerClient:
         self._timeout_s = timeout_s
         self._read_committed = read_committed
         self._rack = rack
+        self._fetches = FetchMemory()
 
     @property
     def host(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from simpleconsumer.broker_client import BrokerClient
 from simpleconsumer.dialect import MAX_DECODED_BYTES
-from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, Outcome
+from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, AnyRequest, Outcome
 from simpleconsumer.errors import (
     BrokenFraming,
     BrokerError,
@@ -129,7 +129,7 @@ class FetchCalls(BrokerClient):
                 requests, max_wait_ms, min_bytes, version=version, max_bytes=max_bytes
             )
             if answers:
-                return answers
+                return list(answers)
             if time.monotonic() + self.throttled_s > deadline:
                 raise throttled_beyond(self.host, self.port, self.throttled_s)
 
@@ -145,18 +145,23 @@ class FetchCalls(BrokerClient):
     ) -> list[FetchedPartition]:
         """Return what `multifetch` does, or nothing at all if the broker throttles this client (`throttled_s`).
 
-        After some such answers the next ones are asked for with less bytes (`pace`).
+        After some such answers the next ones are asked for with less bytes (`pace`). If nothing came, and the last
+        answer to the same request was the same, then it is the same list.
 
         Args:
             meanwhile: As for `Connection.call`.
         """
-        requests = [FetchRequest(*request) for request in requests]
-        self._check_fetch(requests, max_wait_ms, min_bytes)
-        limit = self.pace.limit(min(max_bytes, sum(request.max_bytes for request in requests)))
-        asked = self.dialect.fetch(
-            requests, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack,
-            max_bytes=max_bytes if self.pace.most_bytes is None else limit,
-        )  # fmt: skip
+        limit = self.pace.limit(min(max_bytes, sum(each[3] for each in requests)))  # plain tuples will do
+        most_bytes = max_bytes if self.pace.most_bytes is None else limit
+
+        def make(wanted: list[FetchRequest]) -> AnyRequest[list[FetchedPartition]]:
+            self._check_fetch(wanted, max_wait_ms, min_bytes)
+            return self.dialect.fetch(
+                wanted, max_wait_ms, min_bytes, version, read_committed=self._read_committed, rack=self._rack,
+                max_bytes=most_bytes,
+            )  # fmt: skip
+
+        asked = self._fetches.request(requests, (max_wait_ms, min_bytes, version, most_bytes), make)
         patience, sent_at = self._patience("fetch", max_wait_ms), time.monotonic()
         try:
             answers = self._calls.ask(asked, meanwhile, patience=patience)

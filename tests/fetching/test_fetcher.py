@@ -20,6 +20,8 @@ from tests.fetching.feeding import FETCH, METADATA, OFFSETS, ScriptedLog, config
 from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import PartitionStopped
+from zkconsumer.fetching.fetch_plan import PlannedFetch
+from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.kafka import KafkaCluster
@@ -66,6 +68,86 @@ def first_answers(rig: Rig, *answers: tuple[int, int, bytes]) -> None:
         return scripted or rig.log.fetch(topic, partition, offset, max_bytes)
 
     rig.broker.on_fetch = fetch
+
+
+# -- partitions to which nothing comes ---------------------------------------------------------------------------------
+
+
+def fetches_planned(rig: Rig) -> list[int]:
+    """Filled from now on: how many partitions each fetch had that was planned anew."""
+    [fetcher] = rig.delivery._pool.fetchers()
+    planned: list[int] = []
+    plan = fetcher._plans.plan
+
+    def noted(tasks: list[FetchTask], changes: int) -> PlannedFetch:
+        planned.append(len(tasks))
+        return plan(tasks, changes)
+
+    fetcher._plans.plan = noted  # type: ignore[method-assign]
+    return planned
+
+
+def idle_rig(rig: Rig) -> list[int]:
+    """Read two partitions to their ends, and wait until the last fetch is made again as it was."""
+    rig.delivery.start(P0, "thread-0", 0)
+    rig.delivery.start(P1, "thread-0", 0)
+    take(rig.streams[0], 20)
+    wait_polls(rig, P0, 3)
+    planned = fetches_planned(rig)
+    wait_polls(rig, P0, 3)
+    assert planned == []
+    return planned
+
+
+def test_a_fetch_to_which_nothing_came_is_made_again_without_a_plan() -> None:
+    with rigged(ScriptedLog(10), fetch_wait_max_ms=10) as rig:
+        planned = idle_rig(rig)
+        rig.log.end = 11
+        assert [message.offset for message in take(rig.streams[0], 2)] == [10, 10]
+        assert planned != []
+
+
+def test_the_status_shows_that_answers_come_although_they_say_the_same() -> None:
+    now = [100.0]
+    with rigged(ScriptedLog(10), clock=lambda: now[0], fetch_wait_max_ms=10) as rig:
+        idle_rig(rig)
+        now[0] = 150.0
+        wait_polls(rig, P0, 3)
+        assert {each.answer_age_s for each in rig.delivery.partition_status().values()} == {0.0}
+
+
+def test_a_partition_that_comes_while_nothing_does_is_fetched() -> None:
+    with rigged(ScriptedLog(10), fetch_wait_max_ms=10) as rig:
+        idle_rig(rig)
+        rig.delivery.start(TopicPartition("t", 2), "thread-0", 5)
+        assert offsets(take(rig.streams[0], 5)) == list(range(5, 10))
+
+
+def test_a_partition_that_goes_while_nothing_comes_is_not_asked_for_any_more() -> None:
+    with rigged(ScriptedLog(10), fetch_wait_max_ms=10) as rig:
+        planned = idle_rig(rig)
+        rig.delivery.abandon(P1)
+        wait_until(lambda: planned[-1:] == [1], DEADLINE_S, "a fetch of one partition")
+        before = fetches_of(rig, P1)
+        wait_polls(rig, P0, 3)
+        assert fetches_of(rig, P1) <= before + 1
+
+
+@pytest.mark.parametrize("code", [6, 3, 1])
+def test_an_error_behind_equal_answers_is_handled(code: int) -> None:
+    with rigged(ScriptedLog(10), fetch_wait_max_ms=10) as rig:
+        planned = idle_rig(rig)
+        first_answers(rig, (code, -1, b""))
+        wait_until(lambda: planned != [], DEADLINE_S, "another plan")
+        rig.log.end = 12
+        assert sorted(offsets(take(rig.streams[0], 4))) == [10, 10, 11, 11]
+
+
+def test_a_log_that_continues_without_messages_is_still_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with rigged(ScriptedLog(10), fetch_wait_max_ms=10) as rig:
+        idle_rig(rig)
+        rig.broker.on_fetch = lambda topic, partition, offset, max_bytes: (0, 15, b"")
+        wait_until(lambda: "nothing comes from offset 10 on" in caplog.text, DEADLINE_S, "the warning")
 
 
 # -- errors of one partition -------------------------------------------------------------------------------------------

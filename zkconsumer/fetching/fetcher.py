@@ -33,18 +33,17 @@ from simpleconsumer.errors import (
     Throttled,
 )
 from simpleconsumer.throttling import HELD_S, Throttle, counting
-from simpleconsumer.types import Broker, FetchRequest, TopicPartition
+from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_answers import AnswerCalls, AskedPartition, FetchAnswers
+from zkconsumer.fetching.fetch_plan import FetchPlans, PlannedFetch, QuietRound
 from zkconsumer.fetching.fetch_state import (
     DENIALS_OF_A_LEADER,
-    FETCHED,
     Need,
     OutOfRange,
-    poll_wait_ms,
 )
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LONGEST_DENIED_S
@@ -119,8 +118,6 @@ class Fetcher:
         self._calls = calls
         self._counters = counters
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
-        # Kafka allows both times to be equal; every empty answer would then come after the deadline.
-        self._longest_poll_ms = min(config.fetch_wait_max_ms, config.socket_timeout_ms - 1)
         read_committed = config.isolation_level == READ_COMMITTED
         self._consumer = SimpleConsumer(
             broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
@@ -148,12 +145,17 @@ class Fetcher:
         self._lock = threading.RLock()
         self._tasks: dict[TopicPartition, FetchTask] = {}
         self._news: dict[Partition, str] = {}
-        self._is_refused = False
         self._empty_pause = Backoff(_SHORTEST_PAUSE_S, max(config.fetcher_backoff_ms / 1000, _SHORTEST_PAUSE_S), 2.0)
         self._empty_rounds = 0
         self._connects = 0
+        self._quiet: QuietRound | None = None
+        self._changes = 0
         self._fault: str | None = None
         self._wakeup = Wakeup()
+        self._plans = FetchPlans(
+            self, config, budget, clock, self._consumer, calls.count_fetchers, self._wakeup.wake,
+            _LARGEST_ANSWER_BYTES,
+        )  # fmt: skip
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -180,6 +182,7 @@ class Fetcher:
             task.queue.on_room(self._wakeup.wake)
         with self._lock:
             self._tasks[task.state.partition] = task
+            self._changes += 1
         self._wakeup.wake()
 
     def tasks(self) -> list[FetchTask]:
@@ -231,7 +234,11 @@ class Fetcher:
     def _step(self) -> bool:
         """Do one round: requests for offsets, then one fetch, or a wait. Return True if it was idle for long."""
         tasks = self._wanted()
-        if not tasks or self._consumer.throttled_s > 0 or any(task.state.need is not Need.FETCH for task in tasks):
+        quiet = self._quiet if self._quiet is not None and self._quiet.is_of(tasks, self._changes) else None
+        self._quiet = None
+        if quiet is None and (
+            not tasks or self._consumer.throttled_s > 0 or any(task.state.need is not Need.FETCH for task in tasks)
+        ):
             self._answers.wake_readers()
         if not tasks:
             self._budget.leave(self)
@@ -241,23 +248,14 @@ class Fetcher:
             self._say_throttled(tasks, throttled_s)
             self._wakeup.wait(min(throttled_s, _LONGEST_SLEEP_S))
             return False
-        now = self._clock()
-        for task in tasks:
-            if task.state.follows_until is not None and task.state.follows_until <= now:
-                self._give_away(task)
-                self._calls.lost(task, None)
         try:
-            if all(task.queue is None for task in tasks):
-                self._log_ends.pause_for_more()
-                tasks = self._wanted()
-            self._log_ends.ask(tasks)
-            if self._dialect.has_byte_positions:
-                self._checks.ask(tasks, self._clock())
-            asked, wait_ms = self._plan([task for task in tasks if task.is_placed])
-            if not asked:
+            if quiet is not None and not self._plans.has_room_for(quiet.planned):
+                quiet = None
+            planned = self._plan(tasks) if quiet is None else quiet.planned
+            if not planned.asked:
                 self._answers.wake_readers()
                 self._sleep()
-            elif self._fetch(asked, wait_ms):
+            elif self._fetch(planned, quiet):
                 self._empty_rounds = 0
             elif not self._dialect.has_long_poll:
                 self._wakeup.wait(self._empty_pause.wait_s(self._empty_rounds))
@@ -284,78 +282,66 @@ class Fetcher:
         now = self._clock()
         tasks = self.tasks()
         due = [task.state.retry_at - now for task in tasks if task.state.retry_at > now]
-        if self._is_refused:
+        if self._plans.is_refused:
             due.append(_BUDGET_POLL_S)  # others may give room back, too, which does not wake us
         self._wakeup.wait(min([*due, _LONGEST_SLEEP_S]))
 
     # -- fetching ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, tasks: list[FetchTask]) -> tuple[list[AskedPartition], int]:
-        """Return what to ask for now, and how long the broker may wait for data."""
-        now = self._clock()
-        ready: list[FetchTask] = []
-        left_out_s: list[float] = []
+    def _plan(self, tasks: list[FetchTask]) -> PlannedFetch:
+        """Ask for the ends of logs that are needed, and return what to fetch now."""
+        now, changes = self._clock(), self._changes
         for task in tasks:
-            state, queue = task.state, task.queue
-            if queue is None or state.need not in FETCHED or state.retry_at > now:
-                continue
-            # One more than the setting allows, as the chunk that is being read counts, too.
-            if len(queue.chunks) <= self._config.queued_max_message_chunks:
-                ready.append(task)
-            else:
-                left_out_s.append(state.waits_for_room(now))
-        # The partition that has waited longest comes first, so that none is left out for ever: neither of a request,
-        # nor of the answers, of which the first batch alone comes whole if it is larger than was asked for.
-        ready.sort(key=lambda task: (task.state.asked_at, task.state.fed_at))
-        most_bytes = self._consumer.pace.most_bytes
-        if most_bytes is not None:  # a limit of whole answers is part of the request
-            most_bytes = None if self._consumer.limits_answers else max(most_bytes // max(len(ready), 1), 1)
-        candidates = [task.state.candidate(task.queue.stream, most_bytes) for task in ready if task.queue is not None]
-        fetchers = self._calls.count_fetchers()
-        sizes = self._budget.ask(self, candidates, fetchers, _LARGEST_ANSWER_BYTES, self._wakeup.wake)
-        asked: list[AskedPartition] = []
-        for task, size in zip(ready, sizes, strict=True):
-            if size:
-                task.state.asked(now)
-                asked.append(AskedPartition(task, task.state.asked_offset, size))
-            else:
-                left_out_s.append(task.state.waits_for_room(now))
-        self._is_refused = len(asked) < len(ready)
-        return asked, poll_wait_ms(self._longest_poll_ms, min(left_out_s, default=None))
+            if task.state.follows_until is not None and task.state.follows_until <= now:
+                self._give_away(task)
+                self._calls.lost(task, None)
+        if all(task.queue is None for task in tasks):
+            self._log_ends.pause_for_more()
+            tasks = self._wanted()
+        self._log_ends.ask(tasks)
+        if self._dialect.has_byte_positions:
+            self._checks.ask(tasks, self._clock())
+        return self._plans.plan([task for task in tasks if task.is_placed], changes)
 
-    def _fetch(self, asked: list[AskedPartition], wait_ms: int) -> bool:
+    def _fetch(self, planned: PlannedFetch, quiet: QuietRound | None) -> bool:
         """Fetch once; return whether any of it was not empty."""
-        requests = [
-            FetchRequest(*one.task.state.partition, one.offset, one.size_bytes, one.task.state.leader_epoch)
-            for one in asked
-        ]
         self._counters.add("broker_requests", "fetch")
         try:
             answers = self._consumer.multifetch_once(
-                requests, max_wait_ms=wait_ms, min_bytes=self._config.fetch_min_bytes,
+                planned.requests, max_wait_ms=planned.wait_ms, min_bytes=self._config.fetch_min_bytes,
                 version=self.broker.fetch_version, max_bytes=self._config.queued_max_bytes,
                 meanwhile=self._answers.wake_readers,
             )
             self._fault = None
             if not answers:  # it throttles this client, which `_note_throttle` has noted
                 return True
+            if quiet is not None and quiet.is_answered_again(answers, self._clock()):
+                self._quiet = quiet
+                return False
             if self._dialect.has_byte_positions and self._consumer.connects != self._connects:
                 self._connects = self._consumer.connects
                 self._compare_logs()
-            found = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
-            is_any = any(len(answer.message_set) for answer in answers)
-            is_cut = is_any and self._may_be_cut(asked)
-            for one in asked:
-                answer = found.get(one.task.state.partition)
-                if answer is None:
-                    self._fail(one.task, "the answer leaves this partition out")
-                elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
-                    self._answers.take(one, answer, is_cut=is_cut)
-            if self._dialect.has_byte_positions:
-                self._answers.ask_about_them()
+            is_any = self._take(planned.asked, answers)
+            if not (is_any or self._dialect.has_byte_positions or self._consumer.pace.most_bytes is not None):
+                self._quiet = QuietRound.after(planned, answers)
             return is_any
         finally:
             self._budget.answered(self)
+
+    def _take(self, asked: list[AskedPartition], answers: list[FetchedPartition]) -> bool:
+        """Handle the answers about all partitions; return whether any of them was not empty."""
+        found = {TopicPartition(answer.topic, answer.partition): answer for answer in answers}
+        is_any = any(len(answer.message_set) for answer in answers)
+        is_cut = is_any and self._may_be_cut(asked)
+        for one in asked:
+            answer = found.get(one.task.state.partition)
+            if answer is None:
+                self._fail(one.task, "the answer leaves this partition out")
+            elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
+                self._answers.take(one, answer, is_cut=is_cut)
+        if self._dialect.has_byte_positions:
+            self._answers.ask_about_them()
+        return is_any
 
     def _may_be_cut(self, asked: list[AskedPartition]) -> bool:
         """Return whether some partitions may have had all the room of an answer, so that an empty set says nothing."""
