@@ -145,8 +145,8 @@ class FetchCalls(BrokerClient):
     ) -> list[FetchedPartition]:
         """Return what `multifetch` does, or nothing at all if the broker throttles this client (`throttled_s`).
 
-        After some such answers the next ones are asked for with less bytes (`pace`). If nothing came, and the last
-        answer to the same request was the same, then it is the same list.
+        After some such answers the next ones are asked for with less bytes (`pace`). If no messages come,
+        and the last answer to the same request had the same bytes, the call returns the same list object as before.
 
         Args:
             meanwhile: As for `Connection.call`.

@@ -1,7 +1,7 @@
-"""Remembers the last fetch of a connection, so that one that is sent again is neither encoded nor decoded again.
+"""Remembers the last fetch of a connection, so that a repeated fetch is neither encoded nor decoded again.
 
-A consumer to which nothing comes sends one request again and again, and gets one answer: of 2,000 partitions both have
-some 60 kB.
+A consumer that gets no messages repeats one request and receives the same answer. With 2,000 partitions each of them
+has some 60 kB.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ class FetchMemory:
     def request(
         self, wanted: Sequence[FetchRequest], how: Hashable, make: Callable[[list[FetchRequest]], _Fetch]
     ) -> _Fetch:
-        """Return the request that `make` returned last, if it was for the same; else what it returns now.
+        """Return the last request if it asked for the same; otherwise call `make` for a new one.
 
-        An answer without messages that equals the one before, byte for byte, is decoded to the same list.
+        The request decodes an answer without messages to the same list as the answer before, if both have equal bytes.
 
         Args:
-            how: All that `make` depends on, beside its argument.
+            how: Everything that `make` depends on except its argument.
             make: Called with a copy of `wanted`.
         """
         if self._request is None or how != self._how or wanted != self._wanted:
             self._request = None
-            self._wanted, self._how = [FetchRequest(*each) for each in wanted], how
+            # Plain tuples will do. Equal objects are compared faster if they are the same.
+            self._wanted = [each if isinstance(each, FetchRequest) else FetchRequest(*each) for each in wanted]
+            self._how = how
             self._request = _remembering(make(self._wanted))
         return self._request
 
@@ -74,7 +76,7 @@ class _Decoder:
         decoded = self._decode(answer)
         self._answer = None
         if decoded and not any(len(each.message_set) for each in decoded):
-            nothing = memoryview(b"")  # the views are of memory that the next answer uses
+            nothing = memoryview(b"")  # views would point into memory that the next answer overwrites
             decoded = self._decoded = [each._replace(message_set=nothing) for each in decoded]
             self._answer = bytes(answer)
         return decoded

@@ -53,4 +53,5 @@ def cluster_of(version: str, partitions: int) -> OneBroker:
     kind, _, generation = version.partition("-")
     if kind == "embedded":
         return EmbeddedCluster(1, generation=generation, settings=settings)
-    return KafkaCluster(version, 1, settings=settings)
+    # A broker of 0.8 takes more than a minute for a thousand partitions.
+    return KafkaCluster(version, 1, settings=settings, timeout_s=90.0 + partitions / 4)

@@ -125,6 +125,38 @@ def test_what_a_large_message_waits_for_is_not_taken_by_another_fetcher() -> Non
     assert budget.ask("a", [large]) == [4 * MIB]
 
 
+@settings(max_examples=300, derandomize=True)
+@given(seed=st.integers(0, 2**32))
+def test_who_asks_again_for_the_same_gets_what_a_first_call_would_get(seed: int) -> None:
+    """One budget sees the same list each time, the other an equal one; all they grant is equal."""
+    chance = random.Random(seed)
+    streams = chance.randint(1, 3)
+    pair = [ByteBudget(chance.choice([MIB, 4 * MIB]), streams)]
+    pair.append(ByteBudget(pair[0]._shares.own_bytes * streams + pair[0]._shares.common_bytes, streams))
+    lists = [
+        [Candidate(chance.randrange(streams), chance.choice([1000, SMALL, MIB]), chance.choice([0, MIB]),
+                   chance.random() < 0.3)
+         for _ in range(chance.randint(1, 5))]
+        for _ in range(4)
+    ]  # fmt: skip
+    charges: list[list[Charge]] = []
+    for _ in range(60):
+        asker = chance.choice("ab")
+        match chance.randrange(5):
+            case 0:
+                stream, size = chance.randrange(streams), chance.choice([1000, SMALL, MIB // 2])
+                charges.append([charged(budget, stream, size) for budget in pair])
+            case 1 if charges:
+                for budget, charge in zip(pair, charges.pop(0), strict=True):
+                    budget.release(charge)
+            case 2:
+                for budget in pair:
+                    budget.answered(asker)
+            case _:
+                asking, askers = chance.choice(lists), chance.choice([1, 2, 2])
+                assert pair[0].ask(asker, asking, askers) == pair[1].ask(asker, list(asking), askers)
+
+
 def test_a_fetcher_that_has_ended_holds_nothing_up() -> None:
     budget = ByteBudget(8 * MIB)
     chunks = [charged(budget, "s", MIB) for _ in range(8)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.fetching.byte_shares import Candidate, Shares, least_useful_bytes, share_out
@@ -32,14 +32,26 @@ class Charge:
 class _Asker:
     """One fetcher's part of the budget: what it has asked for, and what it waits for."""
 
-    __slots__ = ("exceeds", "refused", "reserved", "wake")
+    __slots__ = ("exceeds", "last", "refused", "reserved", "wake")
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] = _nobody
+        self.last: _Granted | None = None
         self.reserved: dict[object, int] = {}
         # Streams that got a chunk beyond their room; and the bytes that left out partitions of a stream need.
         self.exceeds: set[object] = set()
         self.refused: dict[object, int] = {}
+
+
+class _Granted(NamedTuple):
+    """What a fetcher was granted in full, and on what that depended."""
+
+    candidates: Sequence[Candidate]
+    limits: tuple[int, int]
+    situation: list[tuple[object, int, int]]
+    taken_bytes: int
+    sizes: list[int]
+    reserved: dict[object, int]
 
 
 class ByteBudget:
@@ -117,7 +129,9 @@ class ByteBudget:
             while True:
                 self._give_back(mine)
                 self._settle()
-                granted = self._grant(mine, candidates, askers, most_bytes)
+                granted = self._grant_again(mine, candidates, askers, most_bytes)
+                if granted is None:
+                    granted = self._grant(mine, candidates, askers, most_bytes)
                 # The refusal is noted before this check: what is released from now on wakes us.
                 if not mine.refused or not self._released:
                     return granted
@@ -145,11 +159,36 @@ class ByteBudget:
 
     # -- under the lock ------------------------------------------------------------------------------------------------
 
+    def _grant_again(
+        self, mine: _Asker, candidates: Sequence[Candidate], askers: int, most_bytes: int
+    ) -> list[int] | None:
+        """Grant what was granted last, if the same list of candidates asks again and nothing has changed for it.
+
+        Sharing out among thousands of partitions takes most of the time of a fetch to which nothing comes.
+        """
+        last = mine.last
+        if (
+            last is None or last.candidates is not candidates or last.limits != (askers, most_bytes)
+            or last.taken_bytes != self._taken_bytes or last.situation != self._situation(last.reserved)
+            or any(one.refused for one in self._askers.values())
+        ):  # fmt: skip
+            return None
+        for stream, size_bytes in last.reserved.items():
+            mine.reserved[stream] = size_bytes
+            self._hold(stream, size_bytes)
+        return last.sizes
+
+    def _situation(self, streams: Iterable[object]) -> list[tuple[object, int, int]]:
+        return [(stream, self._held.get(stream, 0), self._charged.get(stream, 0)) for stream in streams]
+
     def _grant(self, mine: _Asker, candidates: Sequence[Candidate], askers: int, most_bytes: int) -> list[int]:
         """Share out the room, reserve what is asked for, and note what is refused."""
+        limits, taken_bytes = (askers, most_bytes), self._taken_bytes
+        mine.last = None
         by_stream: dict[object, list[int]] = {}
         for index, candidate in enumerate(candidates):
             by_stream.setdefault(candidate.stream, []).append(index)
+        situation = self._situation(by_stream)
         granted = [0] * len(candidates)
         refused: dict[object, int] = {}
         for stream, places in by_stream.items():
@@ -165,6 +204,8 @@ class ByteBudget:
                 mine.reserved[stream] = total
                 self._hold(stream, total)
         self._refuse(mine, refused)
+        if not mine.exceeds and not any(one.refused for one in self._askers.values()):
+            mine.last = _Granted(candidates, limits, situation, taken_bytes, granted, dict(mine.reserved))
         return granted
 
     def _share(

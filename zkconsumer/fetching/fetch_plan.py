@@ -1,7 +1,7 @@
-"""What a fetcher asks for next: the partitions that are ready, within the byte budget, or the same as before.
+"""Plans what a fetcher asks for next: partitions with room, within the byte budget.
 
-Most partitions are silent most of the time. To plan, encode and read a fetch of thousands of them takes milliseconds;
-to see that nothing has changed since the last one takes much less.
+Most partitions get no messages most of the time. Planning a fetch of thousands of them takes milliseconds, so a fetcher
+repeats its last fetch without a new plan as long as nothing changes (`QuietRound`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class PlannedFetch(NamedTuple):
 
     Attributes:
         asked: The partitions of the request.
-        requests: The same as they are sent.
+        requests: The same partitions as the request names them.
         wait_ms: How long the broker may wait for data.
-        tasks: All that the fetcher has.
-        candidates: Those of them for which the byte budget was asked.
-        sizes: What it has granted to each; 0: nothing.
-        changes: How often the fetcher had been given a task.
+        tasks: All tasks of the fetcher.
+        candidates: The partitions for which the fetcher asked the byte budget.
+        sizes: How many bytes the budget granted to each candidate; 0 leaves it out of the request.
+        changes: How many tasks the fetcher had received when it made the plan.
     """
 
     asked: list[AskedPartition]
@@ -54,7 +54,7 @@ class FetchPlans:
         most_bytes: What one request may ask for.
 
     Attributes:
-        is_refused: Whether a partition was left out of the last fetch for want of room in the budget.
+        is_refused: Whether the last fetch left out a partition because the budget had no room.
 
     Threads: That of the fetcher.
     """
@@ -121,7 +121,7 @@ class FetchPlans:
         return PlannedFetch(asked, requests, wait_ms, tasks, candidates, sizes, changes)
 
     def has_room_for(self, planned: PlannedFetch) -> bool:
-        """Return whether there is room for a fetch as before; if so, its bytes are reserved."""
+        """Reserve the bytes of a fetch again; return whether the budget still grants all of them."""
         return self._reserve(planned.candidates) == planned.sizes
 
     def _candidates(self, ready: list[FetchTask]) -> list[Candidate]:
@@ -135,10 +135,10 @@ class FetchPlans:
 
 
 class QuietRound(NamedTuple):
-    """A fetch of all partitions of a fetcher, and answers that changed nothing: no messages, no error, no failure.
+    """A fetch of all partitions of a fetcher whose answer changed nothing: it had neither messages nor errors.
 
-    The same answers to it change nothing again, but for the time of the last answer. Only the fetcher changes the state
-    of its partitions, so that what it has found stays true until it is given a task, or loses one.
+    If the same answer comes again, only the time of the last answer changes. Only the fetcher changes the state of its
+    partitions, so a round stays valid until the fetcher receives or loses a task.
     """
 
     planned: PlannedFetch
@@ -146,7 +146,7 @@ class QuietRound(NamedTuple):
 
     @classmethod
     def after(cls, planned: PlannedFetch, answers: list[FetchedPartition]) -> QuietRound | None:
-        """Return the round, None if a partition was left out of it, or is not at rest."""
+        """Return the round; None if the fetch left out a partition, or if a partition is not at rest."""
         if len(planned.asked) < len(planned.tasks):
             return None
         for task in planned.tasks:
@@ -160,11 +160,11 @@ class QuietRound(NamedTuple):
         return cls(planned, answers)
 
     def is_of(self, tasks: list[FetchTask], changes: int) -> bool:
-        """Return whether the fetcher still has the same tasks, and was given none again."""
+        """Return whether the fetcher still has the same tasks and has not received one of them again."""
         return changes == self.planned.changes and tasks == self.planned.tasks
 
     def is_answered_again(self, answers: list[FetchedPartition], now: float) -> bool:
-        """Return whether the answers are those of before; if so, note that they came."""
+        """Return whether the same answers came again; if so, record when."""
         if answers is not self.answers:
             return False
         for task in self.planned.tasks:
