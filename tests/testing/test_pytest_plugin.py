@@ -15,13 +15,17 @@ from zkconsumer.testing.kafka import KafkaCluster
 ROOT = Path(__file__).resolve().parents[2]
 
 
+DOCUMENT = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
+CONFTEST, *PROGRAMS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+
+
 def pytest_run(folder: Path, tests: str, *options: str, ini: str = "", **environment: str) -> str:
     """The output of pytest with the plugin for a file of tests, in a project of its own."""
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers\n{ini}")
     (folder / "test_it.py").write_text(tests)
-    plugins = ("-p", "no:cacheprovider", "-p", "zkconsumer.testing.pytest_plugin")
+    (folder / "conftest.py").write_text(CONFTEST)
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-vv", *plugins, *options], cwd=folder,
+        [sys.executable, "-m", "pytest", "-vv", "-p", "no:cacheprovider", *options], cwd=folder,
         capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "ZKCONSUMER_REQUIRE_REAL": "", **environment},
     )  # fmt: skip
@@ -55,17 +59,28 @@ def test_of_the_marker(kafka_cluster, zookeeper):
 def test_the_examples_of_the_document_pass_and_clusters_come_by_marker_and_option_and_are_shared(
     tmp_path: Path,
 ) -> None:
-    document = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
-    programs = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
-    [options] = re.findall(r"```ini\n\[pytest\]\n(.*?)```", document, re.DOTALL)
-    for number, program in enumerate(programs):
+    [options] = re.findall(r"```ini\n\[pytest\]\n(.*?)```", DOCUMENT, re.DOTALL)
+    for number, program in enumerate(PROGRAMS):
         (tmp_path / f"test_program{number}.py").write_text(program)
     said = pytest_run(tmp_path, SHARED, ini=options)
     [collected] = re.findall(r"collected (\d+) items", said)
-    tests = sum(program.count("def test_") for program in [SHARED, *programs])
+    tests = sum(program.count("def test_") for program in [SHARED, *PROGRAMS])
     assert int(collected) >= tests  # some are parametrised
     assert f"= {collected} passed in" in said, said
-    assert len(programs) >= 3
+    assert len(PROGRAMS) >= 3
+
+
+def test_the_tests_of_a_project_that_does_not_name_the_plugin_load_nothing_of_it(tmp_path: Path) -> None:
+    text = """
+import sys
+
+def test_it(pytestconfig):
+    assert not [name for name in sys.modules if name.startswith(("zkconsumer", "simpleconsumer", "rebalance"))]
+"""
+    (tmp_path / "test_it.py").write_text(text)
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=120, check=False)  # fmt: skip
+    assert "1 passed" in ran.stdout, ran.stdout
 
 
 EMBEDDED = """

@@ -1,5 +1,8 @@
 """The pytest plugin: real ZooKeeper, real Kafka and embedded brokers as fixtures.
 
+A `conftest.py` loads it: `pytest_plugins = ["zkconsumer.testing.pytest_plugin"]`. It is no entry point of pytest, as then
+pytest would rewrite the assertions of all modules of the package, in every test run of every project that installs it.
+
 | fixture | scope | |
 |---|---|---|
 | `zookeeper` | session | a `ZooKeeperServer` that all tests share |
