@@ -26,7 +26,7 @@ from rebalance.brokers import machine as member_machine
 from rebalance.zookeeper import machine
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import broker_error
-from simpleconsumer.kafka011.apis import APIS
+from simpleconsumer.messages.apis import APIS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.polling import partition_position
 from zkconsumer.producer.produce_codes import PRODUCE_CODES

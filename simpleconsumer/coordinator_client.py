@@ -11,7 +11,7 @@ from simpleconsumer.dialect_types import AnyRequest, VersionedRequest
 from simpleconsumer.errors import VersionNotServed
 from simpleconsumer.group_offset_calls import GroupOffsetCalls
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CoordinatorClient", "GroupOffsetClient"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.primitives import encode_array, encode_string, read_array, read_string
 from simpleconsumer.types import Buffer
 
 Partition = tuple[str, int]
+Values = dict[str, Any]
 T = TypeVar("T")
 
 _SMALLEST_TOPIC = 6  # string length, partition count
@@ -52,3 +53,28 @@ def in_order(what: str, topics: list[tuple[str, list[tuple[int, T]]]], asked: Se
         topic, number = missing[0]
         raise DecodeError(f"{what} response: {topic}/{number} and {len(missing) - 1} more are missing")
     return [results[partition] for partition in asked]
+
+
+def topics_of(rows: Iterable[tuple[str, Any]]) -> list[Values]:
+    """Return the topics of a request, in the order of first mention, each with its rows of partitions."""
+    topics: dict[str, list[Any]] = {}
+    for topic, row in rows:
+        topics.setdefault(topic, []).append(row)
+    return [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+
+
+def results_of(
+    what: str, topics: Iterable[Values], asked: Sequence[Partition], result: Callable[[Values], T]
+) -> list[T]:
+    """Return what the topics of an answer say of each partition, in the order asked.
+
+    Args:
+        result: Returns the result of a partition's row.
+
+    Raises:
+        DecodeError: A partition was not asked for, comes twice or is missing.
+    """
+    rows = [
+        (topic["name"], [(row["partition_index"], result(row)) for row in topic["partitions"]]) for topic in topics
+    ]
+    return in_order(what, rows, asked)

@@ -17,7 +17,7 @@ from typing import Final
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.errors import ConnectionFailed, DecodeError
-from simpleconsumer.kafka011.apis import DESCRIBE_GROUPS, FETCH
+from simpleconsumer.messages.apis import DESCRIBE_GROUPS, FETCH
 from simpleconsumer.primitives import encode_array
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from simpleconsumer.kafka011.apis import INIT_PRODUCER_ID, PRODUCE
-from simpleconsumer.kafka011.init_producer_id import NO_ID, ProducerId
 from simpleconsumer.kafka011.record_encode import NO_PRODUCER, BatchProducer, Run, encode_producer_batch
+from simpleconsumer.messages.apis import INIT_PRODUCER_ID, PRODUCE
+from simpleconsumer.types import NO_ID, ProducerId
 
 __all__ = [
     "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchProducer", "ProducerId", "Run", "encode_producer_batch",

@@ -392,3 +392,43 @@ class EpochEnd(NamedTuple):
     error_code: int
     leader_epoch: int
     end_offset: int
+
+
+class ProducerId(NamedTuple):
+    """Under what a producer numbers its batches.
+
+    Attributes:
+        producer_id: The id; -1 with an error.
+        epoch: Which of the producers with this id it is: a broker refuses those before it. -1 with an error.
+    """
+
+    producer_id: int
+    epoch: int
+
+
+NO_ID: Final = ProducerId(-1, -1)
+"""Of a producer that has none yet."""
+
+
+class SaslAnswer(NamedTuple):
+    """The broker's side of one step of an authentication.
+
+    Attributes:
+        error_code: 0, or why the client is refused.
+        message: The reason in the broker's words, or None.
+        token: What the broker says under the mechanism.
+        lifetime_ms: When the client must authenticate again; 0: never, or not said (version 0).
+    """
+
+    error_code: int
+    message: str | None
+    token: bytes
+    lifetime_ms: int
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> SaslAnswer:
+        """Return the values of an answer to SaslAuthenticate."""
+        return cls(
+            answer["error_code"], answer["error_message"], answer["auth_bytes"] or b"",
+            answer.get("session_lifetime_ms", 0),
+        )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import click
 import pytest
 
-from simpleconsumer.kafka011.layout import encode_compact_string
+from simpleconsumer.messages.flexible import encode_compact_string
 from simpleconsumer.primitives import encode_string
 from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
 from zkconsumer.cli.filter_options import NameFilter

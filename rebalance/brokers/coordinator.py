@@ -254,7 +254,7 @@ class Coordinator:
         self._leave_for_good("the consumer has shut down", done)
 
     def _leave_for_good(self, reason: str, done: Callable[[], None]) -> None:
-        if self.member.instance_id is not None or not self._machine.member_id:
+        if self.member.instance_id is not None:
             done()
         else:
             self._port.leave_group(self._machine.member_id, reason, done)

@@ -96,7 +96,12 @@ class GroupPort(Protocol):
 
     def heartbeat(self, fence: Fence, done: Callable[[float, Refused | None], None]) -> None: ...
 
-    def leave_group(self, member_id: str, reason: str, done: Callable[[], None]) -> None: ...
+    def leave_group(self, member_id: str, reason: str, done: Callable[[], None]) -> None:
+        """Take a member out of the group.
+
+        Args:
+            member_id: Its id; empty for the member that a JoinGroup in flight is about to name, if there is one.
+        """
 
 
 class TopicPort(Protocol):

@@ -12,7 +12,7 @@ from struct import Struct
 
 from simpleconsumer.dialect_types import MAX_ANSWER_BYTES
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.kafka011.layout import read_nullable_array
+from simpleconsumer.messages.flexible import read_nullable_array
 from simpleconsumer.partition_rows import by_topic, in_order, read_topics
 from simpleconsumer.primitives import (
     encode_array,

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
-from simpleconsumer.described_groups import DescribedConsumerGroup, DescribedGroup, ListedGroup
-from simpleconsumer.dialect_types import Request, VersionedRequest
-from simpleconsumer.errors import DecodeError
-from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
-from simpleconsumer.kafka011 import (
-    apis,
-    consumer_group_describe,
-    describe_groups,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    sync_group,
+from simpleconsumer.described_groups import (
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribedMember,
+    ListedGroup,
 )
-from simpleconsumer.kafka011.versioned_requests import request_of, serves, versioned
-from simpleconsumer.kafka08 import requests as requests_08
+from simpleconsumer.dialect_types import VersionedRequest
+from simpleconsumer.errors import DecodeError
+from simpleconsumer.group_types import (
+    CONSUMER_PROTOCOL,
+    GenerationMember,
+    JoinedGroup,
+    JoinedMember,
+    JoiningMember,
+    LeavingMember,
+)
+from simpleconsumer.kafka011.calls import call, serves
+from simpleconsumer.messages import groups as apis
+from simpleconsumer.messages.schema import Values
 from simpleconsumer.numbered_offsets import numbered
-from simpleconsumer.types import Broker, Buffer, OffsetAndMetadata, TopicPartition
+from simpleconsumer.partition_rows import results_of, topics_of
+from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 
 __all__ = ["GroupRequests"]
 
-_NO_GENERATION = -1
-_NOTHING = OffsetAndMetadata(-1)
+_NO_GENERATION: Final = -1
+_NOTHING: Final = OffsetAndMetadata(-1)
+_FIRST_WITH_STATES: Final = 4
+_IS_CLASSIC: Final = {0: True, 1: False}
+
+Committed = tuple[int, OffsetAndMetadata]
+
+
+class _OfGroup(Protocol):
+    @property
+    def group(self) -> str: ...
+
+
+D = TypeVar("D", bound=_OfGroup)
 
 
 class GroupRequests:
@@ -57,51 +70,40 @@ class GroupRequests:
             rebalance_timeout_ms: Longest wait for members when the group rebalances: Kafka 0.10.1 and later; before, it
                 is the session time-out.
         """
-
-        def at(version: int) -> Request[JoinedGroup]:
-            body = join_group.encode_join_group(member, protocols, session_timeout_ms, rebalance_timeout_ms, version)
-            return request_of(
-                apis.JOIN_GROUP, version, body, lambda answer: join_group.decode_join_group(answer, version)
-            )
-
+        values = {
+            "group_id": member.group, "session_timeout_ms": session_timeout_ms,
+            "rebalance_timeout_ms": rebalance_timeout_ms, "member_id": member.member_id,
+            "group_instance_id": member.instance_id, "protocol_type": CONSUMER_PROTOCOL,
+            "protocols": [{"name": name, "metadata": metadata} for name, metadata in protocols],
+        }  # fmt: skip
         # Without an instance id in the request a static member would be a dynamic one.
         versions = apis.JOIN_GROUP.versions
-        return versioned(apis.JOIN_GROUP, at, versions if member.instance_id is None else versions[-1:])
+        return call(apis.JOIN_GROUP, values, _joined, versions if member.instance_id is None else versions[-1:])
 
     def sync_group(
         self, member: GenerationMember, assignments: Mapping[str, bytes]
     ) -> VersionedRequest[tuple[int, bytes]]:
         """Return the request for error code and assignment of a member; the leader hands over those of all."""
-
-        def at(version: int) -> Request[tuple[int, bytes]]:
-            body = sync_group.encode_sync_group(member, assignments, version)
-            return request_of(
-                apis.SYNC_GROUP, version, body, lambda answer: sync_group.decode_sync_group(answer, version)
-            )
-
-        return versioned(apis.SYNC_GROUP, at)
+        rows = [{"member_id": member_id, "assignment": data} for member_id, data in assignments.items()]
+        return call(
+            apis.SYNC_GROUP, _of_member(member) | {"assignments": rows},
+            lambda answer: (answer["error_code"], answer["assignment"]),
+        )  # fmt: skip
 
     def heartbeat(self, member: GenerationMember) -> VersionedRequest[int]:
         """Return a heartbeat; the answer is an error code."""
-
-        def at(version: int) -> Request[int]:
-            body = heartbeat.encode_heartbeat(member, version)
-            return request_of(
-                apis.HEARTBEAT, version, body, lambda answer: heartbeat.decode_heartbeat(answer, version), True
-            )
-
-        return versioned(apis.HEARTBEAT, at, can_resend=True)
+        return call(apis.HEARTBEAT, _of_member(member), _error_code, can_resend=True)
 
     def leave_group(self, group: str, member: LeavingMember) -> VersionedRequest[int]:
         """Return the request that removes a member from its group; the answer is an error code."""
+        row = {"member_id": member.member_id, "group_instance_id": member.instance_id}
+        values = {"group_id": group, "member_id": member.member_id, "members": [row]}
 
-        def at(version: int) -> Request[int]:
-            body = leave_group.encode_leave_group(group, member, version)
-            return request_of(
-                apis.LEAVE_GROUP, version, body, lambda answer: leave_group.decode_leave_group(answer, version), True
-            )
+        def code(answer: Values) -> int:
+            codes = [answer["error_code"], *(left["error_code"] for left in answer.get("members", ()))]
+            return next((each for each in codes if each), 0)
 
-        return versioned(apis.LEAVE_GROUP, at, can_resend=True)
+        return call(apis.LEAVE_GROUP, values, code, can_resend=True)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -120,46 +122,45 @@ class GroupRequests:
     ) -> VersionedRequest[list[int]]:
         """Return the request with which a member stores offsets; one of a generation that is over is refused."""
         wanted = {numbered(partition): offset for partition, offset in offsets.items()}
-
-        def at(version: int) -> Request[list[int]]:
-            body = offset_commit.encode_offset_commit(member, wanted, version)
-            return request_of(
-                apis.OFFSET_COMMIT, version, body,
-                lambda answer: offset_commit.decode_offset_commit(answer, list(wanted), version),
-            )  # fmt: skip
-
-        return versioned(apis.OFFSET_COMMIT, at)
+        rows = [
+            (topic, {"partition_index": number, "committed_offset": offset.offset,
+                     "committed_leader_epoch": offset.leader_epoch, "committed_metadata": offset.metadata})
+            for (topic, number), offset in wanted.items()
+        ]  # fmt: skip
+        return call(
+            apis.OFFSET_COMMIT, _of_member(member) | {"topics": topics_of(rows)},
+            lambda answer: results_of("offset commit", answer["topics"], list(wanted), _error_code),
+        )  # fmt: skip
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition], version: int = 1
-    ) -> VersionedRequest[list[tuple[int, OffsetAndMetadata]]]:
+    ) -> VersionedRequest[list[Committed]]:
         """Return the request for the offsets that a group has in Kafka; none is offset -1, without error."""
         wanted = [numbered(partition) for partition in partitions]
+        values = {"group_id": group, "topics": topics_of(wanted), "require_stable": True}
 
-        def at(version: int) -> Request[list[tuple[int, OffsetAndMetadata]]]:
-            def decode(answer: Buffer) -> list[tuple[int, OffsetAndMetadata]]:
-                code, found = offset_fetch.decode_offset_fetch(answer, wanted, version)
-                return [(code, _NOTHING)] * len(wanted) if code else found
+        def result(answer: Values) -> list[Committed]:
+            code = answer.get("error_code", 0)
+            if code:  # of the group
+                return [(code, _NOTHING)] * len(wanted)
+            return results_of("offset fetch", answer["topics"], wanted, _committed)
 
-            body = offset_fetch.encode_offset_fetch(group, wanted, version)
-            return request_of(apis.OFFSET_FETCH, version, body, decode, True)
+        return call(apis.OFFSET_FETCH, values, result, can_resend=True)
 
-        return versioned(apis.OFFSET_FETCH, at, can_resend=True)
+    def all_committed(self, group: str) -> VersionedRequest[tuple[int, dict[TopicPartition, Committed]]]:
+        """Return the request for all offsets that a group has in Kafka, after its error code: 0.10.2 and later.
 
-    def all_committed(
-        self, group: str
-    ) -> VersionedRequest[tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata]]]]:
-        """Return the request for all offsets that a group has in Kafka, behind its error code: 0.10.2 and later."""
+        They come as they are now, stable or not.
+        """
 
-        def at(version: int) -> Request[tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata]]]]:
-            def decode(answer: Buffer) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata]]]:
-                code, found = offset_fetch.decode_all_offsets(answer, version)
-                return code, {TopicPartition(*partition): each for partition, each in found.items()}
+        def result(answer: Values) -> tuple[int, dict[TopicPartition, Committed]]:
+            return answer["error_code"], {
+                TopicPartition(topic["name"], row["partition_index"]): _committed(row)
+                for topic in answer["topics"] for row in topic["partitions"]
+            }  # fmt: skip
 
-            body = offset_fetch.encode_offset_fetch(group, None, version)
-            return request_of(apis.OFFSET_FETCH, version, body, decode, True)
-
-        return versioned(apis.OFFSET_FETCH, at, apis.OFFSET_FETCH.versions[1:], can_resend=True)
+        values = {"group_id": group, "topics": None, "require_stable": False}
+        return call(apis.OFFSET_FETCH, values, result, apis.OFFSET_FETCH.versions[1:], can_resend=True)
 
     def serves_all_committed(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions answers `all_committed`."""
@@ -168,14 +169,12 @@ class GroupRequests:
     def delete_committed(self, group: str, partitions: Sequence[TopicPartition]) -> VersionedRequest[list[int]]:
         """Return the request that deletes offsets of a group: Kafka 2.4; the answer is one error code for each."""
         wanted = [numbered(partition) for partition in partitions]
-        body = offset_delete.encode_offset_delete(group, wanted)
-        return versioned(
-            apis.OFFSET_DELETE,
-            partial(
-                request_of, apis.OFFSET_DELETE, body=body,
-                decode=lambda answer: offset_delete.decode_offset_delete(answer, wanted),
-            ),
-        )  # fmt: skip
+
+        def codes(answer: Values) -> list[int]:
+            code = answer["error_code"]  # of the group
+            return [code] * len(wanted) if code else results_of("offset delete", answer["topics"], wanted, _error_code)
+
+        return call(apis.OFFSET_DELETE, {"group_id": group, "topics": topics_of(wanted)}, codes)
 
     def serves_delete_committed(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions answers `delete_committed`."""
@@ -189,17 +188,14 @@ class GroupRequests:
         Args:
             states: Only groups in one of these states: Kafka 2.6 and later. All groups without any.
         """
-
-        def at(version: int) -> Request[tuple[int, list[ListedGroup]]]:
-            body = list_groups.encode_list_groups(states, version)
-            return request_of(
-                apis.LIST_GROUPS, version, body, lambda answer: list_groups.decode_list_groups(answer, version), True
-            )
-
         versions = apis.LIST_GROUPS.versions
         if states:
-            versions = tuple(version for version in versions if version >= list_groups.FIRST_WITH_STATES)
-        return versioned(apis.LIST_GROUPS, at, versions, can_resend=True)
+            versions = tuple(version for version in versions if version >= _FIRST_WITH_STATES)
+        return call(
+            apis.LIST_GROUPS, {"states_filter": list(states), "types_filter": []},
+            lambda answer: (answer["error_code"], [_listed(row) for row in answer["groups"]]), versions,
+            can_resend=True,
+        )  # fmt: skip
 
     def serves_list_groups(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions answers `list_groups`."""
@@ -207,27 +203,17 @@ class GroupRequests:
 
     def describe_groups(self, groups: Sequence[str]) -> VersionedRequest[list[DescribedGroup]]:
         """Return the request for states and members of groups of the classic protocol."""
-
-        def at(version: int) -> Request[list[DescribedGroup]]:
-            body = describe_groups.encode_describe_groups(groups, version)
-            return request_of(
-                apis.DESCRIBE_GROUPS, version, body,
-                lambda answer: describe_groups.decode_describe_groups(answer, groups, version), True,
-            )  # fmt: skip
-
-        return versioned(apis.DESCRIBE_GROUPS, at, can_resend=True)
+        return call(
+            apis.DESCRIBE_GROUPS, {"groups": groups},
+            lambda answer: _of_groups("describe groups", answer, groups, _described), can_resend=True,
+        )  # fmt: skip
 
     def describe_consumer_groups(self, groups: Sequence[str]) -> VersionedRequest[list[DescribedConsumerGroup]]:
         """Return the request for states and members of groups of the protocol of KIP-848: Kafka 4.0."""
-
-        def at(version: int) -> Request[list[DescribedConsumerGroup]]:
-            body = consumer_group_describe.encode_consumer_group_describe(groups)
-            return request_of(
-                apis.CONSUMER_GROUP_DESCRIBE, version, body,
-                lambda answer: consumer_group_describe.decode_consumer_group_describe(answer, groups, version), True,
-            )  # fmt: skip
-
-        return versioned(apis.CONSUMER_GROUP_DESCRIBE, at, can_resend=True)
+        return call(
+            apis.CONSUMER_GROUP_DESCRIBE, {"group_ids": groups},
+            lambda answer: _of_groups("consumer group describe", answer, groups, _described_consumers), can_resend=True,
+        )  # fmt: skip
 
     def serves_describe_consumer_groups(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker that serves these versions answers `describe_consumer_groups`."""
@@ -240,29 +226,110 @@ class GroupRequests:
     def delete_group(self, group: str) -> VersionedRequest[int]:
         """Return the request that deletes a group and its offsets in Kafka; the answer is an error code."""
 
-        def decode(answer: Buffer) -> int:
-            codes = requests_08.decode_delete_groups(answer)
+        def code(answer: Values) -> int:
+            codes: dict[str, int] = {row["group_id"]: row["error_code"] for row in answer["results"]}
             if group not in codes:
                 raise DecodeError(f"delete groups response: group {group!r} is missing")
             return codes[group]
 
-        body = requests_08.encode_delete_groups([group])
-        return versioned(apis.DELETE_GROUPS, partial(request_of, apis.DELETE_GROUPS, body=body, decode=decode))
+        return call(apis.DELETE_GROUPS, {"groups_names": [group]}, code)
 
     def coordinator(self, group: str, *, of_transactions: bool = False) -> VersionedRequest[tuple[int, Broker]]:
-        """Return the request for error code and the broker that coordinates a group.
+        """Return the request for error code and the broker that coordinates a group (id and port -1 with an error).
 
         Args:
             group: Its name, or a transactional id.
             of_transactions: Whether it is a transactional id: Kafka 0.11 and later.
         """
-
-        def at(version: int) -> Request[tuple[int, Broker]]:
-            body = find_coordinator.encode_find_coordinator(group, version, of_transactions=of_transactions)
-            return request_of(
-                apis.FIND_COORDINATOR, version, body,
-                lambda answer: find_coordinator.decode_find_coordinator(answer, version), True,
-            )  # fmt: skip
-
         versions = apis.FIND_COORDINATOR.versions
-        return versioned(apis.FIND_COORDINATOR, at, versions[1:] if of_transactions else versions, can_resend=True)
+        return call(
+            apis.FIND_COORDINATOR, {"key": group, "key_type": int(of_transactions)}, _coordinator,
+            versions[1:] if of_transactions else versions, can_resend=True,
+        )  # fmt: skip
+
+
+# -- values of requests, and results of answers ------------------------------------------------------------------------
+
+
+def _of_member(member: GenerationMember) -> Values:
+    return {
+        "group_id": member.group, "generation_id": member.generation, "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+    }  # fmt: skip
+
+
+def _error_code(values: Values) -> int:
+    code: int = values["error_code"]
+    return code
+
+
+def _joined(answer: Values) -> JoinedGroup:
+    members = tuple(
+        JoinedMember(row["member_id"], row["metadata"], row.get("group_instance_id")) for row in answer["members"]
+    )
+    return JoinedGroup(
+        answer["error_code"], answer["generation_id"], answer["protocol_name"], answer["leader"], answer["member_id"],
+        members,
+    )  # fmt: skip
+
+
+def _committed(row: Values) -> Committed:
+    """Return error code and offset of a partition."""
+    epoch = row.get("committed_leader_epoch", -1)
+    return row["error_code"], OffsetAndMetadata(row["committed_offset"], row["metadata"] or "", epoch)
+
+
+def _coordinator(answer: Values) -> tuple[int, Broker]:
+    # Fetch and commit versions are what every broker serves that lists its versions.
+    return answer["error_code"], Broker(answer["node_id"], answer["host"], answer["port"], 2, "kafka011", 2)
+
+
+def _listed(row: Values) -> ListedGroup:
+    group_type: str | None = row.get("group_type")
+    return ListedGroup(row["group_id"], row["protocol_type"], row.get("group_state"), group_type and group_type.lower())
+
+
+def _of_groups(what: str, answer: Values, groups: Sequence[str], describe: Callable[[Values], D]) -> list[D]:
+    """Return what an answer says of each group, in the order asked."""
+    rows = [describe(row) for row in answer["groups"]]
+    by_group = {row.group: row for row in rows}
+    if len(rows) != len(groups) or by_group.keys() != set(groups):
+        raise DecodeError(f"{what} response: {len(rows)} results for {len(groups)} groups, or other ones")
+    return [by_group[group] for group in groups]
+
+
+def _described(row: Values) -> DescribedGroup:
+    members = tuple(
+        DescribedMember(
+            member["member_id"], member.get("group_instance_id"), member["client_id"], member["client_host"],
+            member["member_metadata"], member["member_assignment"],
+        )
+        for member in row["members"]
+    )  # fmt: skip
+    return DescribedGroup(
+        row["error_code"], row["group_id"], row["group_state"], row["protocol_type"], row["protocol_data"], members,
+        row.get("error_message"),
+    )  # fmt: skip
+
+
+def _described_consumers(row: Values) -> DescribedConsumerGroup:
+    members = tuple(
+        DescribedConsumer(
+            member["member_id"], member["instance_id"], member["rack_id"], member["member_epoch"], member["client_id"],
+            member["client_host"], tuple(member["subscribed_topic_names"]), member["subscribed_topic_regex"],
+            _assigned(member["assignment"]), _assigned(member["target_assignment"]),
+            _IS_CLASSIC.get(member.get("member_type", -1)),
+        )
+        for member in row["members"]
+    )  # fmt: skip
+    return DescribedConsumerGroup(
+        row["error_code"], row["group_id"], row["group_state"], row["group_epoch"], row["assignment_epoch"],
+        row["assignor_name"], members, row["error_message"],
+    )  # fmt: skip
+
+
+def _assigned(assignment: Values) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic["topic_name"], number)
+        for topic in assignment["topic_partitions"] for number in topic["partitions"]
+    )  # fmt: skip

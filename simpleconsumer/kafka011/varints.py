@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.kafka011.layout import encode_uvarint
+from simpleconsumer.messages.flexible import encode_uvarint
 from simpleconsumer.types import Buffer
 
 __all__ = ["encode_varint", "read_varint", "read_varlong"]

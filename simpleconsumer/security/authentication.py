@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from simpleconsumer.errors import BrokerError, DecodeError
-from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.api_versions import decode_api_versions
-from simpleconsumer.kafka011.apis import Api
-from simpleconsumer.kafka011.sasl_authenticate import decode_sasl_authenticate, encode_sasl_authenticate
-from simpleconsumer.kafka011.sasl_handshake import decode_sasl_handshake, encode_sasl_handshake
+from simpleconsumer.kafka011.topic_requests import served_versions
+from simpleconsumer.messages import apis
+from simpleconsumer.messages.api import Api
+from simpleconsumer.messages.schema import Values
 from simpleconsumer.primitives import encode_bytes
 from simpleconsumer.security.sasl import Sasl, SaslLost, SaslRefused, conversation
+from simpleconsumer.types import SaslAnswer
 
 __all__ = ["Authentication", "Exchange"]
 
@@ -59,7 +59,7 @@ class Authentication:
             DecodeError: An answer makes no sense.
             Errors of `exchange`.
         """
-        code, served = decode_api_versions(self._ask(exchange, apis.API_VERSIONS, 0, b""))
+        code, served = served_versions(self._ask(exchange, apis.API_VERSIONS, 0, {}))
         if code:
             raise SaslRefused(f"the broker does not say which requests it takes: {BrokerError(code, None, None)}")
         handshakes, tokens = served.get(apis.SASL_HANDSHAKE.key, range(0)), served.get(apis.SASL_AUTHENTICATE.key)
@@ -72,8 +72,9 @@ class Authentication:
     def again(self, exchange: Exchange) -> int:
         """Authenticate a connection on which that has been done before, with no request under way; as above."""
         version = 0 if self._token_version is None else 1
-        body = encode_sasl_handshake(self._sasl.mechanism)
-        code, offered = decode_sasl_handshake(self._ask(exchange, apis.SASL_HANDSHAKE, version, body))
+        asked = {"mechanism": self._sasl.mechanism}
+        shown = apis.SASL_HANDSHAKE.decode(version, self._ask(exchange, apis.SASL_HANDSHAKE, version, asked))
+        code, offered = shown["error_code"], shown["mechanisms"]
         if code == _UNSUPPORTED_MECHANISM:
             raise SaslRefused(f"the broker has no {self._sasl.mechanism}, but {', '.join(offered) or 'no mechanism'}")
         if code == _ILLEGAL_STATE:
@@ -99,16 +100,16 @@ class Authentication:
                 return bytes(exchange(encode_bytes(token), None)), 0
             except ConnectionError as error:
                 raise SaslLost(str(error)) from error
-        body = encode_sasl_authenticate(token)
-        answer = decode_sasl_authenticate(
-            self._ask(exchange, apis.SASL_AUTHENTICATE, self._token_version, body), self._token_version
-        )
+        version = self._token_version
+        data = self._ask(exchange, apis.SASL_AUTHENTICATE, version, {"auth_bytes": token})
+        answer = SaslAnswer.of(apis.SASL_AUTHENTICATE.decode(version, data))
         if answer.error_code:
             raise SaslRefused(f"{BrokerError(answer.error_code, None, None)}: {(answer.message or '')[:300]}")
         return answer.token, answer.lifetime_ms
 
-    def _ask(self, exchange: Exchange, api: Api, version: int, body: bytes) -> memoryview:
+    def _ask(self, exchange: Exchange, api: Api, version: int, values: Values) -> memoryview:
         number = next(self._numbers)
+        body = api.request.encode(version, values)
         try:
             return exchange(api.frame(version, number, self._client_id, body), number)
         except DecodeError as error:

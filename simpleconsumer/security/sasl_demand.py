@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.sasl_handshake import decode_sasl_handshake, encode_sasl_handshake
+from simpleconsumer.messages import apis
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import MECHANISMS
 
@@ -33,9 +32,10 @@ def sasl_demand(exchange: Exchange, client_id: str, protocol: str) -> str | None
         DecodeError: The answer makes no sense.
         Errors of `exchange`.
     """
-    frame = apis.SASL_HANDSHAKE.frame(0, _ID, client_id, encode_sasl_handshake(MECHANISMS[0]))
-    code, mechanisms = decode_sasl_handshake(exchange(frame, _ID))
-    if code not in (_NO_ERROR, _UNSUPPORTED_MECHANISM):
+    body = apis.SASL_HANDSHAKE.request.encode(0, {"mechanism": MECHANISMS[0]})
+    answer = apis.SASL_HANDSHAKE.decode(0, exchange(apis.SASL_HANDSHAKE.frame(0, _ID, client_id, body), _ID))
+    if answer["error_code"] not in (_NO_ERROR, _UNSUPPORTED_MECHANISM):
         return None
     wanted = "SASL_PLAINTEXT" if protocol == "PLAINTEXT" else f"SASL_{protocol}"
-    return f"this port demands SASL ({', '.join(mechanisms)}); set security.protocol to {wanted} (it is {protocol})"
+    mechanisms = ", ".join(answer["mechanisms"])
+    return f"this port demands SASL ({mechanisms}); set security.protocol to {wanted} (it is {protocol})"

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker_wire import Wire
 
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.dialect_types import VersionedRequest
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
-from simpleconsumer.kafka011 import (
-    apis,
-    heartbeat,
-    join_group,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
-from simpleconsumer.kafka011.apis import Api
-from simpleconsumer.types import OffsetAndMetadata
+from simpleconsumer.messages import apis
+from simpleconsumer.messages.api import Api
+from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.waiting import wait_until
@@ -87,6 +81,15 @@ class GroupClient:
     def receive(self) -> bytes:
         return self.wire.receive()[_HEAD:]
 
+    def ask(self, request: VersionedRequest[Any]) -> None:
+        """Send a request as the client encodes it; `_answer` decodes what comes."""
+        asked = request.at(self.versions[request.api])
+        self._decode = asked.decode
+        self.wire.send(KAFKA011.frame(asked, 7, self._client_id))
+
+    def _answer(self) -> Any:
+        return self._decode(memoryview(self.receive()))
+
     @property
     def who(self) -> GenerationMember:
         return GenerationMember(self.group, self.generation, self.member_id, self.instance_id)
@@ -97,12 +100,11 @@ class GroupClient:
         self, protocols: tuple[tuple[str, bytes], ...] = RANGE, session_ms: int = 10_000, rebalance_ms: int = 10_000
     ) -> None:
         member = JoiningMember(self.group, self.member_id, self.instance_id)
-        version = self.versions["JoinGroup"]
-        self.send(apis.JOIN_GROUP, join_group.encode_join_group(member, protocols, session_ms, rebalance_ms, version))
+        self.ask(KAFKA011.join_group(member, protocols, session_ms, rebalance_ms))
 
     def joined(self) -> JoinedGroup:
         """The answer to JoinGroup, whose id and generation are ours from now on."""
-        found = join_group.decode_join_group(self.receive(), self.versions["JoinGroup"])
+        found: JoinedGroup = self._answer()
         if found.error_code in (0, 79):
             self.member_id, self.generation = found.member_id, found.generation
         return found
@@ -112,11 +114,11 @@ class GroupClient:
         return self.joined()
 
     def send_sync(self, assignments: Mapping[str, bytes] | None = None) -> None:
-        version = self.versions["SyncGroup"]
-        self.send(apis.SYNC_GROUP, sync_group.encode_sync_group(self.who, assignments or {}, version))
+        self.ask(KAFKA011.sync_group(self.who, assignments or {}))
 
     def synced(self) -> tuple[int, bytes]:
-        return sync_group.decode_sync_group(self.receive(), self.versions["SyncGroup"])
+        found: tuple[int, bytes] = self._answer()
+        return found
 
     def sync(self, assignments: Mapping[str, bytes] | None = None) -> tuple[int, bytes]:
         self.send_sync(assignments)
@@ -129,33 +131,26 @@ class GroupClient:
         assert self.sync({self.member_id: b"all"}) == (0, b"all")
 
     def beat(self) -> int:
-        version = self.versions["Heartbeat"]
-        self.send(apis.HEARTBEAT, heartbeat.encode_heartbeat(self.who, version))
-        return heartbeat.decode_heartbeat(self.receive(), version)
+        self.ask(KAFKA011.heartbeat(self.who))
+        return int(self._answer())
 
     def leave(self) -> int:
-        version = self.versions["LeaveGroup"]
-        member = LeavingMember(self.member_id, self.instance_id)
-        self.send(apis.LEAVE_GROUP, leave_group.encode_leave_group(self.group, member, version))
-        return leave_group.decode_leave_group(self.receive(), version)
+        self.ask(KAFKA011.leave_group(self.group, LeavingMember(self.member_id, self.instance_id)))
+        return int(self._answer())
 
     # -- offsets
 
     def commit(self, topic: str, offset: int, partition: int = 0, *, as_nobody: bool = False, text: str = "m") -> int:
-        version = self.versions["OffsetCommit"]
         who = GenerationMember(self.group, -1, "") if as_nobody else self.who
-        offsets = {(topic, partition): OffsetAndMetadata(offset, text)}
-        self.send(apis.OFFSET_COMMIT, offset_commit.encode_offset_commit(who, offsets, version))
-        [code] = offset_commit.decode_offset_commit(self.receive(), list(offsets), version)
-        return code
+        self.ask(KAFKA011.commit_as(who, {TopicPartition(topic, partition): OffsetAndMetadata(offset, text)}))
+        [code] = self._answer()
+        return int(code)
 
     def committed(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """Error code and offset."""
-        version = self.versions["OffsetFetch"]
-        asked = [(topic, partition)]
-        self.send(apis.OFFSET_FETCH, offset_fetch.encode_offset_fetch(self.group, asked, version))
-        code, found = offset_fetch.decode_offset_fetch(self.receive(), asked, version)
-        return (code, -1) if code else (found[0][0], found[0][1].offset)
+        self.ask(KAFKA011.committed(self.group, [TopicPartition(topic, partition)]))
+        [(code, found)] = self._answer()
+        return code, found.offset
 
     # -- what tools ask
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from broker_wire import Wire, request, string
 
-from simpleconsumer.kafka011.init_producer_id import ProducerId
 from simpleconsumer.kafka011.record_encode import encode_record_batch
+from simpleconsumer.types import ProducerId
 from tests.simpleconsumer import golden_apis
 from tests.simpleconsumer.golden_apis import Frames
 from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster

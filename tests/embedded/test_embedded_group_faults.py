@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from group_wire import GroupClient, coordinator_of
 
-from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.heartbeat import encode_heartbeat
+from simpleconsumer.dialect import KAFKA011
+from simpleconsumer.messages import apis
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.embedded.faults import GROUP_LOADING
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
@@ -139,7 +139,7 @@ class TestAnswers:
                 "wrong_correlation_id": Fault.wrong_correlation_id(api="heartbeat"),
                 "stall": Fault.stall(0.1, api="heartbeat", after_bytes=5)}[kind]  # fmt: skip
         cluster.faults.add(made)
-        ann.send(apis.HEARTBEAT, encode_heartbeat(ann.who, 0))
+        ann.ask(KAFKA011.heartbeat(ann.who))
         answer = ann.wire.receive()
         assert {"garbage": answer[4:] == b"oops", "wrong_correlation_id": answer[4:8] != b"\0\0\0\7",
                 "stall": answer[4:] == b"\0\0\0\7\0\0"}[kind]  # fmt: skip

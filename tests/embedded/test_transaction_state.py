@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.kafka011.transaction_records import decode_transaction, encode_transaction
 from zkconsumer.testing.embedded.kafka011.transaction_state import (
     LAST_EPOCH,

@@ -137,9 +137,9 @@ def test_a_partition_says_in_the_status_that_it_is_throttled(muting: EmbeddedClu
 
 
 def test_a_reader_without_a_group_does_not_take_a_throttle_for_a_stall(muting: EmbeddedCluster) -> None:
-    muting.faults.add(Fault.throttle(2, api="fetch", topic="t"))
+    muting.faults.add(Fault.throttle(4, api="fetch", topic="t"))
     given = {"bootstrap.servers": muting.broker_list}
-    with read_topic(None, "t", properties=given, stall_timeout_s=0.7) as reader:
+    with read_topic(None, "t", properties=given, stall_timeout_s=2) as reader:
         assert [message.value for message in reader] == VALUES
 
 

@@ -330,7 +330,11 @@ def test_close_during_a_rebalance_leaves_in_order(
         for consumer in consumers:
             assert consumer.close(10_000) == {}
     with consumer_of(cluster, fresh_group, topic) as last:
-        wait_until(lambda: [found.extend(last.poll(100)), len(found) >= 20][1], PATIENCE_S, "all records")
+        wait_until(
+            lambda: [found.extend(last.poll(100)), len(found) >= 20][1], PATIENCE_S, "all records",
+            state=lambda: (sorted((each.partition, each.offset) for each in found), last.assignment(),
+                           [last.position(each) for each in last.assignment()]),
+        )  # fmt: skip
     assert sorted((record.partition, record.offset) for record in found) == [(p, n) for p in (0, 1) for n in range(10)]
     wait_until(lambda: not threads_of(), PATIENCE_S, "the threads to end", state=threads_of)
 

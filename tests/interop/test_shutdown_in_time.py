@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from consuming import (
     wait_stored,
 )
 
+from rebalance.lease import lease_clock
 from zkconsumer import (
     CommitFailed,
     ConnectorClosed,
@@ -228,6 +230,8 @@ def test_steps_that_fail_are_passed_over(
 ) -> None:
     """A fault inside of the leave itself: the rest is done all the same, and the block's own exception survives."""
 
+    left_out: list[Callable[[], object]] = []
+
     def boom(*_: object) -> None:
         raise RuntimeError("made up")
 
@@ -236,13 +240,17 @@ def test_steps_that_fail_are_passed_over(
             consumer.create_message_streams({topic: 1})
             wait_owners(embedded_cluster, fresh_group, topic, dict.fromkeys((0, 1), f"{consumer.consumer_id}-0"))
             assert consumer._member is not None
-            consumer._member.delivery.stop = boom  # type: ignore[method-assign,assignment]
-            consumer._member.delivery.close = boom  # type: ignore[method-assign]
+            delivery = consumer._member.delivery
+            left_out.extend([partial(delivery.stop, None, lease_clock()), partial(delivery.close, lease_clock() + 5)])
+            delivery.stop = boom  # type: ignore[method-assign,assignment]
+            delivery.close = boom  # type: ignore[method-assign]
             raise ZeroDivisionError("of the block")
 
     with pytest.raises(ZeroDivisionError, match="of the block"):
         consume()
     wait_owners(embedded_cluster, fresh_group, topic, {})
+    for step in left_out:  # or its threads would stay
+        step()
 
 
 # -- callbacks ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from stepped_offsets import FENCE, P0, SteppedOffsets
 
@@ -14,6 +16,16 @@ from zkconsumer.offsets.two_stores import Intent, TwoStores
 from zkconsumer.testing import wait_until
 
 READ_AGAIN_S = 5.0
+
+
+_STARTED: list[KafkaOffsets] = []
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays() -> Iterator[None]:
+    yield
+    while _STARTED:
+        _STARTED.pop().close(0.0)
 
 
 class Group:
@@ -30,6 +42,7 @@ class Group:
         self.stores = TwoStores(kafka, self.steps.offsets, intent, written, self.steps.loop)
         self.stores.session_opened(FENCE)
         self.reads = 0
+        _STARTED.append(kafka)
 
     def pump(self) -> bool:
         """Run the loop and answer ZooKeeper once; return whether anything happened."""

@@ -100,6 +100,20 @@ def test_close_leaves_no_thread_that_waits_for_a_broker(cluster: EmbeddedCluster
     wait_until(lambda: not threads(), 2.0, "the threads to end", state=threads)
 
 
+def test_a_consumer_that_closes_before_it_is_named_leaves_no_member_behind(cluster: EmbeddedCluster) -> None:
+    """The broker has created a member that the consumer does not know yet; the group would wait for its session."""
+    group = f"g-{uuid.uuid4().hex}"
+    fault = Fault.stall(1.0, "join_group")
+    cluster.faults.add(fault)
+    consumer = KafkaConsumer(TOPIC, bootstrap_servers=f"127.0.0.1:{cluster.port(0)}", group_id=group)
+    wait_until(lambda: not consumer.poll(20) and cluster.faults.used(fault), PATIENCE_S, "JoinGroup")
+    began = time.monotonic()
+    consumer.close(30_000)
+    with consumer_of(cluster, group_id=group) as other:
+        assert other.assignment() == {NAME}
+    assert time.monotonic() - began < SOON_S
+
+
 def test_close_in_a_callback_leaves_no_thread(cluster: EmbeddedCluster) -> None:
 
     class Closes(RebalanceCallbacks):

@@ -130,6 +130,8 @@ def test_what_fills_the_queue_is_sent_when_the_first_one_finds_no_room() -> None
     sends = queue.sends
     queue.release(1)
     wait_until(lambda: queue.sends > sends, WAIT_S, "the queue to be sent once more")
+    queue.release(1)
+    queue.wait_entered("first")
 
 
 # -- with a broker -----------------------------------------------------------------------------------------------------

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, Request
-from simpleconsumer.kafka011.apis import APIS
-from simpleconsumer.kafka011.init_producer_id import ProducerId
-from simpleconsumer.types import FetchRequest, OffsetAndMetadata, TopicPartition
+from simpleconsumer.messages.apis import APIS
+from simpleconsumer.types import FetchRequest, OffsetAndMetadata, ProducerId, TopicPartition
 from tests.simpleconsumer import golden_groups
 
 FOLDER = Path(__file__).parent.parent / "golden" / "apis"

@@ -9,7 +9,7 @@ from typing import Any
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"g-apis" + bytes.fromhex("ffffffff")

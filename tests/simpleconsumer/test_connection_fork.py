@@ -38,6 +38,7 @@ class Echo:
                 connection.sendall(data)
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the thread in accept()
         self._listener.close()
 
 

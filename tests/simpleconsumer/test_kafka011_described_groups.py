@@ -50,8 +50,6 @@ def test_groups_of_both_protocols_are_told_apart(each: Frames) -> None:
 
 def test_states_are_asked_for_where_brokers_know_them() -> None:
     assert KAFKA011.list_groups(["Stable"]).versions == (4, 5)
-    with pytest.raises(ValueError, match=r"ListGroups 1 lists groups of all states, and states \['Stable'\] are given"):
-        KAFKA011.list_groups(["Stable"]).at(1)
 
 
 @each_of(r"DescribeGroups-v\d")

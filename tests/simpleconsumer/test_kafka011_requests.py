@@ -12,8 +12,7 @@ from golden_apis import ONE, VERSIONS, ZERO, Frames
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.init_producer_id import ProducerId, encode_init_producer_id
+from simpleconsumer.messages import apis
 from simpleconsumer.types import (
     AbortedTransaction,
     ClusterMetadata,
@@ -22,6 +21,7 @@ from simpleconsumer.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     ProducedPartition,
+    ProducerId,
 )
 
 EVERY = golden_apis.every()
@@ -248,8 +248,7 @@ def test_ids_of_producers_and_the_ends_of_transactions() -> None:
     assert {version: (code, epoch) for version, (code, (_, epoch)) in nexts.items()} == {3: (0, 1), 4: (0, 4)}
     fenced: Any = decoded(r"InitProducerId-fenced-v\d")
     assert {version: code for version, (code, _) in fenced.items()} == {3: 47, 4: 90}, "an epoch before the last one"
-    with pytest.raises(ValueError, match="InitProducerId 1 has no field for"):
-        encode_init_producer_id("t", 1, ProducerId(7, 0), 1)
+    assert KAFKA011.producer_id("t", 1, ProducerId(7, 0)).versions == (3, 4), "those before have no field for it"
     assert set(map(str, decoded(r"AddPartitionsToTxn-v\d").values())) == {"[0]"}
     assert (decoded(r"EndTxn-commit-v0"), decoded(r"EndTxn-abort-v1")) == ({0: 0}, {1: 0})
     assert decoded(r"EndTxn-none-v0") == {0: 49}, "the transactional id has no producer id"

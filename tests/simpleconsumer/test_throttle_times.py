@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from simpleconsumer.kafka011.apis import APIS
+from simpleconsumer.messages.apis import APIS
 from simpleconsumer.throttling import FetchPace, Throttle, ThrottleLog
 from tests.simpleconsumer import golden_apis
 from tests.simpleconsumer.golden_apis import Frames

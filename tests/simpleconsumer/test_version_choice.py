@@ -11,7 +11,7 @@ from scripted_broker import Peer, ScriptedBroker
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, VersionNotServed
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from simpleconsumer.primitives import encode_array, encode_int16, encode_int32, encode_int64, encode_string
 from simpleconsumer.types import TopicPartition
 

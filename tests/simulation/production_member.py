@@ -255,6 +255,10 @@ class _Port:
         self._member.ask(serve, answered, SESSION_S / 3, lambda why: done(sent_at, Refused(None, why)))
 
     def leave_group(self, member_id: str, reason: str, done: Callable[[], None]) -> None:
+        if not member_id:
+            done()
+            return
+
         def serve(answer: Callable[[Any], None]) -> None:
             code, replies = self._sim.group.leave(member_id, None, self._sim.now)
             self._sim.answer(replies)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from simpleconsumer.kafka011.apis import LIST_OFFSETS
+from simpleconsumer.messages.apis import LIST_OFFSETS
 from simpleconsumer.types import EpochEnd, TopicPartition
 from zkconsumer.spark import stream_logs
 from zkconsumer.spark.batch_planning import plan_batch

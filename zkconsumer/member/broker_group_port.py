@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -52,6 +53,8 @@ _NO_BROKERS: Final = (
 _UNSUPPORTED_VERSION: Final = 35
 """What a broker answers that does not have a request in that version; here it is not even asked."""
 _REBALANCE_TIMEOUT_VERSION: Final = 1
+_NAMES_MEMBERS_VERSION: Final = 4
+"""The first version of JoinGroup in which a new member is answered at once, with the id that it is to join with."""
 _JOIN_GROUP_KEY: Final = 11
 
 
@@ -93,6 +96,10 @@ class BrokerGroupPort:
         self._coordinator: Broker | None = None
         self._was_coordinated = False
         self.rebalance_is_session = False
+        self._names_members = False
+        self._lock = threading.Lock()  # of what follows
+        self._is_joining_unnamed = self._has_left_unnamed = False
+        self._left_unnamed: Callable[[], None] | None = None
         name = f"zkconsumer-{member.consumer_id}"
         self._joins = RequestThread(
             f"{name}-join", lambda: self._client(self._join_timeout_s), lambda error: died("the joining thread", error)
@@ -175,7 +182,7 @@ class BrokerGroupPort:
     def _use(self, broker: Broker) -> Refused | None:
         """Find out whether the coordinator knows rebalance time-outs; take it as such."""
         dialect = dialect_of(broker)
-        self.rebalance_is_session = True
+        self.rebalance_is_session, self._names_members = True, False
         if dialect.chooses_versions:
             try:
                 with CoordinatorClient(
@@ -189,6 +196,7 @@ class BrokerGroupPort:
             except SimpleConsumerError as error:
                 return Refused(None, f"the coordinator, broker {broker.id}, does not answer: {error}")
             self.rebalance_is_session = _REBALANCE_TIMEOUT_VERSION not in served
+            self._names_members = _NAMES_MEMBERS_VERSION in served
         self._coordinator = broker
         self._was_coordinated = True
         log.debug("group %s is coordinated by broker %d at %s:%d", self._member.group, broker.id, broker.host,
@@ -208,10 +216,18 @@ class BrokerGroupPort:
         who = JoiningMember(member.group, member_id, member.instance_id)
 
         def ask(client: CoordinatorClient) -> None:
+            is_unnamed = not member_id and member.instance_id is None and self._names_members
+            if is_unnamed:
+                with self._lock:
+                    self._is_joining_unnamed = not self._has_left_unnamed
+                    if self._has_left_unnamed:
+                        return
             session_ms, rebalance_ms = round(member.session_s * 1000), round(member.rebalance_s * 1000)
             answer = self._answer(
                 "join_group", lambda: client.join_group(who, protocols, session_ms, rebalance_ms)
             )
+            if is_unnamed:
+                self._leave_if_wanted(client, "" if isinstance(answer, Refused) else answer.member_id)
             done(answer if isinstance(answer, Refused) else _joined(answer))
 
         self._joins.give_up_present()
@@ -247,7 +263,19 @@ class BrokerGroupPort:
         self._beats.ask(ask, lambda: done(lease_clock(), _UNKNOWN))
 
     def leave_group(self, member_id: str, reason: str, done: Callable[[], None]) -> None:
-        """Take the member out of the group."""
+        """Take the member out of the group.
+
+        Without an id, take out the member that a JoinGroup in flight creates, as soon as the answer names it: the group
+        would wait for that member until the end of its session.
+        """
+        if not member_id:
+            with self._lock:
+                self._has_left_unnamed = True
+                if self._is_joining_unnamed:
+                    self._left_unnamed = done
+                    return
+            done()
+            return
         who = LeavingMember(member_id, self._member.instance_id)
 
         def ask(client: CoordinatorClient) -> None:
@@ -255,6 +283,18 @@ class BrokerGroupPort:
             done()
 
         self._beats.ask(ask, done)
+
+    def _leave_if_wanted(self, client: CoordinatorClient, member_id: str) -> None:
+        """Leave the group under the id that JoinGroup has just named, if the member has left meanwhile."""
+        with self._lock:
+            self._is_joining_unnamed = False
+            left, self._left_unnamed = self._left_unnamed, None
+        if left is None:
+            return
+        if member_id:
+            who = LeavingMember(member_id)
+            self._answer("leave_group", lambda: client.leave_group(self._member.group, who))
+        left()
 
     def member_of(self, fence: Fence) -> GenerationMember:
         """Return the member in a generation, as requests name it."""

@@ -1,7 +1,7 @@
 """The pytest plugin: real ZooKeeper, real Kafka and embedded brokers as fixtures.
 
-A `conftest.py` loads it: `pytest_plugins = ["zkconsumer.testing.pytest_plugin"]`. It is no entry point of pytest, as then
-pytest would rewrite the assertions of all modules of the package, in every test run of every project that installs it.
+A `conftest.py` loads it: `pytest_plugins = ["zkconsumer.testing.pytest_plugin"]`. It is no entry point of pytest: then
+pytest would rewrite the assertions of all modules of the package, in every test run of each project that installs it.
 
 | fixture | scope | |
 |---|---|---|

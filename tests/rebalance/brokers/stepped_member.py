@@ -67,7 +67,10 @@ class ScriptedGroup:
         self._ask("heartbeat", done, fence.member_id, fence.generation)
 
     def leave_group(self, member_id: str, reason: str, done: Callable[[], None]) -> None:
-        self._ask("leave", done, member_id)
+        if member_id:
+            self._ask("leave", done, member_id)
+        else:
+            done()
 
 
 class ScriptedTopics:

@@ -292,7 +292,8 @@ def test_a_registration_that_may_not_be_read_keeps_what_is_held_and_claims_nothi
     else:
         closed.delete(stranger)
     wait_for_share([a, newcomer], group.topic, 4)
-    assert not any(stranger in warning for warning in a.coordinator.warnings)
+    wait_until(lambda: not any(stranger in warning for warning in a.coordinator.warnings), SOON_S, "no warning",
+               state=lambda: a.coordinator.warnings)  # fmt: skip
     assert group.history.overlaps() == []
 
 

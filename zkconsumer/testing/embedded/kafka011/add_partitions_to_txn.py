@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.messages import apis
+from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, fenced_code
 from zkconsumer.testing.embedded.kafka011.writing import by_topic

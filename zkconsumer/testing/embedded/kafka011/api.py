@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from simpleconsumer.kafka011.apis import Api
+from simpleconsumer.messages.api import Api
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
 from zkconsumer.testing.embedded.faults import Fault

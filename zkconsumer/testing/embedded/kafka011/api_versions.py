@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Final
 
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi
 from zkconsumer.testing.embedded.kafka011.writing import CLASSIC, FLEXIBLE

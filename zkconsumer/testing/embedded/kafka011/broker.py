@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import error, pack, pack_into
 from typing import Any, Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis as client_apis
+from simpleconsumer.messages import apis as client_apis
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import Part, materialize, send
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan

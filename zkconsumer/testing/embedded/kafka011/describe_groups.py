@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011.apis import Api
+from simpleconsumer.messages.api import Api
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.groups.codes import UNKNOWN_GROUP
 from zkconsumer.testing.embedded.groups.values import GroupState

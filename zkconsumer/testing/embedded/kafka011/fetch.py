@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
 from simpleconsumer.kafka011.batch_head import MAGIC
+from simpleconsumer.messages import apis
 from simpleconsumer.primitives import encode_int32, encode_string
 from simpleconsumer.types import AbortedTransaction
 from zkconsumer.testing.embedded import faults as faults

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
 from simpleconsumer.kafka011.batch_head import MAGIC
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.describe_groups import DESCRIBE_GROUPS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.groups.codes import COORDINATOR_LOADING
 from zkconsumer.testing.embedded.groups.values import Who

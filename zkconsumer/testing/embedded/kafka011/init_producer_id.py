@@ -8,8 +8,8 @@ from __future__ import annotations
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.messages import apis
+from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, fenced_code
 from zkconsumer.testing.embedded.kafka011.transaction_state import NO_PRODUCER

@@ -9,7 +9,7 @@ from dataclasses import replace
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.groups.values import Join, Joined
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi

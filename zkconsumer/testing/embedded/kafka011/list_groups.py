@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011.apis import Api
+from simpleconsumer.messages.api import Api
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi
 from zkconsumer.testing.embedded.kafka011.describe_groups import state_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Any, Final
 
-from simpleconsumer.kafka011.apis import Api
+from simpleconsumer.messages.api import Api
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.groups.values import Who
 from zkconsumer.testing.embedded.kafka011.api import Asked

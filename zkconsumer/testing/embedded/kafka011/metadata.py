@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.internal_topics import INTERNAL_TOPICS, make_internal

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, refuse
 from zkconsumer.testing.embedded.kafka011.member_requests import throttled

@@ -16,7 +16,7 @@ from __future__ import annotations
 from struct import error, pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011.layout import encode_compact_string, encode_uvarint
+from simpleconsumer.messages.flexible import encode_compact_string, encode_uvarint
 from simpleconsumer.primitives import encode_string
 from zkconsumer.testing.embedded.reading import BadRequest, Reader
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
 from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_TRANSACTIONAL, MAGIC, MAGIC_AT, read_head
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.messages import apis
+from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, fenced_code, refuse
 from zkconsumer.testing.embedded.kafka011.batches import INVALID_RECORD

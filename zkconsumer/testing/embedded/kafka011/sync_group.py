@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011 import apis
+from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.groups.codes import COORDINATOR_LOADING, REBALANCING
 from zkconsumer.testing.embedded.groups.values import Sync, Synced

@@ -14,8 +14,8 @@ import time
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from simpleconsumer.kafka011.init_producer_id import ProducerId
 from simpleconsumer.kafka011.record_encode import encode_record_batch
+from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.cluster_image import Cluster
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.log import BatchLog

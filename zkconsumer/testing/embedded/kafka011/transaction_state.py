@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from simpleconsumer.kafka011.init_producer_id import ProducerId
+from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.messages import Refusal
 from zkconsumer.testing.embedded.reading import TopicPartition
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011.layout import encode_compact_array, encode_compact_string, encode_uvarint
+from simpleconsumer.messages.flexible import encode_compact_array, encode_compact_string, encode_uvarint
 from simpleconsumer.primitives import encode_array, encode_bytes, encode_nullable_string
 from zkconsumer.testing.embedded.reading import TopicPartition
 

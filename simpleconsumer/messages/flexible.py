@@ -1,7 +1,7 @@
-"""The two encodings of Kafka's messages: the classic one, and the flexible one with compact lengths and tagged fields.
+"""Reads and writes the flexible encoding of Kafka's messages: compact lengths and tagged fields.
 
-A decoder that takes a `Layout` reads both. In the flexible encoding lengths and counts are unsigned varints, one more
-than the value, 0 for null; each struct ends with tagged fields, which a reader may skip if it does not know them.
+Lengths and counts are unsigned varints, one more than the value, 0 for null. Each struct ends with tagged fields, which
+a reader skips if it does not know them. `primitives` has the classic encoding.
 
 Source: org.apache.kafka.common.protocol.ByteBufferAccessor, MessageUtil (2.4); KIP-482.
 """
@@ -9,10 +9,10 @@ Source: org.apache.kafka.common.protocol.ByteBufferAccessor, MessageUtil (2.4); 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import TypeVar
 
 from simpleconsumer.errors import BufferUnderflow, DecodeError
-from simpleconsumer.primitives import encode_text, read_array, read_int32, read_nullable_string, read_string
+from simpleconsumer.primitives import encode_text, read_array, read_int32
 from simpleconsumer.types import Buffer
 
 T = TypeVar("T")
@@ -36,14 +36,6 @@ def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
     raise DecodeError(f"varint at byte {offset} has more than 32 bits")
 
 
-def read_compact_string(buffer: Buffer, offset: int) -> tuple[str, int]:
-    """Return the compact string at offset, which must not be null, and the offset behind it."""
-    text, end = read_nullable_compact_string(buffer, offset)
-    if text is None:
-        raise DecodeError(f"compact string at byte {offset} is null")
-    return text, end
-
-
 def read_nullable_compact_string(buffer: Buffer, offset: int) -> tuple[str | None, int]:
     """Return the compact string at offset, None for null, and the offset behind it."""
     length, start = read_uvarint(buffer, offset)
@@ -59,15 +51,15 @@ def read_nullable_compact_string(buffer: Buffer, offset: int) -> tuple[str | Non
         raise DecodeError(f"compact string at byte {offset} is not UTF-8: {error.reason}") from error
 
 
-def read_compact_bytes(buffer: Buffer, offset: int) -> tuple[memoryview, int]:
-    """Return a view of the compact bytes at offset, which must not be null, and the offset behind them."""
+def read_nullable_compact_bytes(buffer: Buffer, offset: int) -> tuple[bytes | None, int]:
+    """Return a copy of the compact bytes at offset, None for null, and the offset behind them."""
     length, start = read_uvarint(buffer, offset)
     if not length:
-        raise DecodeError(f"compact bytes at byte {offset} are null")
+        return None, start
     end = start + length - 1
     if end > len(buffer):
         raise BufferUnderflow(f"compact bytes at byte {offset} need {length - 1} bytes, {len(buffer) - start} are left")
-    return memoryview(buffer)[start:end], end
+    return bytes(buffer[start:end]), end
 
 
 def read_compact_array(buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
@@ -123,6 +115,16 @@ def encode_compact_string(text: str | None) -> bytes:
     return encode_uvarint(len(data) + 1) + data
 
 
+def encode_compact_bytes(data: bytes | None) -> bytes:
+    """Return the compact encoding of bytes, or of null."""
+    return b"\0" if data is None else encode_uvarint(len(data) + 1) + data
+
+
+def encode_uuid(uuid: str | None) -> bytes:
+    """Return the 16 bytes of 32 hex digits; all are zero for None."""
+    return bytes(16) if uuid is None else bytes.fromhex(uuid)
+
+
 def encode_compact_array(items: Iterable[bytes]) -> bytes:
     """Return encoded items, each with its tagged fields, behind their compact count."""
     listed = list(items)
@@ -140,35 +142,3 @@ def read_nullable_array(buffer: Buffer, offset: int, read: Reader[T], smallest_i
     """Return the items of a classic array, none for null, and the offset behind them; else as `read_array`."""
     count, start = read_int32(buffer, offset)
     return ([], start) if count == -1 else read_array(buffer, offset, read, smallest_item)
-
-
-class _ReadArray:
-    """Reads arrays of one encoding; a class, so that it is generic in the items where a field of a tuple is not."""
-
-    def __init__(self, is_flexible: bool) -> None:
-        self._is_flexible = is_flexible
-
-    def __call__(self, buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
-        return (read_compact_array if self._is_flexible else read_array)(buffer, offset, read, smallest_item)
-
-
-class Layout(NamedTuple):
-    """One of the two encodings.
-
-    Attributes:
-        read_string: Reads a string that is not null.
-        read_nullable_string: Reads a string, or None.
-        read_array: Reads the items of an array that is not null.
-        end: Returns the offset behind the end of a struct.
-    """
-
-    read_string: Reader[str]
-    read_nullable_string: Reader[str | None]
-    read_array: _ReadArray
-    end: Callable[[Buffer, int], int]
-
-
-CLASSIC: Final = Layout(read_string, read_nullable_string, _ReadArray(False), lambda buffer, offset: offset)
-FLEXIBLE: Final = Layout(
-    read_compact_string, read_nullable_compact_string, _ReadArray(True), skip_tagged_fields
-)

@@ -1,0 +1,1 @@
+"""Kafka's control requests: one table of their fields, which the client and the embedded brokers read."""
