@@ -48,6 +48,7 @@ PACKAGES = (
     "simpleconsumer/kafka08",
     "simpleconsumer/kafka011",
     "simpleconsumer/kernel",
+    "simpleconsumer/messages",
     "simpleconsumer/security",
     "rebalance",
     "rebalance/zookeeper",

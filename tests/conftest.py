@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from kazoo.client import KazooClient
 
+from tests import sets
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.security import BrokerCertificates, BrokerSecurity
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -155,6 +158,68 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._assign_work_unit(node)
 
     return LongestFirst(config, log)
+
+
+# -- sets of tests whose files have not changed ------------------------------------------------------------------------
+
+
+LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
+FAILED_FILES: set[Path] = set()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-sets", action="store_true", help="also run sets of tests whose files are unchanged")
+
+
+def is_default_suite(config: pytest.Config) -> bool:
+    """Whether the whole default suite runs, and not some tests that were chosen."""
+    option = config.option
+    chosen = option.markexpr or option.keyword or getattr(option, "lf", False)
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.stash[LEFT_OUT] = config.workerinput["left_out"]
+    else:
+        is_whole = config.option.all_sets or not is_default_suite(config)
+        config.stash[LEFT_OUT] = [] if is_whole else sets.unchanged()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Have a process of xdist leave out the same sets as the first one."""
+    node.workerinput["left_out"] = node.config.stash[LEFT_OUT]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    left_out = [sets.SETS[name] for name in config.stash[LEFT_OUT]]
+    return True if any(tests.has(collection_path) for tests in left_out) else None
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        FAILED_FILES.add(sets.ROOT / report.nodeid.partition("::")[0])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.stash[LEFT_OUT]:
+        names = ", ".join(config.stash[LEFT_OUT])
+        terminalreporter.write_line(f"left out, as unchanged since they passed: {names} (--all-sets runs them, too)")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Record which sets have passed, once all tests were run on a machine that has what real servers need."""
+    config = session.config
+    is_complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and is_default_suite(config)
+    if hasattr(config, "workerinput") or config.option.collectonly or not is_complete:
+        return
+    if shutil.which("java") and shutil.which("mvn"):
+        ran = [name for name in sets.SETS if name not in config.stash[LEFT_OUT]]
+        sets.record([name for name in ran if not any(map(sets.SETS[name].has, FAILED_FILES))])
+
+
+# -- choice and order --------------------------------------------------------------------------------------------------
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,1 +1,1 @@
-"""Kafka's control requests: one table of their fields, which the client and the embedded brokers read."""
+"""Kafka's control requests: one table of the fields that each version of their requests and answers has."""

@@ -17,7 +17,7 @@ encoder takes the value behind `=` for a field that its caller leaves out.
 
 Values are dicts by field name. Pure.
 
-Source: clients/src/main/resources/common/message (Kafka 4.3), which docs/GENERATIONS.md lists by API.
+Source: clients/src/main/resources/common/message (Kafka 4.3).
 """
 
 from __future__ import annotations
