@@ -13,13 +13,13 @@ from rebalance.brokers.consumer_protocol import Assignment, Subscription, encode
 from simpleconsumer.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
+from simpleconsumer.messages.schema import Values
 from simpleconsumer.probe import probed_broker
 from zkconsumer.admin import Admin, BrokerAdmin, CoordinatorUnavailable, GroupNotAuthorized, groups_of_brokers
 from zkconsumer.testing import EmbeddedCluster, Fault, load
 from zkconsumer.testing.embedded.broker import Part
-from zkconsumer.testing.embedded.kafka011 import list_groups
 from zkconsumer.testing.embedded.kafka011.api import Asked
-from zkconsumer.testing.embedded.kafka011.member_requests import throttled
+from zkconsumer.testing.embedded.kafka011.group_queries import LIST_GROUPS, ListGroups
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -187,18 +187,17 @@ class Lists:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.of_broker: dict[int, list[str]] = {}
-        self._served = list_groups.API.answer
-        monkeypatch.setitem(vars(list_groups.API), "answer", self._answer)
+        self._served = LIST_GROUPS.answer
+        monkeypatch.setitem(vars(LIST_GROUPS), "answer", self._answer)
 
-    def _answer(self, asked: Asked[list_groups.ListGroups]) -> list[Part] | None:
+    def _answer(self, asked: Asked[ListGroups]) -> Values | list[Part] | None:
         at = asked.host.broker_id
         names = self.of_broker.get(at)
         if names is None:
             return self._served(asked)
-        encoding, version = asked.encoding(list_groups.LIST_GROUPS), asked.version
-        rest = (encoding.string("Empty") if version > 3 else b"") + (encoding.string("classic") if version > 4 else b"")
-        rows = [encoding.string(name) + encoding.string("consumer") + rest + encoding.end for name in names]
-        return [throttled(asked) + bytes(2) + encoding.array(rows) + encoding.end]
+        rows = [{"group_id": name, "protocol_type": "consumer", "group_state": "Empty", "group_type": "classic"}
+                for name in names]  # fmt: skip
+        return {"error_code": 0, "groups": rows}
 
 
 @pytest.fixture

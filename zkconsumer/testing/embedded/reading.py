@@ -102,16 +102,12 @@ class Reader:
             self.uvarint()
             self.raw(self.uvarint())
 
-    def partitions(self, read: Callable[[], T], read_topic: Callable[[], str] | None = None) -> dict[TopicPartition, T]:
-        """`[topic [int32 partition, what read reads]]`; of a partition that comes twice the last.
-
-        Args:
-            read_topic: reads a topic that is not named by a string.
-        """
+    def partitions(self, read: Callable[[], T]) -> dict[TopicPartition, T]:
+        """`[topic [int32 partition, what read reads]]`; of a partition that comes twice the last."""
         found: dict[TopicPartition, T] = {}
 
         def of_topic() -> None:
-            topic = (read_topic or self.string)()
+            topic = self.string()
 
             def of_partition() -> None:
                 partition = self.int32()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from simpleconsumer.messages.api import Api
+from simpleconsumer.messages.schema import Values
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
 from zkconsumer.testing.embedded.faults import Fault
@@ -17,12 +18,11 @@ from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
 from zkconsumer.testing.embedded.kafka011.transaction_state import PRODUCER_FENCED
-from zkconsumer.testing.embedded.kafka011.writing import CLASSIC, FLEXIBLE, Encoding
 from zkconsumer.testing.embedded.messages import Refusal
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
-from zkconsumer.testing.embedded.reading import Reader, TopicPartition
+from zkconsumer.testing.embedded.reading import TopicPartition
 
-__all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "fenced_code", "refuse"]
+__all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "fenced_code", "refuse", "refuse_all"]
 
 INVALID_PRODUCER_EPOCH: Final = 47
 
@@ -92,10 +92,6 @@ class Asked(Generic[Body]):
     take: Callable[[str, TopicPartition], Fault | None]
     client_id: str = ""
 
-    def encoding(self, api: Api) -> Encoding:
-        """Return the encoding of an answer in this version."""
-        return FLEXIBLE if self.version >= api.flexible_from else CLASSIC
-
 
 def _no_partition(body: object) -> list[TopicPartition]:
     return [("", -1)]
@@ -117,9 +113,10 @@ class ServedApi(Generic[Body]):
         api: its number and encodings.
         name: by which faults know it.
         versions: those that are served here; a broker lists those of them that its generation has.
-        read: reads the body of a request.
-        answer: returns the parts of an answer's body, None for no answer; slices in it must be closed. It may wait, and
-            it may raise BadRequest or NoAnswer to close the connection.
+        read: returns the body of a request, from its version and the values of its fields. An API without a schema gets
+            a reader of the bytes instead.
+        answer: returns the values of an answer, or the parts of its body, None for no answer; slices in it must be
+            closed. It may wait, and it may raise BadRequest or NoAnswer to close the connection.
         partitions: those of a request, by which faults go; -1 means a whole topic.
         fetched: partition and offset of each message set in an answer (`mishaps.Befallen`).
         prepare: what the broker makes of a body before anything else sees it.
@@ -128,8 +125,8 @@ class ServedApi(Generic[Body]):
     api: Api
     name: str
     versions: range
-    read: Callable[[Reader, int], Body]
-    answer: Callable[[Asked[Body]], list[Part] | None]
+    read: Callable[[Any, int], Body]
+    answer: Callable[[Asked[Body]], Values | list[Part] | None]
     partitions: Callable[[Body], Sequence[TopicPartition]] = _no_partition
     fetched: Callable[[Body, ClusterImage], Sequence[tuple[TopicPartition, int]]] = _nothing_fetched
     prepare: Callable[[Host011, Body], Body] = _as_it_is
@@ -143,6 +140,11 @@ def refuse(errors: Codes, where: TopicPartition) -> None:
     code = errors.get(where, 0)
     if code:
         raise Refusal(code, f"{where[0]}/{where[1]}: on purpose")
+
+
+def refuse_all(asked: Asked[Any]) -> None:
+    """Raise Refusal if a fault wants it for the whole request."""
+    refuse(asked.errors, ("", -1))
 
 
 def fenced_code(code: int, knows_fenced: bool) -> int:

@@ -1,29 +1,17 @@
-"""The APIs that embedded brokers of Kafka 0.9 and later serve. Another one is a file and a line here."""
+"""The APIs that embedded brokers of Kafka 0.9 and later serve. Another one is a `ServedApi` and a line here."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from zkconsumer.testing.embedded.kafka011 import (
-    add_partitions_to_txn,
-    api_versions,
-    delete_groups,
-    describe_groups,
-    end_txn,
     fetch,
-    find_coordinator,
-    heartbeat,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_fetch,
-    offset_for_leader_epoch,
+    group_queries,
+    member_requests,
+    offset_requests,
     produce,
-    sync_group,
+    topic_requests,
+    transaction_requests,
 )
 from zkconsumer.testing.embedded.kafka011.api import AnyApi
 
@@ -34,23 +22,23 @@ SERVED: Final[dict[int, AnyApi]] = {
     for each in (
         produce.API,
         fetch.API,
-        list_offsets.API,
-        metadata.API,
-        offset_commit.API,
-        offset_fetch.API,
-        find_coordinator.API,
-        join_group.API,
-        heartbeat.API,
-        leave_group.API,
-        sync_group.API,
-        describe_groups.API,
-        list_groups.API,
-        delete_groups.API,
-        api_versions.API,
-        init_producer_id.API,
-        offset_for_leader_epoch.API,
-        add_partitions_to_txn.API,
-        end_txn.API,
+        topic_requests.LIST_OFFSETS,
+        topic_requests.METADATA,
+        offset_requests.OFFSET_COMMIT,
+        offset_requests.OFFSET_FETCH,
+        group_queries.FIND_COORDINATOR,
+        member_requests.JOIN_GROUP,
+        member_requests.HEARTBEAT,
+        member_requests.LEAVE_GROUP,
+        member_requests.SYNC_GROUP,
+        group_queries.DESCRIBE_GROUPS,
+        group_queries.LIST_GROUPS,
+        group_queries.DELETE_GROUPS,
+        topic_requests.API_VERSIONS,
+        transaction_requests.INIT_PRODUCER_ID,
+        topic_requests.OFFSET_FOR_LEADER_EPOCH,
+        transaction_requests.ADD_PARTITIONS_TO_TXN,
+        transaction_requests.END_TXN,
     )
 }
 """By key."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from struct import error, pack, pack_into
 from typing import Any, Final, NamedTuple
 
+from simpleconsumer.errors import DecodeError
 from simpleconsumer.messages import apis as client_apis
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import Part, materialize, send
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked
-from zkconsumer.testing.embedded.kafka011.api_versions import refused_version
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
 from zkconsumer.testing.embedded.kafka011.generations import Generation
@@ -23,6 +23,7 @@ from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordina
 from zkconsumer.testing.embedded.kafka011.group_log import RecordFormats
 from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.topic_requests import refused_version
 from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker, MovesLeaders
 from zkconsumer.testing.embedded.mishaps import Befallen
@@ -199,8 +200,10 @@ class Broker011(LeadingBroker[BatchLog]):
             api = SERVED[key]
             reader.is_flexible = version >= api.api.flexible_from
             reader.end()
-            return _Request(api, version, correlation_id, client_id, api.prepare(self, api.read(reader, version)))
-        except error as cut:
+            has_schema = bool(api.api.response.fields)
+            source = api.api.request.decode(version, frame, reader.position) if has_schema else reader
+            return _Request(api, version, correlation_id, client_id, api.prepare(self, api.read(source, version)))
+        except (error, DecodeError) as cut:
             raise BadRequest(f"request of {len(frame)} bytes: {cut}") from cut
 
     def _answer(self, request: _Request, befallen: Befallen) -> list[Part] | None:
@@ -212,7 +215,8 @@ class Broker011(LeadingBroker[BatchLog]):
             one = Befallen(befallen.api, befallen.client_id, [where])
             return next(iter(self._mishaps.take((kind,), one)), None)
 
-        return request.api.answer(Asked(request.version, request.body, self, errors, take, request.client_id))
+        answer = request.api.answer(Asked(request.version, request.body, self, errors, take, request.client_id))
+        return [request.api.api.response.encode(request.version, answer)] if isinstance(answer, dict) else answer
 
 
 def _rules(settings: BrokerSettings, habits: Habits) -> GroupRules:

@@ -13,9 +13,7 @@ from simpleconsumer.kafka011.batch_head import MAGIC
 from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
-from zkconsumer.testing.embedded.kafka011.describe_groups import DESCRIBE_GROUPS
 from zkconsumer.testing.embedded.kafka011.habits import Habits
-from zkconsumer.testing.embedded.kafka011.list_groups import LIST_GROUPS
 
 __all__ = ["GENERATIONS", "WITH_RECORD_BATCHES", "Generation"]
 
@@ -55,14 +53,14 @@ def _up_to(*newest: int) -> dict[int, range]:
     keys = (
         apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA, apis.OFFSET_COMMIT, apis.OFFSET_FETCH,
         apis.FIND_COORDINATOR, apis.API_VERSIONS, apis.INIT_PRODUCER_ID, apis.OFFSET_FOR_LEADER_EPOCH,
-        apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN, DESCRIBE_GROUPS,
+        apis.ADD_PARTITIONS_TO_TXN, apis.END_TXN, apis.DESCRIBE_GROUPS,
     )  # fmt: skip
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
 def _of_members(*newest: int) -> dict[int, range]:
     """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DeleteGroups."""
-    keys = apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP, LIST_GROUPS, apis.DELETE_GROUPS
+    keys = apis.JOIN_GROUP, apis.SYNC_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP, apis.LIST_GROUPS, apis.DELETE_GROUPS
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
