@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
-from zkconsumer.admin.broker_admin import BrokerAdmin
+from zkconsumer.admin.broker_groups import BrokerAdmin
 from zkconsumer.cli.demo.outcome import outcome_of
 from zkconsumer.cli.listing_group import ListingGroup
 from zkconsumer.cli.program import program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.admin import kafka_offsets
+from zkconsumer.admin.offsets import kafka_offsets
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from zkconsumer.admin.group_report import GroupReport, report
-from zkconsumer.admin.group_state import GroupNodes
+from zkconsumer.admin.groups.group_report import GroupReport, report
+from zkconsumer.admin.groups.group_state import GroupNodes
 
 SESSION = 0x100
 STATIC = b'{"version":1,"subscription":{"clicks":%d},"pattern":"static","timestamp":"1"}'

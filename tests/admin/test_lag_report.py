@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.admin.group_report import PartitionRow
-from zkconsumer.admin.lag_rates import RateWindow
-from zkconsumer.admin.lag_report import Rates, catch_up_s
+from zkconsumer.admin.groups.group_report import PartitionRow
+from zkconsumer.admin.lag.lag_report import Rates, RateWindow, catch_up_s
 
 KEY = ("g", "t")
 

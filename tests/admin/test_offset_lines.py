@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.admin.offset_lines import (
+from zkconsumer.admin.offsets.offset_lines import (
     OffsetLine,
     fault_of,
     fault_of_group,

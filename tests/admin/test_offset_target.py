@@ -9,7 +9,7 @@ import pytest
 
 from simpleconsumer.consumer import EARLIEST, LATEST
 from zkconsumer.admin import BrokerAdmin
-from zkconsumer.admin.offset_target import parse_target
+from zkconsumer.admin.offsets.offset_plans import parse_target
 from zkconsumer.testing import EmbeddedCluster
 
 

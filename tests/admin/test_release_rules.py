@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from zkconsumer.admin.errors import ClaimNotReleased
-from zkconsumer.admin.release_rules import Claim, Evidence, consumers_of, proof
-from zkconsumer.admin.zookeeper_sessions import clients_in, sessions_in
+from zkconsumer.admin.groups.release import clients_in, sessions_in
+from zkconsumer.admin.groups.release_rules import Claim, Evidence, consumers_of, proof
 
 HELD = Claim("/consumers/g/owners/t/0", "g_ann-0", session=0x1A, czxid=0x64, version=0)
 PERSISTENT = dataclasses.replace(HELD, session=0)

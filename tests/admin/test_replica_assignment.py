@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.admin import TopicRefused
-from zkconsumer.admin.replica_assignment import (
+from zkconsumer.admin.topics.replica_assignment import (
     Start,
     assign_replicas,
     check_assignment,
@@ -15,7 +15,7 @@ from zkconsumer.admin.replica_assignment import (
     check_numbers,
     parse_assignment,
 )
-from zkconsumer.admin.topic_settings import check_settings
+from zkconsumer.admin.topics.topic_settings import check_settings
 
 RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 """The example of AdminUtils."""

@@ -8,12 +8,12 @@ import pytest
 
 from rebalance.zookeeper.generation import GENERATION_07
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.group_offsets import StoredOffsets
-from zkconsumer.admin.group_report import report
-from zkconsumer.admin.group_state import GroupNodes
-from zkconsumer.admin.offset_findings import offset_findings
-from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
-from zkconsumer.admin.verification import verify_group
+from zkconsumer.admin.groups.group_report import report
+from zkconsumer.admin.groups.group_state import GroupNodes
+from zkconsumer.admin.offsets.group_offsets import StoredOffsets
+from zkconsumer.admin.topics.topic_report import TopicNodes, TopicPartitionRow, topic_report
+from zkconsumer.admin.verify.offset_findings import offset_findings
+from zkconsumer.admin.verify.verification import verify_group
 from zkconsumer.cluster.topic_of_07 import Topic07
 
 REGISTRATION = b'{ "clicks": 1 }'

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from zkconsumer.admin.group_report import report
-from zkconsumer.admin.group_state import GroupNodes
-from zkconsumer.admin.offset_findings import offset_findings
-from zkconsumer.admin.storage_findings import storage_findings
+from zkconsumer.admin.groups.group_report import report
+from zkconsumer.admin.groups.group_state import GroupNodes
+from zkconsumer.admin.verify.offset_findings import offset_findings
+from zkconsumer.admin.verify.storage_findings import storage_findings
 
 P0 = ("clicks", "0")
 P1 = ("clicks", "1")

@@ -21,8 +21,8 @@ from zkconsumer.admin import (
     group_deletion,
     kafka_changes,
 )
-from zkconsumer.admin.deleted_topics import note_of_kept_offsets
-from zkconsumer.admin.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.offsets.deleted_topics import note_of_kept_offsets
+from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, Fault, load
 from zkconsumer.testing.zookeeper import ZooKeeperServer

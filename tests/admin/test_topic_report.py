@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.topic_report import TopicNodes, TopicPartitionRow, topic_report
+from zkconsumer.admin.topics.topic_report import TopicNodes, TopicPartitionRow, topic_report
 
 PARTITION = TopicPartition("clicks", 0)
 STATE = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":0,"isr":[%s]}'

@@ -9,11 +9,11 @@ import pytest
 from rebalance.errors import RefusedNode
 from rebalance.zookeeper.requests import Fault
 from tests.access_lists import unread_cause
-from zkconsumer.admin.assignment_preview import STRATEGIES
-from zkconsumer.admin.findings import Finding, Verification
-from zkconsumer.admin.group_state import GroupNodes
-from zkconsumer.admin.offset_findings import LogRange, offset_findings
-from zkconsumer.admin.verification import verify_group
+from zkconsumer.admin.groups.assignment_preview import STRATEGIES
+from zkconsumer.admin.groups.group_state import GroupNodes
+from zkconsumer.admin.verify.findings import Finding, Verification
+from zkconsumer.admin.verify.offset_findings import LogRange, offset_findings
+from zkconsumer.admin.verify.verification import verify_group
 
 ANN, BOB = 0x1A, 0x1B
 TOPIC = b'{"version":1,"partitions":{"0":[0],"1":[1],"2":[0],"3":[1]}}'

@@ -17,8 +17,8 @@ from tests.admin.broker_states import ONE, ZERO, classic, member, newest, state
 from tests.cli.command_line import TIMEOUT_S, run
 from tests.cli.forked_commands import commands
 from zkconsumer.admin import BrokerOffsets
-from zkconsumer.admin.broker_group_findings import verify_broker_group
-from zkconsumer.admin.broker_group_report import broker_group_report
+from zkconsumer.admin.groups.broker_group_report import broker_group_report
+from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, load
 

@@ -12,9 +12,8 @@ from rebalance.zookeeper.generation import GENERATION_08
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
 from zkconsumer.admin.errors import ClaimNotReleased
-from zkconsumer.admin.rebalance_trigger import trigger_rebalance
-from zkconsumer.admin.release import delete_claim, read_claim
-from zkconsumer.admin.zookeeper_sessions import client_of, leader_knows
+from zkconsumer.admin.groups.rebalance_trigger import trigger_rebalance
+from zkconsumer.admin.groups.release import client_of, delete_claim, leader_knows, read_claim
 from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.release import release as release_command
 from zkconsumer.config.zookeeper_address import parse_zookeeper_address

@@ -15,7 +15,8 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.probe import probed_broker
-from zkconsumer.admin import Admin, BrokerAdmin, CoordinatorUnavailable, GroupNotAuthorized, groups_of_brokers
+from zkconsumer.admin import Admin, BrokerAdmin, CoordinatorUnavailable, GroupNotAuthorized
+from zkconsumer.admin.groups import groups_of_brokers
 from zkconsumer.testing import EmbeddedCluster, Fault, load
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked

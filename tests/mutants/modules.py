@@ -60,9 +60,9 @@ TESTS: Final[dict[str, list[str]]] = {
     ],
     "simpleconsumer/kafka08/shallow.py": _SETS[:2],
     "zkconsumer/fetching/byte_shares.py": [f"{_FETCHING}byte_shares.py"],
-    "zkconsumer/admin/offset_findings.py": ["tests/admin/test_verify_findings.py"],
-    "zkconsumer/admin/offset_lines.py": ["tests/admin/test_offset_lines.py"],
-    "zkconsumer/admin/offset_target.py": ["tests/admin/test_offset_target.py"],
+    "zkconsumer/admin/verify/offset_findings.py": ["tests/admin/test_verify_findings.py"],
+    "zkconsumer/admin/offsets/offset_lines.py": ["tests/admin/test_offset_lines.py"],
+    "zkconsumer/admin/offsets/offset_plans.py": ["tests/admin/test_offset_target.py"],
     "zkconsumer/member/delivery.py": [
         f"{_MEMBER}delivery{name}.py" for name in ("", "_pauses", "_threads", "_in_hand")
     ],

@@ -1,11 +1,7 @@
 """Inspects and changes consumer groups: members, owners, stored offsets, claims; described in docs/ADMIN.md."""
 
 from zkconsumer.admin.admin import Admin, GroupOffsets
-from zkconsumer.admin.assignment_preview import STRATEGIES
-from zkconsumer.admin.broker_admin import BrokerAdmin
-from zkconsumer.admin.broker_group_offsets import BrokerOffsets
-from zkconsumer.admin.broker_group_report import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
-from zkconsumer.admin.broker_groups import BrokerGroups
+from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
 from zkconsumer.admin.errors import (
     AdminError,
     ClaimNotReleased,
@@ -19,18 +15,20 @@ from zkconsumer.admin.errors import (
     TopicRefused,
     TopicUnfinished,
 )
-from zkconsumer.admin.findings import Finding, Verification
-from zkconsumer.admin.group_deletion import DeletedGroup, DeletedGroups
-from zkconsumer.admin.group_report import GroupReport, MemberRow, PartitionRow
-from zkconsumer.admin.lag_administration import LagReader
-from zkconsumer.admin.lag_choice import LagChoice
-from zkconsumer.admin.lag_monitor import LagMonitor
-from zkconsumer.admin.lag_report import GroupLag, LagReport, TopicLag
-from zkconsumer.admin.offset_changes import OffsetChange, OffsetChanges
-from zkconsumer.admin.stored_offsets import ExportedOffsets
-from zkconsumer.admin.topic_changes import AssignedPartition, TopicChange
-from zkconsumer.admin.topic_report import TopicPartitionRow, TopicReport
+from zkconsumer.admin.groups.assignment_preview import STRATEGIES
+from zkconsumer.admin.groups.broker_group_report import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
+from zkconsumer.admin.groups.group_deletion import DeletedGroup, DeletedGroups
+from zkconsumer.admin.groups.group_report import GroupReport, MemberRow, PartitionRow
+from zkconsumer.admin.lag.lag_administration import LagReader
+from zkconsumer.admin.lag.lag_monitor import LagMonitor
+from zkconsumer.admin.lag.lag_report import GroupLag, LagChoice, LagReport, TopicLag
+from zkconsumer.admin.offsets.broker_group_offsets import BrokerOffsets
+from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges
+from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets
+from zkconsumer.admin.topics.topic_changes import AssignedPartition, TopicChange
+from zkconsumer.admin.topics.topic_report import TopicPartitionRow, TopicReport
 from zkconsumer.admin.values import GroupList, GroupRow, Released
+from zkconsumer.admin.verify.findings import Finding, Verification
 
 __all__ = [
     "STRATEGIES",

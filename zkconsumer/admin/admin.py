@@ -11,25 +11,25 @@ from typing import Any, Final, Self
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
-from zkconsumer.admin.assignment_preview import STRATEGIES
 from zkconsumer.admin.broker_groups import BrokerGroups
-from zkconsumer.admin.findings import Verification
-from zkconsumer.admin.group_deletion import DeletedGroups, delete_groups
-from zkconsumer.admin.group_list import list_groups, with_broker_groups
-from zkconsumer.admin.group_nodes import read_entry_faults, read_group, read_log_ends
-from zkconsumer.admin.group_report import GroupReport, report
-from zkconsumer.admin.group_verifier import GroupVerifier
-from zkconsumer.admin.kafka_offsets import OffsetsInKafka, read_group_and_kafka
-from zkconsumer.admin.lag_administration import LagAdministration
-from zkconsumer.admin.offset_administration import GroupOffsets, OffsetAdministration
-from zkconsumer.admin.rebalance_trigger import trigger_rebalance
-from zkconsumer.admin.release import check_names, release_claim
-from zkconsumer.admin.repeated_checks import check_until_settled
-from zkconsumer.admin.store_choice import check_store
-from zkconsumer.admin.topic_administration import TopicAdministration
-from zkconsumer.admin.topic_nodes import read_topics
-from zkconsumer.admin.topic_report import TopicReport, topic_report
+from zkconsumer.admin.groups.assignment_preview import STRATEGIES
+from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_groups
+from zkconsumer.admin.groups.group_list import list_groups, with_broker_groups
+from zkconsumer.admin.groups.group_nodes import read_entry_faults, read_group, read_log_ends
+from zkconsumer.admin.groups.group_report import GroupReport, report
+from zkconsumer.admin.groups.rebalance_trigger import trigger_rebalance
+from zkconsumer.admin.groups.release import check_names, release_claim
+from zkconsumer.admin.lag.lag_administration import LagAdministration
+from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka, read_group_and_kafka
+from zkconsumer.admin.offsets.offset_administration import GroupOffsets, OffsetAdministration
+from zkconsumer.admin.offsets.store_choice import check_store
+from zkconsumer.admin.topics.topic_administration import TopicAdministration
+from zkconsumer.admin.topics.topic_nodes import read_topics
+from zkconsumer.admin.topics.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, Released
+from zkconsumer.admin.verify.findings import Verification
+from zkconsumer.admin.verify.group_verifier import GroupVerifier
+from zkconsumer.admin.verify.repeated_checks import check_until_settled
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import config_without_group

@@ -1,26 +1,19 @@
-"""`BrokerGroups`: inspects and changes the groups that the brokers of one cluster coordinate."""
+"""`BrokerGroups`: inspects and changes the groups that the brokers of one cluster coordinate.
+
+`BrokerAdmin` does the same for a cluster that is given by some of its brokers, without ZooKeeper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.broker_group_deletion import delete_broker_groups
-from zkconsumer.admin.broker_group_findings import verify_broker_group
-from zkconsumer.admin.broker_group_offsets import BrokerGroupOffsets
-from zkconsumer.admin.broker_group_report import (
-    BROKERS,
-    BrokerGroupReport,
-    BrokerGroupState,
-    LogRange,
-    broker_group_report,
-)
-from zkconsumer.admin.broker_lag_monitor import BrokerLagMonitor, log_ranges
-from zkconsumer.admin.coordinated_groups import DEAD, CoordinatedGroup, shown_members
 from zkconsumer.admin.errors import (
     CoordinatorUnavailable,
     GroupHasMembers,
@@ -28,19 +21,33 @@ from zkconsumer.admin.errors import (
     NotFound,
     OffsetsNotSet,
 )
-from zkconsumer.admin.findings import Verification
-from zkconsumer.admin.group_coordinators import GroupCoordinators
-from zkconsumer.admin.group_deletion import DeletedGroups
-from zkconsumer.admin.groups_of_brokers import GroupsOfBrokers, read_groups_of_brokers
-from zkconsumer.admin.lag_choice import LagChoice
-from zkconsumer.admin.lag_report import LagReport
+from zkconsumer.admin.groups.broker_group_deletion import delete_broker_groups
+from zkconsumer.admin.groups.broker_group_report import (
+    BROKERS,
+    BrokerGroupReport,
+    BrokerGroupState,
+    LogRange,
+    broker_group_report,
+)
+from zkconsumer.admin.groups.coordinated_groups import DEAD, CoordinatedGroup, shown_members
+from zkconsumer.admin.groups.group_coordinators import GroupCoordinators
+from zkconsumer.admin.groups.group_deletion import DeletedGroups
+from zkconsumer.admin.groups.groups_of_brokers import GroupsOfBrokers, read_groups_of_brokers
+from zkconsumer.admin.lag.broker_lag_monitor import BrokerLagMonitor, log_ranges
+from zkconsumer.admin.lag.lag_report import LagChoice, LagReport
+from zkconsumer.admin.offsets.broker_group_offsets import BrokerGroupOffsets
 from zkconsumer.admin.phrases import count_of, nearest
-from zkconsumer.admin.repeated_checks import check_until_settled
 from zkconsumer.admin.values import GroupList, GroupRow
+from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
+from zkconsumer.admin.verify.findings import Verification
+from zkconsumer.admin.verify.repeated_checks import check_until_settled
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.opening import metadata_reader
 from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer.config.connection_settings import config_without_group
 
-__all__ = ["BrokerGroups", "group_rows"]
+__all__ = ["BrokerAdmin", "BrokerGroups", "group_rows"]
+
 
 _LOOK_S: Final = 3.0
 """Longest wait for a coordinator where its answer is worth having, and not needed."""
@@ -262,3 +269,56 @@ def group_rows(found: GroupsOfBrokers) -> GroupList:
                      group.group_type, group.coordinator.id)
         )  # fmt: skip
     return GroupList(tuple(rows), unlisted=found.unlisted)
+
+
+_ANSWER_S: Final = 5.0
+"""Longest wait for one answer of a broker."""
+_TOO_OLD: Final = "no broker is of Kafka 0.9 or later: groups are in ZooKeeper there; give --zookeeper, or use Admin"
+
+
+class BrokerAdmin(BrokerGroups):
+    """Inspects and changes the groups that the brokers of a cluster coordinate: Kafka 0.9 to 4.x, without ZooKeeper.
+
+    Brokers are first asked when a method needs them, and each question has a connection of its own.
+
+    Args:
+        brokers: Some brokers of the cluster, `host:port,host:port`, as `bootstrap.servers`.
+        properties: Settings of the consumer by their names in Kafka. Those for TLS and SASL are used; the others are
+            only checked.
+        client_id: The name under which brokers log and count the requests.
+
+    Raises:
+        ConfigError: A property has a value that is not allowed.
+
+    Every method raises `BrokersSilent` when no broker answers, besides what `BrokerGroups` names.
+
+    Threads: One at a time.
+    """
+
+    def __init__(
+        self, brokers: str, *, properties: Mapping[str, object] | None = None, client_id: str = "zkconsumer-admin"
+    ) -> None:
+        given = {name: value for name, value in (properties or {}).items() if name != "zookeeper.connect"}
+        config = config_without_group(None, {**given, "bootstrap.servers": brokers}, client_id)
+        reader = metadata_reader(config, _ANSWER_S)
+        assert reader is not None
+        cluster = Cluster(reader, config.client_id, _ANSWER_S, security=config.security)
+        super().__init__(cluster, config.client_id, config.where)
+
+    def groups(self) -> GroupList:
+        """Return all groups that brokers coordinate; `unlisted` says if all brokers are too old to do that."""
+        found = super().groups()
+        if found.groups or self._coordinators.brokers():
+            return found
+        return dataclasses.replace(found, unlisted=(*found.unlisted, _TOO_OLD))
+
+    def close(self) -> None:
+        """Do nothing: no connection is kept between two calls."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

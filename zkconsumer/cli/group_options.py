@@ -11,8 +11,7 @@ from typing import Final
 import click
 
 from zkconsumer.admin.admin import Admin
-from zkconsumer.admin.broker_admin import BrokerAdmin
-from zkconsumer.admin.broker_groups import BrokerGroups
+from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
 from zkconsumer.cli.connection_options import (
     brokers_instead,
     connection_settings,

@@ -11,7 +11,7 @@ import click
 
 from simpleconsumer.group_types import CONSUMER_PROTOCOL
 from zkconsumer.admin import Admin, BrokerAdmin, BrokerGroups, DeletedGroup, DeletedGroups, GroupList, GroupRow
-from zkconsumer.admin.coordinated_groups import STATES
+from zkconsumer.admin.groups.coordinated_groups import STATES
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options

@@ -16,7 +16,7 @@ import click
 
 from rebalance.errors import RebalanceError
 from zkconsumer.admin import Admin, AdminError, BrokerAdmin, GroupLag, LagChoice, LagReader, LagReport, NotFound
-from zkconsumer.admin.lag_report import known_sum
+from zkconsumer.admin.lag.lag_report import known_sum
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.describe import lag_header, owner_cell

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from zkconsumer.admin import OffsetChanges
+from zkconsumer.admin.offsets.store_choice import KAFKA
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.store_choice import KAFKA
 from zkconsumer.cli.terminal.tables import shown_group
 from zkconsumer_error import printable
 

@@ -11,8 +11,8 @@ import click
 
 from rebalance.subscription import check_topic
 from zkconsumer.admin import BrokerGroups, BrokerOffsets
-from zkconsumer.admin.offset_administration import GroupOffsets
-from zkconsumer.admin.offset_target import OffsetTarget, parse_target
+from zkconsumer.admin.offsets.offset_administration import GroupOffsets
+from zkconsumer.admin.offsets.offset_plans import OffsetTarget, parse_target
 from zkconsumer.cli.broker_group_tables import print_broker_offsets
 from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.describe import print_offsets

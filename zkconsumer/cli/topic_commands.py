@@ -14,7 +14,7 @@ import click
 
 from zkconsumer.admin import TopicChange
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.replica_assignment import parse_assignment
+from zkconsumer.admin.topics.replica_assignment import parse_assignment
 from zkconsumer.cli.connection_options import open_admin, zookeeper_option
 from zkconsumer.cli.seconds import Seconds
 from zkconsumer.cli.terminal.tables import print_table

@@ -11,7 +11,7 @@ import click
 
 from zkconsumer.admin import NotFound, TopicPartitionRow, TopicReport
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.topics_of_brokers import topics_of_brokers
+from zkconsumer.admin.topics.topics_of_brokers import topics_of_brokers
 from zkconsumer.cli.connection_options import (
     bootstrap_option,
     brokers_instead,

@@ -9,7 +9,7 @@ import click
 
 from rebalance.errors import InvalidName
 from zkconsumer.admin import BrokerGroups, Verification
-from zkconsumer.admin.assignment_preview import STRATEGIES
+from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.failures import sentence_of

@@ -11,8 +11,8 @@ from kafka_07 import Both, entry, log_files, send_set
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin import Admin, Finding
-from zkconsumer.admin.entry_faults import THOROUGH, find_entry_faults
-from zkconsumer.admin.group_state import FaultIs
+from zkconsumer.admin.groups.group_state import FaultIs
+from zkconsumer.admin.verify.entry_faults import THOROUGH, find_entry_faults
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 

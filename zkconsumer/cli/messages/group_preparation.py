@@ -13,9 +13,9 @@ import click
 
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
-from zkconsumer.admin.broker_admin import BrokerAdmin
+from zkconsumer.admin.broker_groups import BrokerAdmin
 from zkconsumer.admin.errors import NotFound
-from zkconsumer.admin.group_removal import delete_offsets, remove_group, stored_offsets
+from zkconsumer.admin.groups.group_removal import delete_offsets, remove_group, stored_offsets
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.opening import open_cluster

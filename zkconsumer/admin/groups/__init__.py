@@ -1,0 +1,1 @@
+"""Reports, lists and deletes groups; releases claims of dead owners."""

@@ -1,0 +1,1 @@
+"""Reads how far groups are behind, once or again and again."""

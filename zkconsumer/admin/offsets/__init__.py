@@ -1,0 +1,1 @@
+"""Shows, sets, deletes, exports and imports stored offsets, in ZooKeeper and in Kafka."""

@@ -1,0 +1,1 @@
+"""Reports, creates, grows and deletes topics."""

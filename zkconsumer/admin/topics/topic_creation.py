@@ -1,0 +1,137 @@
+"""Creates topics by the nodes that Kafka's own tools write; the controller acts on them.
+
+Rules, and which failure each prevents:
+- Settings and partitions are written in one transaction. Kafka's tools write the settings first and then the
+  partitions, so that two tools at once can give one topic the settings of the other.
+- Brokers up to 0.8.2 accept `a.b` beside `a_b`, and their metrics then mix the two. Such names are refused here, as
+  Kafka's tools from 0.9 on refuse them.
+- Names, settings and sizes are checked before anything is written: a controller that cannot read a node logs an error
+  and leaves the topic as it is, for good.
+
+Source: kafka.admin.AdminUtils, kafka.admin.TopicCommand (0.8.2.2, 0.9.0.1, 1.1.0), kafka.zk.AdminZkClient (2.8, 3.9).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.requests import Create, Exists, GetData, SetData, ZooKeeperPort
+from zkconsumer.admin.errors import TopicRefused
+from zkconsumer.admin.topics.replica_assignment import (
+    MAX_PARTITIONS,
+    Start,
+    assign_replicas,
+    check_assignment,
+    check_count,
+    check_numbers,
+)
+from zkconsumer.admin.topics.topic_brokers import DELETIONS, TopicBrokers, read_brokers
+from zkconsumer.admin.topics.topic_changes import (
+    Progress,
+    TopicChange,
+    assigned,
+    check_not_internal,
+    wait_for_leaders,
+    write,
+)
+from zkconsumer.admin.topics.topic_settings import check_settings
+from zkconsumer.cluster.topic_payloads import format_topic, format_topic_config
+from zkconsumer.cluster.zookeeper_reads import children, read_all
+
+__all__ = ["NewTopic", "create_topic"]
+
+_MAX_NEW_NAME: Final = 249
+"""The folder of a partition is named `topic-partition`, and a file name has 255 characters at most."""
+_MAX_REPLICAS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic that shall be created.
+
+    Attributes:
+        name: Its name.
+        partitions: How many; ignored with an assignment.
+        replication: Replicas of each partition; ignored with an assignment.
+        assignment: Partition -> ids of brokers, the preferred leader first; None: as Kafka's tools assign them.
+        config: Its settings, by their names in Kafka.
+        rack_aware: Whether replicas are spread over racks when the brokers name theirs.
+    """
+
+    name: str
+    partitions: int = 1
+    replication: int = 1
+    assignment: Mapping[int, Sequence[int]] | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
+    rack_aware: bool = True
+
+
+def create_topic(
+    port: ZooKeeperPort, topic: NewTopic, dry_run: bool, wait_s: float, progress: Progress | None
+) -> TopicChange:
+    """Create a topic, and wait until its partitions have leaders.
+
+    Raises:
+        TopicRefused: The topic exists, or breaks a rule; nothing was written.
+        TopicUnfinished: It has no leaders in time.
+    """
+    _check_name(port, topic.name)
+    brokers = read_brokers(port)
+    replicas = _replicas(topic, brokers)
+    settings = _settings(topic, brokers)
+    change = TopicChange(topic.name, assigned(replicas), settings, (), not dry_run, False)
+    if dry_run:
+        return change
+    operations: list[Create | SetData] = []
+    if brokers.has_settings:
+        path = znodes.topic_config_path(topic.name)
+        data = format_topic_config(settings)
+        # A topic of this name that an operator has removed may have left its settings behind.
+        [left] = read_all(port, [GetData(path)])
+        operations.append(Create(path, data) if left is None else SetData(path, data, left[1].version))
+    operations.append(Create(znodes.topic_path(topic.name), format_topic(replicas)))
+    write(port, topic.name, operations)
+    return wait_for_leaders(port, change, wait_s, progress)
+
+
+def _check_name(port: ZooKeeperPort, name: str) -> None:
+    check_not_internal(name, "created by others")
+    if len(name) > _MAX_NEW_NAME:
+        raise TopicRefused(
+            f"the name {name[:20]}... has {len(name)} characters; a new topic may have {_MAX_NEW_NAME}, because "
+            "brokers name folders by topic and partition"
+        )
+    known = children(port, znodes.TOPICS) or []
+    [doomed] = read_all(port, [Exists(f"{DELETIONS}/{name}")])
+    if doomed is not None:
+        raise TopicRefused(f"topic {name!r} is marked for deletion", "wait until it is gone")
+    if name in known:
+        raise TopicRefused(f"topic {name!r} exists already", f"`zkconsumer topics {name}` shows it")
+    alike = [other for other in known if other.replace(".", "_") == name.replace(".", "_")]
+    if alike:
+        raise TopicRefused(
+            f"the names {name!r} and {alike[0]!r} (which exists) collide: in the names of metrics brokers write `_` "
+            "for `.`", "choose another name"
+        )
+
+
+def _replicas(topic: NewTopic, brokers: TopicBrokers) -> dict[int, tuple[int, ...]]:
+    if topic.assignment is not None:
+        check_numbers(topic.assignment)
+        check_count("the number of partitions", len(topic.assignment), MAX_PARTITIONS)
+        return check_assignment(topic.assignment, brokers.racks)
+    count = check_count("the number of partitions", topic.partitions, MAX_PARTITIONS)
+    replication = check_count("the replication factor", topic.replication, _MAX_REPLICAS)
+    places = max(1, len(brokers.racks))
+    start = Start(random.randrange(places), random.randrange(places))
+    return assign_replicas(brokers.racks, range(count), replication, start, topic.rack_aware)
+
+
+def _settings(topic: NewTopic, brokers: TopicBrokers) -> dict[str, str]:
+    if topic.config and not brokers.has_settings:
+        raise TopicRefused("brokers of Kafka 0.8.0 know no settings of topics", "leave them out")
+    return check_settings(topic.config, brokers.registration_version)

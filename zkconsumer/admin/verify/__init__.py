@@ -1,0 +1,1 @@
+"""Verifies groups: owners, offsets and stores, and what would mend a fault."""

@@ -1,0 +1,151 @@
+"""Finds what is wrong with a group that brokers coordinate, and what would mend it. Pure.
+
+What a rebalance under way explains is passing: it is a fault when it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simpleconsumer.group_types import CONSUMER_PROTOCOL
+from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.groups.broker_group_report import BrokerGroupState
+from zkconsumer.admin.verify.findings import Finding, Verification
+from zkconsumer.admin.verify.storage_findings import OFFSETS_IN_KAFKA
+
+__all__ = ["verify_broker_group"]
+
+_ASSIGNED_BY_COORDINATOR = "see the logs of the members and of the coordinator; restart a member that does not follow"
+
+
+def verify_broker_group(found: BrokerGroupState, least_members: int) -> Verification:
+    """Return everything that is found in one look at a group.
+
+    Args:
+        least_members: Fewer members are a fault.
+    """
+    group = found.group
+    findings = [
+        *_state(found, least_members), *_members(found), *_partitions(found), *_offsets(found), *_uncommitted(found)
+    ]
+    members = None if group.members is None else len(group.members)
+    return Verification(group.group, members, len(found.subscribed), group.assignor, tuple(findings))
+
+
+def _state(found: BrokerGroupState, least_members: int) -> Iterator[Finding]:
+    group = found.group
+    where = f"broker {group.coordinator.id}"
+    count = len(group.members or ())
+    if count < least_members:
+        sentence = f"of {least_members} members {count} are in the group" if count else "nobody is in the group"
+        yield Finding("too-few-members", where, f"{sentence}; its state is {group.state}", "start the consumers")
+    if group.is_rebalancing:
+        remedy = _ASSIGNED_BY_COORDINATOR
+        if group.epoch is None:
+            remedy = (
+                "find the member that does not join: the coordinator waits for it until its rebalance time-out "
+                "(max.poll.interval.ms) is over; its log, or a stack trace, shows what it does instead of polling"
+            )
+        yield Finding("rebalancing", where, f"the group is in state {group.state}", remedy, passing=True)
+    if count and group.protocol_type != CONSUMER_PROTOCOL:
+        yield Finding(
+            "no-consumers", where,
+            f"the members are of the type {group.protocol_type!r}, and what they have is not known here",
+            "ask the program that they belong to", fault=False,
+        )  # fmt: skip
+
+
+def _members(found: BrokerGroupState) -> Iterator[Finding]:
+    group = found.group
+    for member in group.members or ():
+        path = member.member_id
+        if member.problem is not None:
+            yield Finding("unreadable-subscription", path, f"{member.member_id}: {member.problem}",
+                          "find out what client it is; the leader may assign nothing to it")  # fmt: skip
+        for topic in member.topics or ():
+            if topic not in found.partitions:
+                yield Finding("missing-topic", path, f"{member.member_id} waits for topic {topic!r}, which does not "
+                              "exist", "create the topic, or correct its name", fault=False)  # fmt: skip
+        if member.target is not None and set(member.target) != set(member.assigned):
+            away = sorted(set(member.assigned) - set(member.target))
+            what = (f"has {_first(away)} still, which it shall give up" if away else
+                    f"does not have {_first(sorted(set(member.target) - set(member.assigned)))} yet")
+            yield Finding("not-reconciled", path, f"{member.member_id} {what}", _ASSIGNED_BY_COORDINATOR, passing=True)
+        elif not member.assigned and member.topics and not group.is_rebalancing and group.assignor is not None:
+            yield Finding("idle-member", path, f"{member.member_id} of {member.host} has no partition",
+                          "nothing, if there are more members than partitions", fault=False)  # fmt: skip
+
+
+def _partitions(found: BrokerGroupState) -> Iterator[Finding]:
+    group = found.group
+    if not group.members or group.is_rebalancing or group.protocol_type != CONSUMER_PROTOCOL:
+        return  # who has what is not known
+    owners = group.owners
+    for name in sorted(found.subscribed):
+        where = _shown(name)
+        if name not in owners:
+            yield Finding(
+                "unowned", where, f"{where} is assigned to nobody, and {_subscriber(found, name)} subscribes to it",
+                "look whether the topic has grown: members notice it within metadata.max.age.ms; restart one of them "
+                "if that does not help", passing=True,
+            )  # fmt: skip
+    for name, members in sorted(owners.items()):
+        where = _shown(name)
+        if len(members) > 1:
+            names = ", ".join(each.member_id for each in members)
+            yield Finding("two-owners", where, f"{where} is assigned to {len(members)} members: {names}",
+                          "stop the member whose client has assigned so (the leader's)", passing=True)  # fmt: skip
+        if not found.exists(name):
+            yield Finding("no-such-partition", where, f"{where} is assigned to {members[0].member_id}, and there is "
+                          "no such partition", "restart that member if it stays so", passing=True)  # fmt: skip
+
+
+def _subscriber(found: BrokerGroupState, name: TopicPartition) -> str:
+    members = found.group.members or ()
+    return next((each.member_id for each in members if name.topic in (each.topics or ())), "a filter of a member")
+
+
+def _offsets(found: BrokerGroupState) -> Iterator[Finding]:
+    for name, offset in sorted(found.offsets.items()):
+        where = _shown(name)
+        set_it = (f"zkconsumer offsets set {found.group.group} --topic {name.topic} --partition {name.partition} --to "
+                  "earliest, while nobody is in the group, or the member goes on where auto.offset.reset says")
+        log = found.logs.get(name)
+        if not found.exists(name):
+            yield Finding(
+                "stale-offset", OFFSETS_IN_KAFKA, f"{where}: an offset is stored, and there is no such partition",
+                f"nothing; zkconsumer offsets delete {found.group.group} --topic {name.topic} deletes it", fault=False,
+            )  # fmt: skip
+        elif isinstance(log, str):
+            yield Finding("unknown-log", OFFSETS_IN_KAFKA, f"{where}: what its log holds is not known: {log}",
+                          "look at the partition's leader with zkconsumer topics", passing=True)  # fmt: skip
+        elif log is not None and offset > log[1]:
+            yield Finding("offset-beyond-log", OFFSETS_IN_KAFKA, f"{where}: its stored offset {offset} is "
+                          f"{offset - log[1]} beyond the end of its log", set_it)  # fmt: skip
+        elif log is not None and offset < log[0]:
+            yield Finding(
+                "offset-before-log", OFFSETS_IN_KAFKA, f"{where}: its stored offset {offset} is {log[0] - offset} "
+                "before the start of its log: messages were deleted before they were read", set_it, passing=True,
+            )  # fmt: skip
+
+
+def _uncommitted(found: BrokerGroupState) -> Iterator[Finding]:
+    for name, members in sorted(found.group.owners.items()):
+        log = found.logs.get(name)
+        if name in found.offsets or not found.exists(name):
+            continue
+        where = _shown(name)
+        has_messages = isinstance(log, tuple) and log[1] > log[0]
+        what = f"{where}: {members[0].member_id} has it, and no offset of it is stored"
+        if has_messages:
+            what += ", though its log has messages: who has it next starts where auto.offset.reset says"
+        yield Finding("uncommitted", OFFSETS_IN_KAFKA, what, "look whether the member commits (enable.auto.commit), "
+                      "and whether it gets on", fault=False)  # fmt: skip
+
+
+def _shown(name: TopicPartition) -> str:
+    return f"{name.topic}-{name.partition}"
+
+
+def _first(names: list[TopicPartition]) -> str:
+    return _shown(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
