@@ -29,7 +29,7 @@ from simpleconsumer.errors import broker_error
 from simpleconsumer.messages.apis import APIS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.polling import partition_position
-from zkconsumer.producer.produce_codes import PRODUCE_CODES
+from zkconsumer.producer.sending.produce_codes import PRODUCE_CODES
 from zkconsumer.spark.foreign_options import READING, WRITING, Foreign
 from zkconsumer.spark.option_table import OPTIONS, Option
 from zkconsumer.spark.sink_option_table import SINK_OPTIONS

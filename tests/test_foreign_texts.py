@@ -15,7 +15,7 @@ from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
 from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.messages.line_parsers import json_parser
 from zkconsumer.polling.arguments import pattern_of
-from zkconsumer.producer.keyed_message import as_headers
+from zkconsumer.producer.messages.keyed_message import as_headers
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.manifest_json import parse_manifest
 from zkconsumer.spark.stream_offsets import parse_stream_offsets

@@ -22,7 +22,7 @@ cdef extern from *:
 
 
 cdef class Appender:
-    """Adds values to the batches that are open for messages without a key; see `zkconsumer.producer.delivery`.
+    """Adds values to the batches that are open for messages without a key; see `zkconsumer.producer.sending.sending.delivery`.
 
     It adds a message only where that is all there is to do. Everything that allocates an object that a collection knows
     is done before the lock is taken: a collection may run any code.

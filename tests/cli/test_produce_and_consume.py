@@ -19,7 +19,7 @@ from kazoo.exceptions import NoNodeError
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.producer.partitioners import partition_of_key
+from zkconsumer.producer.messages.partitioners import partition_of_key
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy

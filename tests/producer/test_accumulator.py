@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simpleconsumer.types import ProducedPartition, TopicPartition
-from zkconsumer.producer.accumulator import Accumulator
-from zkconsumer.producer.batch import Ahead, Batch, message_size
-from zkconsumer.producer.effects import Effect, Finished, Split
+from zkconsumer.producer.batching.accumulator import Accumulator
+from zkconsumer.producer.batching.batch import Ahead, Batch, Effect, Finished, Split, message_size
+from zkconsumer.producer.batching.batch_queues import Limits
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
-from zkconsumer.producer.limits import Limits
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 LIMITS = Limits(batch_messages=3, batch_bytes=100, request_bytes=200, linger_s=5.0, queue_messages=20, queue_bytes=900,

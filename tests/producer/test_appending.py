@@ -13,8 +13,8 @@ from stored_pairs import stored
 
 from simpleconsumer import kernel
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.batching.outcome import SendFuture
 from zkconsumer.producer.errors import ProducerClosed
-from zkconsumer.producer.outcome import SendFuture
 from zkconsumer.producer.producer import Producer
 from zkconsumer.testing import EmbeddedCluster
 

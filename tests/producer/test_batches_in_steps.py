@@ -8,8 +8,8 @@ import pytest
 
 from simpleconsumer.errors import BrokerError, ConnectionFailed
 from tests.producer.test_producer import WAIT_S, everything, producer, stored
+from zkconsumer.producer.batching.outcome import SentMessage
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
-from zkconsumer.producer.outcome import SentMessage
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.producer.stored_pairs import stored
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer import delivery
-from zkconsumer.producer.layout import Layout
 from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.sending.layout import Layout
+from zkconsumer.producer.sending.sending import delivery
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -12,7 +12,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import KeyedMessage, Producer, ProducerConfig
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer import CallbackHandler, MessageNotSent, MessagesNotSent, QueueFull, QueueItem, SentMessage
-from zkconsumer.producer.outcome import SendFuture
+from zkconsumer.producer.batching.outcome import SendFuture
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 

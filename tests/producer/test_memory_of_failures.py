@@ -12,9 +12,9 @@ import pytest
 from simpleconsumer.types import Broker
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, without_frames
-from zkconsumer.producer.opening import FoundCluster
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.topic_lookup import FoundTopic
 
 MESSAGES, MESSAGE_BYTES, QUEUE_BYTES = 300, 50_000, 1_000_000
 MOST_BYTES = 4 * QUEUE_BYTES + 2_000_000

@@ -10,11 +10,11 @@ import pytest
 from simpleconsumer.errors import _CODES
 from simpleconsumer.producer_batches import BatchProducer, ProducerId
 from simpleconsumer.types import ProducedPartition, TopicPartition
-from zkconsumer.producer.accumulator import Accumulator, Effect, Finished, Limits
-from zkconsumer.producer.batch import Batch
+from zkconsumer.producer.batching.accumulator import Accumulator, Effect, Finished, Limits
+from zkconsumer.producer.batching.batch import Batch
+from zkconsumer.producer.batching.numbering import Numbering
 from zkconsumer.producer.errors import MessageNotSent
-from zkconsumer.producer.numbering import Numbering
-from zkconsumer.producer.produce_codes import DUPLICATE, OUT_OF_STEP, PRODUCE_CODES, Stored, may_be_stored
+from zkconsumer.producer.sending.produce_codes import DUPLICATE, OUT_OF_STEP, PRODUCE_CODES, Stored, may_be_stored
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST, SECOND = ProducerId(7, 0), ProducerId(8, 0)

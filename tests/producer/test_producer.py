@@ -13,7 +13,7 @@ from stored_pairs import stored
 from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.delivery import Delivery
+from zkconsumer.producer.batching.outcome import SendFuture, SentMessage
 from zkconsumer.producer.errors import (
     MessageNotSent,
     MessagesNotSent,
@@ -21,10 +21,10 @@ from zkconsumer.producer.errors import (
     ProducerClosed,
     QueueFull,
 )
-from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
-from zkconsumer.producer.outcome import SendFuture, SentMessage
-from zkconsumer.producer.partitioners import partition_082
+from zkconsumer.producer.messages.keyed_message import KeyedMessage, ProducerData
+from zkconsumer.producer.messages.partitioners import partition_082
 from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.sending.delivery import Delivery
 from zkconsumer.testing import Cluster, EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -15,12 +15,12 @@ import pytest
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.batching.outcome import BatchOutcome, SendFuture
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerClosed, QueueFull
-from zkconsumer.producer.handlers import CallbackHandler, QueueItem
-from zkconsumer.producer.opening import FoundCluster
-from zkconsumer.producer.outcome import BatchOutcome, SendFuture
+from zkconsumer.producer.messages.handlers import CallbackHandler, QueueItem
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.topic_lookup import FoundTopic
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 

@@ -14,9 +14,9 @@ import pytest
 from simpleconsumer.consumer import SimpleConsumer
 from tests.kafka_07 import cluster_07, needs_jar_07
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.batching.outcome import SendFuture
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
-from zkconsumer.producer.outcome import SendFuture
-from zkconsumer.producer.partitioners import partition_082
+from zkconsumer.producer.messages.partitioners import partition_082
 from zkconsumer.producer.producer import Producer
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.batching.queue_room import QueueRoom
 from zkconsumer.producer.errors import QueueFull
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.queue_room import QueueRoom
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from tests.producer.stored_pairs import stored
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.accumulator import Accumulator, Finished, Limits
-from zkconsumer.producer.batch import Pair
+from zkconsumer.producer.batching.accumulator import Accumulator, Finished, Limits
+from zkconsumer.producer.batching.batch import Pair
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerError
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.refusals import cut_at, is_about_a_message
+from zkconsumer.producer.sending.produce_codes import cut_at, is_about_a_message
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka.settings import version_tuple
 

@@ -14,9 +14,9 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.types import Broker
 from tests.simpleconsumer import golden_frames
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.opening import FoundCluster
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.topic_lookup import FoundTopic
 
 WAIT_S = 20.0
 SINCE_08 = ("0.8.0", "0.8.1.1", "0.8.2.2")

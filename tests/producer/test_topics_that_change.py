@@ -11,8 +11,8 @@ import pytest
 
 from tests.producer.stored_pairs import stored
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.batching.outcome import SendFuture
 from zkconsumer.producer.errors import MessageNotSent
-from zkconsumer.producer.outcome import SendFuture
 from zkconsumer.producer.producer import Producer
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.settings import version_tuple

@@ -22,7 +22,7 @@ from zkconsumer.producer import (
     QueueFull,
     TransactionFailed,
 )
-from zkconsumer.producer.columns import MessageColumns
+from zkconsumer.producer.batching.columns import MessageColumns
 from zkconsumer.testing import EmbeddedCluster
 
 LARGEST = 100

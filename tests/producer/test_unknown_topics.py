@@ -11,12 +11,12 @@ import pytest
 
 from simpleconsumer.types import Broker
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.columns import MessageColumns
+from zkconsumer.producer.batching.columns import MessageColumns
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent
-from zkconsumer.producer.layout import Layout
-from zkconsumer.producer.opening import FoundCluster
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.producer.sending.layout import Layout
+from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.topic_lookup import FoundTopic
 from zkconsumer.testing import Cluster, EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.producer.partitioners import (
+from zkconsumer.producer.messages.partitioners import (
     Partitioner,
     partition_07,
     partition_08,

@@ -12,7 +12,7 @@ import pytest
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from zkconsumer import read_topic
-from zkconsumer.producer.partitioners import partition_082
+from zkconsumer.producer.messages.partitioners import partition_082
 from zkconsumer.spark.errors import RowsNotWritten
 from zkconsumer.spark.sink_columns import SinkColumns, sink_columns
 from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings

@@ -12,7 +12,7 @@ import pytest
 
 from simpleconsumer.errors import BrokerError
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.producer.partitioners import partition_of_key
+from zkconsumer.producer.messages.partitioners import partition_of_key
 from zkconsumer.testing import EmbeddedCluster, Fault, Produced
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, NotSupported

@@ -27,9 +27,9 @@ from zkconsumer.cli.property_option import named_values
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.encoders import DefaultEncoder
-from zkconsumer.producer.opening import FoundCluster, find_cluster, registered_cluster
+from zkconsumer.producer.messages.encoders import DefaultEncoder
 from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.sending.opening import FoundCluster, find_cluster, registered_cluster
 
 __all__ = ["produce"]
 

@@ -8,7 +8,8 @@ docs/PRODUCING.md says what is promised.
 """
 
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder
+from zkconsumer.producer.batching.bulk import SendSummary
+from zkconsumer.producer.batching.outcome import SendFuture, SentMessage
 from zkconsumer.producer.errors import (
     MessageNotSent,
     MessagesNotSent,
@@ -19,12 +20,11 @@ from zkconsumer.producer.errors import (
     QueueFull,
     TransactionFailed,
 )
-from zkconsumer.producer.handlers import CallbackHandler, EventHandler, QueueItem
-from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
-from zkconsumer.producer.outcome import SendFuture, SentMessage
-from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
+from zkconsumer.producer.messages.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder
+from zkconsumer.producer.messages.handlers import CallbackHandler, EventHandler, QueueItem
+from zkconsumer.producer.messages.keyed_message import KeyedMessage, ProducerData
+from zkconsumer.producer.messages.partitioners import PARTITIONERS, Partitioner
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.send_summary import SendSummary
 from zkconsumer.producer.statistics import Distribution, ProducerStatistics, TopicFigures
 from zkconsumer.producer.sync_producer import SyncProducer
 

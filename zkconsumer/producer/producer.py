@@ -10,28 +10,27 @@ from typing import Any, Final, Self, overload
 
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.forking import notify_after_fork
-from zkconsumer.producer.bulk import BulkSend
-from zkconsumer.producer.columns import ColumnSend
-from zkconsumer.producer.delivery import Delivery
-from zkconsumer.producer.encoders import Encoder, as_encoder, encoder_named
+from zkconsumer.producer.batching.bulk import BulkSend, SendSummary
+from zkconsumer.producer.batching.columns import ColumnSend
+from zkconsumer.producer.batching.outcome import BatchFuture, SendFuture
 from zkconsumer.producer.errors import ProducerClosed, ProducerError
-from zkconsumer.producer.handlers import EventHandler, configured_handler
-from zkconsumer.producer.keyed_message import (
+from zkconsumer.producer.messages.encoders import Encoder, as_encoder, encoder_named
+from zkconsumer.producer.messages.handlers import EventHandler, configured_handler
+from zkconsumer.producer.messages.keyed_message import (
     GivenHeaders,
     KeyedMessage,
     ProducerData,
     as_given_messages,
     check_messages,
 )
-from zkconsumer.producer.lifetime import Lifetime
-from zkconsumer.producer.opening import FoundCluster, Handlers, open_sending
-from zkconsumer.producer.outcome import BatchFuture, SendFuture
-from zkconsumer.producer.partitioners import Partitioner
-from zkconsumer.producer.placing import Encoding, as_partitioner
-from zkconsumer.producer.send_summary import SendSummary
-from zkconsumer.producer.sending import DirectSending, Sending
+from zkconsumer.producer.messages.partitioners import Partitioner
+from zkconsumer.producer.messages.placing import Encoding, as_partitioner
+from zkconsumer.producer.sending.delivery import Delivery
+from zkconsumer.producer.sending.lifetime import Lifetime
+from zkconsumer.producer.sending.opening import FoundCluster, Handlers, open_sending
+from zkconsumer.producer.sending.sending import DirectSending, Sending
 from zkconsumer.producer.statistics import ProducerStatistics
-from zkconsumer.producer.transactions import Transactions
+from zkconsumer.producer.transactions.transactions import Transactions
 
 __all__ = ["Producer"]
 

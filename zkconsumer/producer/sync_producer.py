@@ -14,14 +14,13 @@ from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import HELD_S
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
-from zkconsumer.producer.acknowledgement_07 import wait_until_read
-from zkconsumer.producer.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size
+from zkconsumer.producer.batching.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size
+from zkconsumer.producer.batching.message_sets import MessageSets
+from zkconsumer.producer.batching.outcome import SentMessage
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, may_have_been_sent
-from zkconsumer.producer.keyed_message import as_headers
-from zkconsumer.producer.message_sets import MessageSets
-from zkconsumer.producer.outcome import SentMessage
-from zkconsumer.producer.produce_codes import may_be_stored
-from zkconsumer.producer.refusals import TOO_LARGE, remedy_for
+from zkconsumer.producer.messages.keyed_message import as_headers
+from zkconsumer.producer.sending.broker_thread import wait_until_read
+from zkconsumer.producer.sending.produce_codes import TOO_LARGE, may_be_stored, remedy_for
 
 __all__ = ["SyncProducer"]
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zkconsumer.producer.partitioners import (
+from zkconsumer.producer.messages.partitioners import (
     Partitioner,
     partition_07,
     partition_08,

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkconsumer.producer.columns import MessageColumns
-from zkconsumer.producer.partitioners import Partitioner
+from zkconsumer.producer.batching.columns import MessageColumns
+from zkconsumer.producer.messages.partitioners import Partitioner
 from zkconsumer.spark.errors import RowRefused
 from zkconsumer.spark.header_column import headers_of
 from zkconsumer.spark.key_partitions import KeyColumn, partition_indexes

@@ -21,7 +21,7 @@ from pyspark import TaskContext
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.errors import MessagesNotSent, OversizedMessage
-from zkconsumer.producer.placing import as_partitioner
+from zkconsumer.producer.messages.placing import as_partitioner
 from zkconsumer.producer.producer import Producer
 from zkconsumer.spark.errors import RowsNotWritten
 from zkconsumer.spark.settings_files import with_files_here

@@ -160,7 +160,7 @@ def _check_partitioner(named: str) -> None:
     Raises:
         OptionRefused: There is no such function, or the driver cannot import it.
     """
-    from zkconsumer.producer.placing import as_partitioner  # what only reads needs none of it
+    from zkconsumer.producer.messages.placing import as_partitioner  # what only reads needs none of it
 
     try:
         as_partitioner(named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zkconsumer.producer.partitioners import partition_of_key
+from zkconsumer.producer.messages.partitioners import partition_of_key
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kept_writer import KeptWriter
 from zkconsumer.testing.versions import FIRST_WITH_KEYS, FIRST_WITH_TOMBSTONES, check_codec, require, version_tuple

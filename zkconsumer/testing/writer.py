@@ -17,11 +17,11 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker
 from zkconsumer.config.producer_config import ProducerConfig
+from zkconsumer.producer.batching.outcome import BatchFuture
 from zkconsumer.producer.errors import MessageNotSent
-from zkconsumer.producer.opening import FoundCluster
-from zkconsumer.producer.outcome import BatchFuture
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.topic_lookup import FoundTopic
+from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.topic_lookup import FoundTopic
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.positions_07 import PositionFinder07
 from zkconsumer.testing.versions import check_codec, version_tuple

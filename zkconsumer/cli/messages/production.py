@@ -24,7 +24,7 @@ from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine
 from zkconsumer.cli.messages.line_parsers import LineParser
 from zkconsumer.cli.messages.produce_progress import ProduceProgress
 from zkconsumer.cli.terminal.signals import LeaveSignals
-from zkconsumer.producer.bulk import BulkSend
+from zkconsumer.producer.batching.bulk import BulkSend
 from zkconsumer.producer.producer import Producer
 
 __all__ = ["LineTarget", "Produced", "Production"]

@@ -1,0 +1,1 @@
+"""Gathers messages into batches, and keeps their outcomes."""

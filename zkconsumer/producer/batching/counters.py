@@ -1,0 +1,137 @@
+"""Counts what a producer does.
+
+Threads: one at a time; the delivery's lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from zkconsumer.producer.batching.batch import MESSAGE_OVERHEAD_BYTES, Batch
+from zkconsumer.producer.statistics import Distribution, TopicFigures
+
+__all__ = ["Counters"]
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_MESSAGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0)
+
+
+class _Values:
+    """Values that are counted by their size."""
+
+    __slots__ = ("_bounds", "_counts", "_largest", "_total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._largest = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+        self._largest = max(self._largest, value)
+
+    def distribution(self) -> Distribution:
+        up_to = dict(zip(self._bounds, accumulate(self._counts), strict=False))
+        return Distribution(sum(self._counts), self._total, self._largest, up_to)
+
+
+class _Topic:
+    """Counts of one topic."""
+
+    __slots__ = ("failed_messages", "sent_bytes", "sent_messages")
+
+    def __init__(self) -> None:
+        self.sent_messages = 0
+        self.sent_bytes = 0
+        self.failed_messages = 0
+
+
+class Counters:
+    """What happened to batches and requests.
+
+    Attributes:
+        split_batches: Batches that were halved.
+    """
+
+    def __init__(self) -> None:
+        self.split_batches = 0
+        self._topics: dict[str, _Topic] = {}
+        self._batch_messages = _Values(_MESSAGES)
+        self._request_seconds: dict[int, _Values] = {}
+        self._failed_requests: Counter[int] = Counter()
+        self._throttled: Counter[str] = Counter()
+        self._throttle_ms: Counter[str] = Counter()
+
+    def finished(self, batch: Batch, is_sent: bool) -> None:
+        """Count a batch that has its outcome."""
+        messages = len(batch.pairs)
+        topic = self._topic(batch.name.topic)
+        if is_sent:
+            topic.sent_messages += messages
+            topic.sent_bytes += batch.size - messages * MESSAGE_OVERHEAD_BYTES
+            self._batch_messages.add(messages)
+        else:
+            topic.failed_messages += messages
+
+    def refused(self, topic: str) -> None:
+        """Count a message that failed before it was in a batch."""
+        self._topic(topic).failed_messages += 1
+
+    def taken(self, topic: str) -> None:
+        """Count a message that an event handler took."""
+        self._topic(topic).sent_messages += 1
+
+    def answered(self, broker: int, seconds: float) -> None:
+        """Count a request that was answered, or written with acks 0."""
+        values = self._request_seconds.get(broker)
+        if values is None:
+            values = self._request_seconds[broker] = _Values(_SECONDS)
+        values.add(seconds)
+
+    def request_failed(self, broker: int) -> None:
+        """Count a request that was lost."""
+        self._failed_requests[broker] += 1
+
+    def throttled(self, api: str, throttle_ms: int) -> None:
+        """Count an answer that says that a broker throttles the producer."""
+        self._throttled[api] += 1
+        self._throttle_ms[api] += throttle_ms
+
+    def throttles(self) -> Mapping[str, int]:
+        """Return request -> how many answers said that."""
+        return dict(self._throttled)
+
+    def throttle_ms(self) -> Mapping[str, int]:
+        """Return request -> for how long, in total."""
+        return dict(self._throttle_ms)
+
+    def topics(self) -> Mapping[str, TopicFigures]:
+        """Return what became of the messages of each topic."""
+        return {
+            name: TopicFigures(each.sent_messages, each.sent_bytes, each.failed_messages)
+            for name, each in self._topics.items()
+        }
+
+    def batch_messages(self) -> Distribution:
+        """Return the number of messages in the batches that were acknowledged."""
+        return self._batch_messages.distribution()
+
+    def request_seconds(self) -> Mapping[int, Distribution]:
+        """Return broker -> how long its requests took."""
+        return {broker: values.distribution() for broker, values in self._request_seconds.items()}
+
+    def failed_requests(self) -> Mapping[int, int]:
+        """Return broker -> how many of its requests were lost."""
+        return dict(self._failed_requests)
+
+    def _topic(self, name: str) -> _Topic:
+        found = self._topics.get(name)
+        if found is None:
+            found = self._topics[name] = _Topic()
+        return found

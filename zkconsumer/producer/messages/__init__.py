@@ -1,0 +1,1 @@
+"""Messages before they are sent: keys, values, encoders, partitioners and handlers."""

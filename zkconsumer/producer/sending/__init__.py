@@ -1,0 +1,1 @@
+"""Sends batches to the leaders of their partitions: threads, connections, look-ups, answers."""

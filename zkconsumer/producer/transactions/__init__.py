@@ -1,0 +1,1 @@
+"""Transactions of producers, and the broker that coordinates them."""
