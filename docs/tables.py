@@ -30,9 +30,9 @@ from simpleconsumer.messages.apis import APIS
 from zkconsumer.config.keys import KEYS
 from zkconsumer.polling import partition_position
 from zkconsumer.producer.sending.produce_codes import PRODUCE_CODES
-from zkconsumer.spark.foreign_options import READING, WRITING, Foreign
-from zkconsumer.spark.option_table import OPTIONS, Option
-from zkconsumer.spark.sink_option_table import SINK_OPTIONS
+from zkconsumer.spark.options.foreign_options import READING, WRITING, Foreign
+from zkconsumer.spark.options.option_table import OPTIONS, Option
+from zkconsumer.spark.writing.sink_option_table import SINK_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"

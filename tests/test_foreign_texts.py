@@ -17,8 +17,8 @@ from zkconsumer.cli.messages.line_parsers import json_parser
 from zkconsumer.polling.arguments import pattern_of
 from zkconsumer.producer.messages.keyed_message import as_headers
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.manifest_json import parse_manifest
-from zkconsumer.spark.stream_offsets import parse_stream_offsets
+from zkconsumer.spark.load.manifest import parse_manifest
+from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 
 DEEP = "[" * 100_000 + "]" * 100_000
 NOT_UTF8 = "x\udcff"

@@ -159,7 +159,7 @@ def test_a_key_has_one_type_in_every_output(cluster: EmbeddedCluster, tmp_path: 
 def test_reports_of_spark() -> None:
     from dataclasses import asdict
 
-    from zkconsumer.spark.load.compact import CompactionReport
+    from zkconsumer.spark.load.compaction.compact import CompactionReport
     from zkconsumer.spark.load.manifest import LoadedPartition
 
     partition = asdict(LoadedPartition("clicks", 0, 0, 5, 5, 100))

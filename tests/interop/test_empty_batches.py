@@ -18,9 +18,9 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import FetchRequest
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, read_topic
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -13,9 +13,9 @@ import pytest
 from simpleconsumer import KAFKA011, SimpleConsumer
 from simpleconsumer.types import HeaderMessage, Message
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, read_topic
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.versions import version_tuple
 

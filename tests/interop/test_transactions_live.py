@@ -19,9 +19,9 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import FetchRequest, TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, KafkaConsumer, ReadFailed, read_topic
 from zkconsumer.cli.program import program
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import SourceOptions, batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import SourceOptions, batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import KafkaCluster

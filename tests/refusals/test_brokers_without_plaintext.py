@@ -18,11 +18,11 @@ from zkconsumer import PartitionStopped, ReadFailed, read_topic
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import config_without_group
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PlanningFailed
-from zkconsumer.spark.leader_queries import LeaderQueries
-from zkconsumer.spark.leaders import search_leader
-from zkconsumer.spark.options import batch_options
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.leader_queries import LeaderQueries
+from zkconsumer.spark.reading.leaders import search_leader
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

@@ -48,13 +48,13 @@ streamed = spark.read.parquet("out").count()
 
 def look_up(number):
     from simpleconsumer.types import TopicPartition
-    from zkconsumer.spark.leaders import search_leader
-    from zkconsumer.spark.options import batch_options
+    from zkconsumer.spark.reading.leaders import search_leader
+    from zkconsumer.spark.options.options import batch_options
     from zkconsumer.spark.settings_files import with_settings_files
     found = search_leader(config)(TopicPartition(given["topic"], 0), None)
     return found.broker.port if found.broker else found.reason
 
-from zkconsumer.spark.options import batch_options
+from zkconsumer.spark.options.options import batch_options
 from zkconsumer.spark.settings_files import with_settings_files
 config = batch_options(with_settings_files(given["options"])).config
 looked_up = spark.sparkContext.parallelize([0], 1).map(look_up).collect()

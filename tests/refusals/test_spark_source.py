@@ -10,9 +10,9 @@ from secured import SecureServer, sasl
 
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer.errors import ConfigError, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import batch_options, stream_options
-from zkconsumer.spark.stream_driver import StreamDriver
+from zkconsumer.spark.options.options import batch_options, stream_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

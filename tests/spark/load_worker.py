@@ -27,7 +27,6 @@ from loading import DyingStorage
 from pyspark.sql import SparkSession
 
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.spark import stream_logs
 from zkconsumer.spark.load import heartbeat, job, run_writer
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.failures import failures_in_a_sentence
@@ -36,6 +35,7 @@ from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import Shape
+from zkconsumer.spark.streaming import stream_logs
 
 AT_ONCE = 8
 

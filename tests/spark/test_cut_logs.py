@@ -11,8 +11,6 @@ import pytest
 
 from simpleconsumer.messages.apis import LIST_OFFSETS
 from simpleconsumer.types import EpochEnd, TopicPartition
-from zkconsumer.spark import stream_logs
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, MessagesLost
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.cluster_state import ClusterStateReader
@@ -21,13 +19,15 @@ from zkconsumer.spark.load.incarnations import unchanged_epochs
 from zkconsumer.spark.load.load_state import LoadState
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.planning import RunPlan, plan_run
-from zkconsumer.spark.log_cuts import LogMark, cut_at
-from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
-from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.settings_files import open_source
-from zkconsumer.spark.stream_driver import StreamDriver
-from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.spark.streaming import stream_logs
+from zkconsumer.spark.streaming.log_cuts import LogMark, cut_at
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from tests.interop.cut_log import KEPT, LOST, NEW, SETTINGS, WAIT_S, CutLog, numbered
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, MessagesLost
-from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
-from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.record_batches import read_range
-from zkconsumer.spark.stream_driver import StreamDriver
-from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

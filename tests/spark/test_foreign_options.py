@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.foreign_options import READING, WRITING, Foreign, hint_of
-from zkconsumer.spark.option_table import OPTIONS, find_option, unknown_option
-from zkconsumer.spark.options import batch_options, stream_options
+from zkconsumer.spark.options.foreign_options import READING, WRITING, Foreign, hint_of
+from zkconsumer.spark.options.option_table import OPTIONS, find_option, unknown_option
+from zkconsumer.spark.options.options import batch_options, stream_options
 from zkconsumer.spark.settings_files import with_settings_files
-from zkconsumer.spark.sink_option_table import find_sink_option, unknown_sink_option
-from zkconsumer.spark.sink_options import sink_options, sink_settings
+from zkconsumer.spark.writing.sink_option_table import find_sink_option, unknown_sink_option
+from zkconsumer.spark.writing.sink_options import sink_options, sink_settings
 
 PLACE = {"zookeeper.connect": "zk1:2181/kafka"}
 READ = {**PLACE, "subscribe": "clicks"}

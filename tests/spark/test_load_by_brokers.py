@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.lake import read_published
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.topic_policies import compacted_topics
 from zkconsumer.spark.settings_files import open_source
+from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

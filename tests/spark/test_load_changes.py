@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import GroupHasNoOffsets, NoMessageAtTime, PlanningFailed, TopicMissing
 from zkconsumer.spark.load import run_writer
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
+from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.waiting import wait_until

@@ -20,9 +20,10 @@ from click.testing import CliRunner
 from loading import DyingStorage, Killed, settings_of
 
 from zkconsumer.cli.program import program
-from zkconsumer.spark.load import compact, heartbeat
-from zkconsumer.spark.load.compact import CompactionReport, CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction_history import CompactionHistory
+from zkconsumer.spark.load import heartbeat
+from zkconsumer.spark.load.compaction import compact
+from zkconsumer.spark.load.compaction.compact import CompactionReport, CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
@@ -341,7 +342,8 @@ def test_a_compaction_that_was_stopped_and_taken_for_dead_publishes_nothing(
     def stopped(compactions: CompactionHistory, compaction: Any) -> None:
         monkeypatch.setattr(CompactionHistory, "publish", publish)
         with monkeypatch.context() as patched:
-            patched.setattr("zkconsumer.spark.load.compaction_history.all_dead", lambda storage, folders: True)
+            name = "zkconsumer.spark.load.compaction.compaction_history.all_dead"
+            patched.setattr(name, lambda storage, folders: True)
             assert [each.compaction for each in compacted(spark, settings.folder)] == [2]
         publish(compactions, compaction)
 

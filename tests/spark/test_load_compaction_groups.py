@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.spark.load.compaction import Compaction, LakeFile, Replacement, live_files
-from zkconsumer.spark.load.compaction_groups import plan_groups, portions_of
+from zkconsumer.spark.load.compaction.compaction import (
+    Compaction,
+    LakeFile,
+    Replacement,
+    live_files,
+    plan_groups,
+    portions_of,
+)
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.load_state import LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 DAY, NEXT_DAY = "topic=clicks/date=2014-03-01", "topic=clicks/date=2014-03-02"
 

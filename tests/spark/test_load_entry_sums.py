@@ -17,7 +17,7 @@ from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.writing import Shape, rows_of_files
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 Row = tuple[int, int, int]
 """Start of the entry, number in it, next offset."""

@@ -75,7 +75,7 @@ def test_the_command_takes_sizes_with_units(
         asked.append(settings)
         return []
 
-    monkeypatch.setattr("zkconsumer.spark.load.portions.run_portions", run)
+    monkeypatch.setattr("zkconsumer.spark.load.job.run_portions", run)
     monkeypatch.setattr("zkconsumer.spark.load.session.spark_session", lambda *arguments: _Nothing())
     zookeeper = embedded_cluster.zookeeper_connect
     command = ["load", "--zookeeper", zookeeper, "--topic", "clicks", "--to", "/lake", "--file-size", given]

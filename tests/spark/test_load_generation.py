@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from zkconsumer.errors import ConfigError
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.portions import limited
+from zkconsumer.spark.load.job import limited
 from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
 from zkconsumer.spark.load.writing import Shape
 from zkconsumer.spark.settings_files import configured_connection

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from transactions import PATIENCE_S, Header, Log
 
 from zkconsumer.cli.program import program
-from zkconsumer.spark.load import portions
+from zkconsumer.spark.load import job
 from zkconsumer.spark.load import session as load_session
-from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction_files import _sums
+from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction.compaction_files import _sums
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.lake import read_published
@@ -184,7 +184,7 @@ def test_the_command_has_options_for_both(
         def __enter__(self) -> None: ...
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr(portions, "run_portions", run_portions)
+    monkeypatch.setattr(job, "run_portions", run_portions)
     monkeypatch.setattr(load_session, "spark_session", lambda *arguments: NoSession())
     command = ["load", "--bootstrap-server", log.brokers, "--topic", log.topic, "--to", str(tmp_path)]
     for more in ([], ["--include-headers", "--isolation-level", "read_committed"]):

@@ -16,7 +16,6 @@ from producing import produce
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused, RequirementMissing, TopicMissing
-from zkconsumer.spark.group_offsets import GroupHasMembers
 from zkconsumer.spark.load import heartbeat, run_writer
 from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
@@ -24,6 +23,7 @@ from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.writing import Shape
+from zkconsumer.spark.streaming.group_offsets import GroupHasMembers
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

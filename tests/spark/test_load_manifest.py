@@ -11,8 +11,8 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile, run_name, run_number
-from zkconsumer.spark.log_changes import Loss
-from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
+from zkconsumer.spark.streaming.log_changes import Loss
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
 
 MANIFEST = Manifest(
     run=3,

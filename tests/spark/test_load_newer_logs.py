@@ -15,8 +15,7 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import FetchRequest
 from zkconsumer.spark.load.errors import AuditFailed
-from zkconsumer.spark.load.job import LoadReport, run_load
-from zkconsumer.spark.load.portions import run_portions
+from zkconsumer.spark.load.job import LoadReport, run_load, run_portions
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -13,8 +13,8 @@ from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.errors import OffsetsLost
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.planning import ClusterState, RunPlan, plan_run
-from zkconsumer.spark.log_changes import Logs
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.log_changes import Logs
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 U0 = TopicPartition("u", 0)

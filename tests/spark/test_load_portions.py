@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from loading import counts, settings_of
 
-from zkconsumer.spark.load import portions, run_writer
+from zkconsumer.spark.load import job, run_writer
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.portions import run_portions
+from zkconsumer.spark.load.job import run_portions
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.testing import EmbeddedCluster, load
 
@@ -82,7 +82,7 @@ def test_a_wrapper_that_cannot_be_read_is_put_aside_by_each_run_that_it_lies_in(
 def test_no_run_begins_when_time_is_over(
     spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portions, "PORTION", 10)
+    monkeypatch.setattr(job, "PORTION", 10)
 
     def ticks() -> Iterator[float]:
         yield from itertools.count(0.0, 60.0)

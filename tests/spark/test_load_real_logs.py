@@ -17,15 +17,15 @@ from delete_records import delete_records
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark import stream_logs
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.load import run_writer
 from zkconsumer.spark.load.errors import OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import load
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.lake import read_published

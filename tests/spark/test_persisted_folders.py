@@ -23,11 +23,11 @@ from persisted_folders import (
 from producing import produce
 from pyspark.errors import StreamingQueryException
 
-from zkconsumer.spark import stream_logs
 from zkconsumer.spark.load import heartbeat
-from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import run_load
+from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -14,10 +14,10 @@ from simpleconsumer.types import Headers, TopicPartition
 from zkconsumer.spark.errors import RowsNotWritten
 from zkconsumer.spark.header_column import header_array
 from zkconsumer.spark.settings_files import settings_of_files
-from zkconsumer.spark.sink_columns import sink_columns
-from zkconsumer.spark.sink_option_table import sink_setting_options
-from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
-from zkconsumer.spark.sink_task import write_batches
+from zkconsumer.spark.writing.sink_columns import sink_columns
+from zkconsumer.spark.writing.sink_option_table import sink_setting_options
+from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_task import write_batches
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 

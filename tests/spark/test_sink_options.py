@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from zkconsumer.config.producer_kinds import BrokerAddress
 from zkconsumer.spark.errors import ColumnsRefused, OptionRefused
-from zkconsumer.spark.sink_columns import SinkColumns, sink_columns
-from zkconsumer.spark.sink_option_table import SINK_OPTIONS, find_sink_option
-from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
-from zkconsumer.spark.sink_writers import ZkBatchWriter
 from zkconsumer.spark.source import ZkConsumerSource
+from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns
+from zkconsumer.spark.writing.sink_option_table import SINK_OPTIONS, find_sink_option
+from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_writers import ZkBatchWriter
 
 PLACE = {"zookeeper.connect": "zk1:2181/kafka"}
 VALUE = StructType().add("value", "binary")

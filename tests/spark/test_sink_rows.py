@@ -20,9 +20,9 @@ from zkconsumer.producer.messages.partitioners import (
 )
 from zkconsumer.spark.errors import RowRefused
 from zkconsumer.spark.header_column import header_array
-from zkconsumer.spark.key_partitions import KeyColumn, partition_indexes
-from zkconsumer.spark.sink_columns import SinkColumns
-from zkconsumer.spark.sink_rows import RowColumns
+from zkconsumer.spark.writing.key_partitions import KeyColumn, partition_indexes
+from zkconsumer.spark.writing.sink_columns import SinkColumns
+from zkconsumer.spark.writing.sink_rows import RowColumns
 
 NAMED: list[Partitioner] = [partition_07, partition_08, partition_082, partition_murmur2]
 HASH_MIN = "polygenelubricants"

@@ -14,10 +14,10 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer import read_topic
 from zkconsumer.producer.messages.partitioners import partition_082
 from zkconsumer.spark.errors import RowsNotWritten
-from zkconsumer.spark.sink_columns import SinkColumns, sink_columns
-from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
-from zkconsumer.spark.sink_task import write_batches
-from zkconsumer.spark.sink_writers import WrittenRows, ZkBatchWriter
+from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns
+from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_task import write_batches
+from zkconsumer.spark.writing.sink_writers import WrittenRows, ZkBatchWriter
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster
 

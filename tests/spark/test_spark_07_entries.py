@@ -15,15 +15,15 @@ from simpleconsumer.dialect_types import PositionIs
 from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.types import Broker, FetchedPartition, FetchRequest, TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.spark import connections, entry_positions
-from zkconsumer.spark.entry_bounds import cut_at_entries
-from zkconsumer.spark.entry_positions import EntryPositions
 from zkconsumer.spark.errors import NoEntryFound, PlanningFailed
-from zkconsumer.spark.log_changes import Logs, next_step, remaining_ranges
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.planning import SplitLimits, plan_ranges
-from zkconsumer.spark.stream_entries import StreamEntries
-from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading import connections, entry_positions
+from zkconsumer.spark.reading.entry_bounds import cut_at_entries
+from zkconsumer.spark.reading.entry_positions import EntryPositions
+from zkconsumer.spark.reading.planning import SplitLimits, plan_ranges
+from zkconsumer.spark.streaming.log_changes import Logs, next_step, remaining_ranges
+from zkconsumer.spark.streaming.stream_entries import StreamEntries
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 
 P0, P1 = TopicPartition("t", "0-0"), TopicPartition("t", "1-0")
 BROKER = Broker(0, "broker", 9092, generation="kafka07")

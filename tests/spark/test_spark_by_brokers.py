@@ -12,11 +12,11 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import BrokersSilent
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import OptionRefused, TopicMissing
-from zkconsumer.spark.leaders import search_leader
-from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.leaders import search_leader
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.settings_files import with_settings_files
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster

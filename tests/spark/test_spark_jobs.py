@@ -14,10 +14,10 @@ from spark_jobs import run_job
 
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer.spark.archive import write_archive
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
@@ -63,7 +63,7 @@ from zkconsumer.spark import ZkConsumerSource
 spark.dataSource.register(ZkConsumerSource)
 table = {READ % options}
 def place(_):
-    import zkconsumer.spark.record_batches as reading
+    import zkconsumer.spark.reading.record_batches as reading
     return [reading.__file__]
 places = spark.sparkContext.parallelize(range(8), 8).mapPartitions(place).distinct().collect()
 print(json.dumps([table.count(), table.select("partition", "offset").distinct().count(), places]))
@@ -143,9 +143,9 @@ def test_a_topic_that_is_deleted_behind_the_plan(kafka_0822: KafkaCluster, fresh
 
 READ_AND_MEASURE = """
 import resource, sys
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.record_batches import read_range
 options = batch_options({"zookeeper.connect": sys.argv[1], "subscribe": sys.argv[2], "maxBytesPerPartition": "off"})
 [whole] = plan_batch(options)
 rows = peak = 0

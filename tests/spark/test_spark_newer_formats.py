@@ -9,9 +9,9 @@ from transaction_marks import add_mark
 
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing.kafka import KafkaCluster
 
 pytestmark = pytest.mark.slow

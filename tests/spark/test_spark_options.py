@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.option_table import OPTIONS, find_option
-from zkconsumer.spark.options import SourceOptions, batch_options, stream_options
+from zkconsumer.spark.options.option_table import OPTIONS, find_option
+from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
 from zkconsumer.spark.source import ZkConsumerSource
 
 PLACE = {"zookeeper.connect": "zk1:2181/kafka"}

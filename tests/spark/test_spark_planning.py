@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark.bounds import LogEnds, resolve_bounds
 from zkconsumer.spark.errors import DataLoss, OptionRefused
-from zkconsumer.spark.options import OffsetSpec
-from zkconsumer.spark.planning import MAX_TASKS, PlannedRange, SplitLimits, plan_ranges
+from zkconsumer.spark.options.options import OffsetSpec
+from zkconsumer.spark.reading.bounds import LogEnds, resolve_bounds
+from zkconsumer.spark.reading.planning import MAX_TASKS, PlannedRange, SplitLimits, plan_ranges
 
 B = Broker(1, "b1", 9092)
 P0, P1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)

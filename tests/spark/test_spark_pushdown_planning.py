@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark import connections
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
-from zkconsumer.spark.options import SourceOptions, batch_options
-from zkconsumer.spark.pushdown import PushedFilters, push_filters
-from zkconsumer.spark.record_batches import read_range
-from zkconsumer.spark.spans import ALL_OFFSETS, Spans
+from zkconsumer.spark.options.options import SourceOptions, batch_options
+from zkconsumer.spark.reading import connections
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.pushdown import PushedFilters, push_filters
+from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.spark.streaming.spans import ALL_OFFSETS, Spans
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from simpleconsumer import broker_client
-from zkconsumer.spark import range_fetcher
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import PartitionUnreadable
-from zkconsumer.spark.leaders import search_leader
-from zkconsumer.spark.options import batch_options
-from zkconsumer.spark.range_fetcher import FetchedSet, Interrupted, RangeFetcher
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading import range_fetcher
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.leaders import search_leader
+from zkconsumer.spark.reading.range_fetcher import FetchedSet, Interrupted, RangeFetcher
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing import load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault

@@ -14,15 +14,15 @@ from kazoo.client import KazooClient
 from rebalance.errors import NamespaceMissing
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark import connections
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, GroupHasNoOffsets, PartitionUnreadable, PlanningFailed, TopicMissing
-from zkconsumer.spark.leaders import FoundLeader
-from zkconsumer.spark.options import SourceOptions, batch_options
-from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.prefetch import Prefetcher
-from zkconsumer.spark.range_fetcher import RangeFetcher
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import SourceOptions, batch_options
+from zkconsumer.spark.reading import connections
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.leaders import FoundLeader
+from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.prefetch import Prefetcher
+from zkconsumer.spark.reading.range_fetcher import RangeFetcher
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
@@ -397,7 +397,7 @@ def test_retention_that_overtakes_a_task_is_lost_data(
     message = rf"{topic}/0: {earliest} offsets from 0 to {earliest - 1} are not there: the log has {earliest} to 1000"
     with pytest.raises(DataLoss, match=message):
         range_rows(whole, strict)
-    with caplog.at_level(logging.WARNING, "zkconsumer.spark.record_batches"):
+    with caplog.at_level(logging.WARNING, "zkconsumer.spark.reading.record_batches"):
         found = range_rows(whole, options(embedded_cluster, topic, failOnDataLoss="false"))
     assert offsets(found) == list(range(earliest, 1000))
     assert f"{earliest} offsets that are not in the log were omitted" in caplog.text
@@ -475,7 +475,7 @@ def test_a_corrupt_message_can_be_skipped_and_is_counted(
     topic = filled(embedded_cluster, fresh_topic(), 100)
     embedded_cluster.log(topic, 0).corrupt(60)
     embedded_cluster.log(topic, 0).corrupt(70)
-    with caplog.at_level(logging.WARNING, "zkconsumer.spark.record_batches"):
+    with caplog.at_level(logging.WARNING, "zkconsumer.spark.reading.record_batches"):
         found = rows(options(embedded_cluster, topic, onMessageError="skip"))
     assert offsets(found) == [n for n in range(100) if n not in (60, 70)]
     assert "2 messages that cannot be read were skipped" in caplog.text

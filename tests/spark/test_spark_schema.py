@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import ColumnsRefused
-from zkconsumer.spark.offsets_json import nested_offsets, parse_assignment, parse_offsets
+from zkconsumer.spark.options.offsets_json import nested_offsets, parse_assignment, parse_offsets
 from zkconsumer.spark.schema import chosen_columns, schema_text
 
 NAMES = st.builds(TopicPartition, st.from_regex(r"[a-zA-Z0-9_-]{1,20}", fullmatch=True), st.integers(0, 2**31 - 1))

@@ -11,12 +11,12 @@ from kafka_peers import confluent_produce
 
 from simpleconsumer import AuthenticationFailed
 from simpleconsumer.security import Security
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.options import SourceOptions, batch_options, check_secrets
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import SourceOptions, batch_options, check_secrets
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.settings_files import security_here, with_settings_files
-from zkconsumer.spark.sink_option_table import find_sink_option
+from zkconsumer.spark.writing.sink_option_table import find_sink_option
 from zkconsumer.testing import KafkaCluster
 
 PASSWORD = "secret-of-alice"

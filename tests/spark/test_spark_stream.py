@@ -17,8 +17,8 @@ from spark_jobs import reads_streams
 
 from rebalance.zookeeper import znodes
 from zkconsumer.spark import commit_offsets, follow, source_metrics
-from zkconsumer.spark.checkpoint import newest_finished
-from zkconsumer.spark.stream_offsets import parse_stream_offsets
+from zkconsumer.spark.streaming.query_commits import newest_finished
+from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 from zkconsumer.testing import KafkaCluster, load
 from zkconsumer.testing.waiting import wait_until
 

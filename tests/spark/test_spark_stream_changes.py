@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.log_changes import Logs, needing_log_start, next_step, remaining_ranges, shrunk
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.log_changes import Logs, needing_log_start, next_step, remaining_ranges, shrunk
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 A, B, C = (TopicPartition("clicks", number) for number in range(3))
 VIEWS = TopicPartition("views", 0)

@@ -12,12 +12,12 @@ import pytest
 from rebalance.zookeeper import znodes
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import AnotherCluster, DataLoss, GroupHasNoOffsets, MessagesLost, TopicMissing
-from zkconsumer.spark.group_offsets import GroupHasMembers
-from zkconsumer.spark.options import stream_options
-from zkconsumer.spark.stream_driver import StreamDriver
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.options.options import stream_options
+from zkconsumer.spark.streaming import stream_logs
+from zkconsumer.spark.streaming.group_offsets import GroupHasMembers
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, load
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.waiting import wait_until
@@ -115,7 +115,7 @@ def test_each_batch_logs_once_how_far_the_stream_is_behind_it(
 ):
     load(embedded_cluster, topic, 30, partitions=[0], first=10)
     driver = drive(embedded_cluster, topic)
-    with caplog.at_level(logging.INFO, "zkconsumer.spark.stream_driver"):
+    with caplog.at_level(logging.INFO, "zkconsumer.spark.streaming.stream_driver"):
         start = begin(driver)
         end = driver.next_offsets(start, 25)
         driver.plan(start, end)

@@ -12,7 +12,7 @@ from rebalance.zookeeper.kazoo_port import call
 from rebalance.zookeeper.requests import Create, Delete, Exists, GetData, Request, SetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.spark.group_offsets import GroupHasMembers, GroupOffsets, OffsetsNotStored
+from zkconsumer.spark.streaming.group_offsets import GroupHasMembers, GroupOffsets, OffsetsNotStored
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 CLICKS = TopicPartition("clicks", 0)

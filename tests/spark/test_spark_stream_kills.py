@@ -20,8 +20,8 @@ import pytest
 
 from rebalance.zookeeper import znodes
 from tests.spark.stream_job import QUERIES, ROOT
-from zkconsumer.spark.checkpoint import newest_finished
-from zkconsumer.spark.stream_offsets import parse_stream_offsets
+from zkconsumer.spark.streaming.query_commits import newest_finished
+from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 from zkconsumer.testing import KafkaCluster, WaitTimeout, load
 from zkconsumer.testing.waiting import wait_until
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 
 TOPICS = st.text("abcXYZ019_-", min_size=1, max_size=8)
 OFFSETS = st.builds(

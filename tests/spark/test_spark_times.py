@@ -20,13 +20,13 @@ from rebalance.zookeeper import znodes
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
-from zkconsumer.spark import connections
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.bounds import LogEnds, check_named, check_times, offsets_at_times, spec_at_times
 from zkconsumer.spark.errors import NoMessageAtTime, OptionRefused, PlanningFailed
-from zkconsumer.spark.offset_spec import OffsetSpec
-from zkconsumer.spark.options import batch_options, stream_options
-from zkconsumer.spark.stream_driver import StreamDriver
+from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.options.options import batch_options, stream_options
+from zkconsumer.spark.reading import connections
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.bounds import LogEnds, check_named, check_times, offsets_at_times, spec_at_times
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
 from zkconsumer.testing import EmbeddedCluster, Fault, load
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.kafka import KafkaCluster

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zkconsumer.spark.batch_reader import ZkBatchReader
-from zkconsumer.spark.options import batch_options
+from zkconsumer.spark.options.options import batch_options
+from zkconsumer.spark.reading.batch_reader import ZkBatchReader
 
 
 def test_spark_40_reads_no_partition_at_all_where_there_is_nothing() -> None:

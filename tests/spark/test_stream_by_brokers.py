@@ -11,10 +11,15 @@ from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import AnotherCluster, MessagesLost, PlanningFailed
-from zkconsumer.spark.options import stream_options
-from zkconsumer.spark.record_batches import read_range
-from zkconsumer.spark.stream_driver import StreamDriver
-from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic, parse_stream_offsets
+from zkconsumer.spark.options.options import stream_options
+from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
+from zkconsumer.spark.streaming.stream_offsets import (
+    StreamOffsets,
+    number_of_cluster,
+    number_of_topic,
+    parse_stream_offsets,
+)
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from transactions import PATIENCE_S, Log
 
-from zkconsumer.spark.options import stream_options
-from zkconsumer.spark.record_batches import read_range
-from zkconsumer.spark.stream_driver import StreamDriver
-from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.spark.options.options import stream_options
+from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -16,7 +16,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 
 if TYPE_CHECKING:
-    from zkconsumer.spark.load.compact import CompactionReport
+    from zkconsumer.spark.load.compaction.compact import CompactionReport
 
 __all__ = ["compact_files"]
 
@@ -47,7 +47,7 @@ def compact_files(
     from zkconsumer.spark.requirements import check_requirements
 
     check_requirements()
-    from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+    from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
     from zkconsumer.spark.load.failures import failures_in_a_sentence
     from zkconsumer.spark.load.session import spark_session
 

@@ -107,7 +107,7 @@ def load(
 
     check_requirements()
     from zkconsumer.spark.load.failures import failures_in_a_sentence
-    from zkconsumer.spark.load.portions import limited, run_portions
+    from zkconsumer.spark.load.job import limited, run_portions
     from zkconsumer.spark.load.session import spark_session, table_settings
     from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
     from zkconsumer.spark.load.writing import Shape

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         SparkSourceError,
         TopicMissing,
     )
-    from zkconsumer.spark.group_offsets import GroupHasMembers, OffsetsNotStored
-    from zkconsumer.spark.metrics import source_metrics
-    from zkconsumer.spark.query_commits import commit_offsets, follow
     from zkconsumer.spark.source import ZkConsumerSource
+    from zkconsumer.spark.streaming.group_offsets import GroupHasMembers, OffsetsNotStored
+    from zkconsumer.spark.streaming.metrics import source_metrics
+    from zkconsumer.spark.streaming.query_commits import commit_offsets, follow
 
 __all__ = [
     "ColumnsRefused",
@@ -61,9 +61,9 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
         __name__,
         {
             "zkconsumer.spark.errors": __all__,
-            "zkconsumer.spark.group_offsets": ["GroupHasMembers", "OffsetsNotStored"],
-            "zkconsumer.spark.metrics": ["source_metrics"],
-            "zkconsumer.spark.query_commits": ["commit_offsets", "follow"],
+            "zkconsumer.spark.streaming.group_offsets": ["GroupHasMembers", "OffsetsNotStored"],
+            "zkconsumer.spark.streaming.metrics": ["source_metrics"],
+            "zkconsumer.spark.streaming.query_commits": ["commit_offsets", "follow"],
             "zkconsumer.spark.source": ["ZkConsumerSource"],
         },
     )

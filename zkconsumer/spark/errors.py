@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Final
 from rebalance.zookeeper import znodes
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError, shown_broker
-from zkconsumer.spark.stream_offsets import cluster_id_of, is_id
+from zkconsumer.spark.streaming.stream_offsets import cluster_id_of, is_id
 
 if TYPE_CHECKING:
-    from zkconsumer.spark.log_changes import Loss
+    from zkconsumer.spark.streaming.log_changes import Loss
 
 _SHOWN: Final = 5
 

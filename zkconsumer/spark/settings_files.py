@@ -20,7 +20,7 @@ from simpleconsumer.security.security import Security
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import find_connection_settings
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.spark.option_table import own_name, setting_options
+from zkconsumer.spark.options.option_table import own_name, setting_options
 
 if TYPE_CHECKING:
     from zkconsumer.cluster.metadata_reader import MetadataReader

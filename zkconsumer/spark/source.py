@@ -15,15 +15,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from zkconsumer.errors import ConfigError
 from zkconsumer.spark.archive import reduced
-from zkconsumer.spark.batch_reader import choose_reader
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.options import batch_options, check_names, check_secrets, is_of_07, stream_options
+from zkconsumer.spark.options.options import batch_options, check_names, check_secrets, is_of_07, stream_options
+from zkconsumer.spark.reading.batch_reader import choose_reader
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
 from zkconsumer.spark.settings_files import settings_of_files, with_settings_files
-from zkconsumer.spark.sink_columns import SinkColumns, sink_columns
-from zkconsumer.spark.sink_option_table import find_sink_option, sink_setting_options
-from zkconsumer.spark.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns
+from zkconsumer.spark.writing.sink_option_table import find_sink_option, sink_setting_options
+from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -77,7 +77,7 @@ class ZkConsumerSource(DataSource):
         """
         try:
             check_packages()
-            from zkconsumer.spark.stream_reader import ZkStreamReader
+            from zkconsumer.spark.streaming.stream_reader import ZkStreamReader
 
             return ZkStreamReader(stream_options(with_settings_files(self.options)), self._columns(schema))
         except Exception as error:  # noqa: BLE001 - see above
@@ -91,7 +91,7 @@ class ZkConsumerSource(DataSource):
                 'rows are added: write with mode("append")',
             )  # fmt: skip
         check_packages()
-        from zkconsumer.spark.sink_writers import ZkBatchWriter
+        from zkconsumer.spark.writing.sink_writers import ZkBatchWriter
 
         return ZkBatchWriter(*self._sink(schema, is_stream=False))
 
@@ -102,7 +102,7 @@ class ZkConsumerSource(DataSource):
         Spark's own sink does.
         """
         check_packages()
-        from zkconsumer.spark.sink_writers import ZkStreamWriter
+        from zkconsumer.spark.writing.sink_writers import ZkStreamWriter
 
         return ZkStreamWriter(*self._sink(schema, is_stream=True))
 

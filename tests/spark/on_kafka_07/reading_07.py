@@ -8,10 +8,10 @@ from typing import Any
 from kafka_07 import Both
 
 from simpleconsumer.dialect import KAFKA07
-from zkconsumer.spark.batch_planning import plan_batch
-from zkconsumer.spark.options import SourceOptions, batch_options
-from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.record_batches import read_range
+from zkconsumer.spark.options.options import SourceOptions, batch_options
+from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.record_batches import read_range
 
 COLUMNS = ("value", "topic", "partition", "offset", "broker", "entry_index")
 

@@ -13,7 +13,7 @@ from reading_07 import compressed
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
 from zkconsumer.spark.load.errors import AuditFailed, OffsetsLost
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.lake import read_published

@@ -11,12 +11,12 @@ from kafka_07 import Both, entry, log_files, produce_07, send_set
 from reading_07 import compressed
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark import stream_logs
 from zkconsumer.spark.errors import MessagesLost, NoEntryFound, PlanningFailed
-from zkconsumer.spark.options import SourceOptions, stream_options
-from zkconsumer.spark.record_batches import read_range
-from zkconsumer.spark.stream_driver import StreamDriver
-from zkconsumer.spark.stream_offsets import StreamOffsets, parse_stream_offsets
+from zkconsumer.spark.options.options import SourceOptions, stream_options
+from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.spark.streaming import stream_logs
+from zkconsumer.spark.streaming.stream_driver import StreamDriver
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 

@@ -20,8 +20,8 @@ from kafka_07 import (
 )
 from reading_07 import compressed, options_of, planned, rows_of
 
-from zkconsumer.spark.batch_planning import plan_batch
 from zkconsumer.spark.errors import DataLoss, OptionRefused, PartitionUnreadable, PlanningFailed, TopicMissing
+from zkconsumer.spark.reading.batch_planning import plan_batch
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real
@@ -174,7 +174,7 @@ def test_a_cluster_of_07_is_refused_unless_the_options_name_it(cluster: Both, to
 def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: Both, topic: str) -> None:
     options = options_of(cluster, topic)
     assign = json.dumps({topic: ["3-7"]})
-    from zkconsumer.spark.options import batch_options
+    from zkconsumer.spark.options.options import batch_options
 
     given = {"zookeeper.connect": options.config.zookeeper_connect, "kafka.generation": "0.7", "assign": assign}
     with pytest.raises(TopicMissing, match=r"no partition 3-7 of topic .* it has 0-0, 0-1, 1-0, 1-1 on the brokers"):

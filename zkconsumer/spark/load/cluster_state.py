@@ -26,9 +26,6 @@ from rebalance.zookeeper.requests import Exists, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
-from zkconsumer.spark.bounds import Bounds, LogEnds, offsets_at_times
-from zkconsumer.spark.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.entry_bounds import at_entries, entry_positions
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.incarnations import refuse_other_kind
@@ -36,12 +33,15 @@ from zkconsumer.spark.load.last_messages import Comparison, LastMessageCheck
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.planning import ClusterState
 from zkconsumer.spark.load.topic_policies import compacted_topics
-from zkconsumer.spark.log_changes import Logs, needing_log_start, shrunk
-from zkconsumer.spark.offset_spec import OffsetSpec
-from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.partition_names import are_byte_positions
-from zkconsumer.spark.stream_entries import StreamEntries
-from zkconsumer.spark.stream_logs import StreamLogs
+from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.options.options import SourceOptions
+from zkconsumer.spark.options.partition_names import are_byte_positions
+from zkconsumer.spark.reading.bounds import Bounds, LogEnds, offsets_at_times
+from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.reading.entry_bounds import at_entries, entry_positions
+from zkconsumer.spark.streaming.log_changes import Logs, needing_log_start, shrunk
+from zkconsumer.spark.streaming.stream_entries import StreamEntries
+from zkconsumer.spark.streaming.stream_logs import StreamLogs
 
 __all__ = ["ClusterStateReader"]
 

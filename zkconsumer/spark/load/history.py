@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from zkconsumer.spark.load.compaction_history import CompactionHistory
+from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
 from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.heartbeat import all_dead, make_room
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number

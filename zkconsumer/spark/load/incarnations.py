@@ -20,9 +20,9 @@ from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
 from zkconsumer.spark.load.load_state import LoadState
-from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.stream_logs import StreamLogs
-from zkconsumer.spark.stream_offsets import StreamOffsets, number_of_topic
+from zkconsumer.spark.options.options import SourceOptions
+from zkconsumer.spark.streaming.stream_logs import StreamLogs
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, number_of_topic
 
 __all__ = ["refuse_other_kind", "refuse_recreated_topics", "unchanged_epochs"]
 

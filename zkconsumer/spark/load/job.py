@@ -6,6 +6,10 @@
 A run has no effect before it is published. Whatever ends it earlier costs no more than its work.
 
 Source: docs/SPARK_LOADING.md, "Each message once".
+
+Loads in portions: several runs of limited size, one after the other, each published by itself.
+
+Source: docs/SPARK_LOADING.md, "Several runs of limited size".
 """
 
 from __future__ import annotations
@@ -13,25 +17,20 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.config.producer_kinds import shown_brokers
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.spark.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.group_offsets import GroupOffsets
-from zkconsumer.spark.load import delta_session, iceberg_session
 from zkconsumer.spark.load.cluster_state import ClusterStateReader
-from zkconsumer.spark.load.compaction_history import CompactionHistory
-from zkconsumer.spark.load.delta import DeltaTable
+from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.heartbeat import Heartbeat
 from zkconsumer.spark.load.history import History, staging_folder
-from zkconsumer.spark.load.iceberg import IcebergTable
 from zkconsumer.spark.load.job_progress import Tell, watched_jobs
 from zkconsumer.spark.load.load_state import LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
@@ -39,13 +38,19 @@ from zkconsumer.spark.load.planning import ClusterState, RunPlan, plan_run
 from zkconsumer.spark.load.run_writer import RunWriter
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.table import LakeTable
+from zkconsumer.spark.load.tables import delta_session, iceberg_session
+from zkconsumer.spark.load.tables.delta_session import DeltaTable
+from zkconsumer.spark.load.tables.iceberg_session import IcebergTable
+from zkconsumer.spark.load.tables.table import LakeTable
 from zkconsumer.spark.load.writing import ICEBERG, NULL_TOPIC
-from zkconsumer.spark.log_changes import Loss
-from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.options.options import SourceOptions
+from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.settings_files import configured_connection, open_source
+from zkconsumer.spark.streaming.group_offsets import GroupOffsets
+from zkconsumer.spark.streaming.log_changes import Loss
 
-__all__ = ["LoadReport", "run_load"]
+__all__ = ["LoadReport", "PORTION", "limited", "run_load", "run_portions"]
+
 
 log = logging.getLogger(__name__)
 
@@ -250,3 +255,49 @@ def _store(options: SourceOptions, manifest: Manifest) -> bool | None:
         log.warning("the data is published, the offsets of the group are left to the next run: %s", error)
         return False
     return True
+
+
+PORTION: Final = 1_000_000
+"""Messages of a run if the time is limited and `max_messages` is not set."""
+
+
+def limited(settings: LoadSettings, time_s: float | None) -> LoadSettings:
+    """Return the settings with a limit for the messages of a run, if the time is limited.
+
+    Raises:
+        LoadRefused: A run cannot be limited (Kafka 0.7).
+    """
+    if time_s is None or settings.max_messages is not None:
+        return settings
+    return replace(settings, max_messages=PORTION)
+
+
+def run_portions(
+    spark: Any,
+    settings: LoadSettings,
+    tell: Tell = lambda what, done, total: None,
+    time_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[LoadReport]:
+    """Run until about as much is loaded as was there at the start, and yield the report of each run.
+
+    Without `settings.max_messages` and `time_s` that is one run.
+
+    Args:
+        time_s: start no further run after this time; there is at least one run.
+        clock: seconds.
+
+    Raises:
+        As `run_load`; what was yielded before is published.
+    """
+    settings = limited(settings, time_s)
+    started_s = clock()
+    wanted: int | None = None
+    while True:
+        report = run_load(spark, settings, tell)
+        yield report
+        loaded = sum(each.end - each.start for each in report.partitions)
+        wanted = report.left if wanted is None else wanted - loaded
+        is_late = time_s is not None and clock() - started_s >= time_s
+        if not report.left or not loaded or wanted <= 0 or is_late:
+            return

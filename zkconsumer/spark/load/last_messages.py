@@ -22,11 +22,11 @@ from simpleconsumer.errors import DecodeError, MessageError, SimpleConsumerError
 from simpleconsumer.types import Broker, Message, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import SparkSourceError
-from zkconsumer.spark.leaders import search_leader
 from zkconsumer.spark.load.load_state import LastMessage
-from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.planning import PlannedRange
-from zkconsumer.spark.range_fetcher import FetchedSet, RangeFetcher
+from zkconsumer.spark.options.options import SourceOptions
+from zkconsumer.spark.reading.leaders import search_leader
+from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.range_fetcher import FetchedSet, RangeFetcher
 
 __all__ = ["Comparison", "LastMessageCheck"]
 

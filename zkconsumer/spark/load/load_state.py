@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 __all__ = ["LastMessage", "LoadState"]
 

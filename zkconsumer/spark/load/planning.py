@@ -1,6 +1,6 @@
 """Plans a run: what it reads, from the end of the last run to the present ends of the logs. Pure.
 
-The rules for logs that have changed are those of streams, see `zkconsumer.spark.log_changes`.
+The rules for logs that have changed are those of streams, see `zkconsumer.spark.streaming.log_changes`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.admission import admit
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.errors import OffsetsLost
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
-from zkconsumer.spark.log_changes import Logs, Loss, next_step
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.admission import admit
+from zkconsumer.spark.streaming.log_changes import Logs, Loss, next_step
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 __all__ = ["RunPlan", "ClusterState", "plan_run"]
 

@@ -16,7 +16,7 @@ from zkconsumer.spark.load.audit import OffsetSpan, OffsetSums, PartitionCounts
 from zkconsumer.spark.load.entry_sums import LIGHT_MASK, EntrySums
 from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.writing import DATA_FOLDER, Shape, read_back, settings_of_writing
-from zkconsumer.spark.partition_names import column_value, partition_of_column
+from zkconsumer.spark.options.partition_names import column_value, partition_of_column
 
 __all__ = ["count_from", "count_rows"]
 

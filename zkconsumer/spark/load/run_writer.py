@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.load.audit import OffsetSpan, PartitionCounts, audit, incomplete
 from zkconsumer.spark.load.errors import LoadOvertaken
 from zkconsumer.spark.load.history import History, staging_folder
@@ -29,12 +28,13 @@ from zkconsumer.spark.load.writing import (
     write_rows,
     write_text_mark,
 )
-from zkconsumer.spark.log_changes import Loss
-from zkconsumer.spark.offset_spec import TIME_OPTIONS
-from zkconsumer.spark.offsets_json import nested_offsets
+from zkconsumer.spark.options.offset_spec import TIME_OPTIONS
+from zkconsumer.spark.options.offsets_json import nested_offsets
+from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.schema import NEXT_OFFSET, schema_text
 from zkconsumer.spark.settings_files import open_source
-from zkconsumer.spark.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.log_changes import Loss
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 __all__ = ["RunWriter"]
 

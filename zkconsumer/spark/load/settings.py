@@ -16,8 +16,8 @@ from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.event_time import check_event_time
 from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape
-from zkconsumer.spark.offset_spec import TIME_OPTIONS
-from zkconsumer.spark.options import SourceOptions, batch_options
+from zkconsumer.spark.options.offset_spec import TIME_OPTIONS
+from zkconsumer.spark.options.options import SourceOptions, batch_options
 from zkconsumer.spark.settings_files import with_settings_files
 
 __all__ = ["LoadSettings", "of_found_generation"]

@@ -20,7 +20,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.spark import connections
+from zkconsumer.spark.reading import connections
 
 __all__ = ["compacted_topics"]
 

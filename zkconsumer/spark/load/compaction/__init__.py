@@ -1,0 +1,1 @@
+"""Merges the small files of a load."""

@@ -1,0 +1,194 @@
+"""Compacts the folder of a load: merges small files, and keeps each message once.
+
+    finish the last run and the last compaction -> read the manifests -> group -> write into the staging folder
+    -> compare -> publish -> finish (move each new file to its place, then remove those that it replaces)
+
+A compaction has no effect before it is published. Whatever ends it earlier costs no more than its work. Loads may run
+at the same time.
+
+Source: docs/SPARK_LOADING.md, "Compaction".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from zkconsumer.spark.load.compaction.compaction import (
+    Compaction,
+    Group,
+    Replacement,
+    data_files,
+    plan_groups,
+    portions_of,
+)
+from zkconsumer.spark.load.compaction.compaction_files import compare_groups, rewrite_groups, written_groups
+from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory, compaction_folder, empty_compaction
+from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.heartbeat import Heartbeat
+from zkconsumer.spark.load.history import History, staging_folder
+from zkconsumer.spark.load.job_progress import Tell, watched_jobs
+from zkconsumer.spark.load.lake import read_lake, refuse_table
+from zkconsumer.spark.load.storage import Storage
+from zkconsumer.spark.load.writing import DATA_FOLDER, Shape
+
+__all__ = ["CompactionReport", "CompactionSettings", "run_compactions"]
+
+_PORTION_BYTES: Final = 8 * 1024**3
+"""Size of the files that one compaction merges: the work that a failure costs at most, and the disk space needed."""
+_PORTION_FILES: Final = 10_000
+
+
+@dataclass(frozen=True)
+class CompactionSettings:
+    """What to compact.
+
+    Attributes:
+        folder: path or URL of the folder of a load.
+        file_bytes: largest size of a new file, by the sizes of those that it replaces.
+        compression: of the new files; a name that Spark knows for the format, or None for its default.
+
+    Raises:
+        LoadRefused: The size is less than 1.
+    """
+
+    folder: str
+    file_bytes: int = 128 * 1024**2
+    compression: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.file_bytes < 1:
+            raise LoadRefused(f"the file size is {self.file_bytes} bytes: at least 1 is needed")
+
+
+@dataclass(frozen=True)
+class CompactionReport:
+    """The result of a compaction. Its fields are the keys of `zkconsumer compact-files --json`.
+
+    Attributes:
+        compaction: its number, `None` when there was nothing to merge.
+        files_before, bytes_before: the files that were replaced; all files of the folder if none was.
+        files_after, bytes_after: the files that replace them.
+        messages: in the new files.
+        left: how many files are left to the compactions after this one.
+    """
+
+    folder: str
+    compaction: int | None
+    files_before: int
+    bytes_before: int
+    files_after: int = 0
+    bytes_after: int = 0
+    messages: int = 0
+    left: int = 0
+    seconds: float = 0.0
+
+
+def run_compactions(
+    spark: Any, settings: CompactionSettings, tell: Tell = lambda what, done, total: None
+) -> Iterator[CompactionReport]:
+    """Merge small files, in portions that are published one after the other, and yield the result of each.
+
+    Args:
+        spark: a session with a driver of its own.
+        tell: called with the name of the step, how much of it is done, and of how much.
+
+    Raises:
+        LoadRefused: No load has published there, or it has a table.
+        AuditFailed: What was written differs from what was there.
+        LoadOvertaken: Another compaction has published meanwhile. What was yielded before is published.
+    """
+    started_s = time.monotonic()
+    storage = Storage(spark, settings.folder)
+    compactions = CompactionHistory(storage, lambda done, total: tell("publishing", done, total))
+    unsettled = _finish_others(storage, compactions, tell)
+    lake = read_lake(storage, lambda done, total: tell("looking", done, total))
+    groups = plan_groups((file for file in lake.files if file.path not in unsettled), settings.file_bytes)
+    number = max(compactions.numbers(), default=0)
+    if not groups:
+        size_bytes = sum(file.size_bytes for file in lake.files)
+        yield CompactionReport(storage.folder, None, len(lake.files), size_bytes, seconds=time.monotonic() - started_s)
+    left = sum(map(len, groups))
+    shape = lake.shape._replace(compression=settings.compression)
+    for portion in portions_of(groups, _PORTION_BYTES, _PORTION_FILES):
+        number += 1
+        left -= sum(map(len, portion))
+        run = _Portion(spark, storage, compactions, portion, shape, tell)
+        yield replace(run.compact(empty_compaction(number)), left=left, seconds=time.monotonic() - started_s)
+        started_s = time.monotonic()
+
+
+def _finish_others(storage: Storage, compactions: CompactionHistory, tell: Tell) -> set[str]:
+    """Finish what was published, and return the files that another process may still be moving to their places."""
+    history = History(storage, lambda done, total: tell("publishing", done, total))
+    last = history.last()
+    if last is None:
+        raise LoadRefused(f"no load has published anything into {storage.folder}")
+    refuse_table(last, storage.folder)
+    unsettled: set[str] = set()
+    if storage.exists(staging_folder(last.run, last.run_id)):
+        unsettled.update(data_files(last))
+        history.finish(last)
+    unfinished = compactions.finish_last()
+    if unfinished is not None:
+        unsettled.update(new.final for new in compactions.read(unfinished).replacements)
+    compactions.replace_dead()
+    return unsettled
+
+
+@dataclass(frozen=True)
+class _Portion:
+    """The groups of files that one compaction merges."""
+
+    spark: Any
+    storage: Storage
+    compactions: CompactionHistory
+    groups: Sequence[Group]
+    shape: Shape
+    tell: Tell
+
+    def compact(self, empty: Compaction) -> CompactionReport:
+        """Merge the groups, and publish the new files."""
+        storage, groups = self.storage, self.groups
+        folder = compaction_folder(empty)
+        with Heartbeat(storage, folder):
+            try:
+                written, messages = self._write_and_compare(f"{folder}/{DATA_FOLDER}")
+                sizes = storage.sizes(folder)
+                storage.sync(written)  # the files that they replace will be removed
+            except BaseException as error:
+                with suppress(Exception):  # the first error is the one to report; a later compaction removes the rest
+                    storage.delete(folder)
+                if isinstance(error, Exception) and max(self.compactions.numbers(), default=0) >= empty.number:
+                    raise self.compactions.overtaken() from error
+                raise
+            self.compactions.publish(replace(empty, replacements=_replacements(empty, written, groups)))
+        before = [file.size_bytes for group in groups for file in group]
+        size_bytes = sum(sizes[path] for path in written)
+        return CompactionReport(
+            storage.folder, empty.number, len(before), sum(before), len(written), size_bytes, messages
+        )
+
+    def _write_and_compare(self, to: str) -> tuple[list[str], int]:
+        """The new files, and how many messages they contain."""
+        with watched_jobs(self.spark, "rewriting", self.tell):
+            rewrite_groups(self.spark, self.storage, self.groups, self.shape, to)
+        written = written_groups(self.storage, to, len(self.groups))
+        with watched_jobs(self.spark, "comparing", self.tell):
+            return written, compare_groups(self.spark, self.storage, self.groups, self.shape, to)
+
+
+def _replacements(
+    compaction: Compaction, written: Sequence[str], groups: Sequence[Group]
+) -> tuple[Replacement, ...]:
+    found = []
+    for number, (staged, group) in enumerate(zip(written, groups, strict=True)):
+        # The name starts with the number of the first run in the file, so that names keep the order of the messages.
+        first = group[0].path.rpartition("/")[2].partition("-")[0]
+        kind = staged.rpartition("/")[2].partition(".")[2]
+        final = f"{group[0].directory}/{first}-compacted-{compaction.name}-{number:05}.{kind}"
+        found.append(Replacement(staged, final, tuple(file.path for file in group)))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Reads topics: plans a query, and fetches the ranges of its tasks."""

@@ -1,0 +1,166 @@
+"""Plans a batch on the driver: from the options and the state of the cluster to the ranges that its tasks read."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.spark.errors import TopicMissing
+from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.options.options import SourceOptions
+from zkconsumer.spark.options.partition_names import are_byte_positions
+from zkconsumer.spark.reading.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
+from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
+from zkconsumer.spark.reading.entry_bounds import at_entries, cut_at_entries
+from zkconsumer.spark.reading.planning import PlannedRange, SplitLimits, plan_ranges
+from zkconsumer.spark.reading.pushdown import NO_FILTERS, PushedFilters
+from zkconsumer.spark.settings_files import open_source
+from zkconsumer.spark.streaming.spans import ALL_OFFSETS, Spans, common
+
+__all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 10
+
+
+def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> list[PlannedRange]:
+    """Return what the tasks of a batch read.
+
+    Args:
+        filters: The filters of the query; brokers are not asked about partitions that they exclude.
+
+    Raises:
+        SparkSourceError, ZkConsumerError, RebalanceError: Something is missing; the text says what, and where.
+    """
+    config = options.config
+    with open_source(config) as source:
+        cluster = ClusterOffsets(source, config, options.patience_ms / 1000)
+        cluster.refuse_other_generations()
+        names = chosen_partitions(cluster, options)
+        if not names or options.ending is None:
+            return []
+        for spec in (options.starting, options.ending):
+            check_named(spec, names)
+        check_times(options.starting, options.ending, names)
+        with_group = "group" in (options.starting.kind, options.ending.kind)
+        stored = cluster.group_offsets(config.group_id, names) if with_group else {}
+        read = [name for name in names if filters.accepts(name)]
+        starting, ending, ends = ask_for_ends(
+            cluster, _only(options.starting, read), _only(options.ending, read), read
+        )  # fmt: skip
+        bounds = resolve_bounds(starting, ending, ends, stored, options.fail_on_data_loss, filters.offsets)
+        for loss in bounds.losses:
+            log.warning("%s", loss)
+        bounds = at_entries(options, bounds, starting, ending, ends)
+        leaders = {name: log_ends.leader for name, log_ends in ends.items()}
+        ranges = split_ranges(cluster, bounds.starts, bounds.ends, leaders, options, filters.offsets)
+        range_starts = {(each.name, each.start) for each in ranges}
+        return [
+            replace(each, is_last=(each.name, each.end) not in range_starts, table_end=bounds.ends[each.name],
+                    epoch=ends[each.name].epoch)
+            for each in ranges
+        ]  # fmt: skip
+
+
+def ask_for_ends(
+    cluster: ClusterOffsets, starting: OffsetSpec, ending: OffsetSpec, partitions: Sequence[TopicPartition]
+) -> tuple[OffsetSpec, OffsetSpec, dict[TopicPartition, LogEnds]]:
+    """Return both specs with offsets in place of times, and the ends of the logs.
+
+    Raises:
+        OptionRefused: Times by JSON omit a partition, name one that is not read, or end before they start.
+        NoMessageAtTime: A partition has no message at or after its time, and that is an error.
+        PlanningFailed: Not all leaders answered in time.
+    """
+    for spec in (starting, ending):
+        check_named(spec, partitions)
+    check_times(starting, ending, partitions)
+    found = {
+        spec.option: cluster.at_times(spec.times_ms(partitions), is_end=spec is ending)
+        for spec in (starting, ending) if spec.kind == "time"
+    }  # fmt: skip
+    ends = cluster.log_ends(partitions)
+    start, end = (
+        spec_at_times(spec, found[spec.option], ends) if spec.option in found else spec for spec in (starting, ending)
+    )
+    return start, end, ends
+
+
+def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[TopicPartition]:
+    """Return the partitions to read that exist now, sorted; none if no topic passes the filters.
+
+    Raises:
+        TopicMissing: A topic or partition that the options name does not exist; on Kafka 0.7, or its brokers are away.
+        ZooKeeperSilent: No answer in time.
+    """
+    choice = options.choice
+    known = cluster.topics()
+    topics = choice.topics_of(known, options.config.exclude_internal_topics)
+    partitions = cluster.partitions(topics)
+    where = options.config.where
+    for topic in topics:
+        if topic not in partitions and not choice.is_filter:
+            raise TopicMissing(f"there is no topic {topic!r} {where}", remedy=_nearest(topic, known))
+        if options.counts_bytes and not partitions[topic] and not choice.is_filter:
+            raise TopicMissing(f"no broker that is registered {where} has topic {topic!r}",
+                               remedy="its partitions are known as soon as their brokers run")  # fmt: skip
+    for topic, number in choice.partitions:
+        if number not in partitions[topic]:
+            raise TopicMissing(f"there is no partition {number} of topic {topic!r} {where}: it has "
+                               f"{_described(partitions[topic])}")
+    if choice.partitions:
+        return list(choice.partitions)
+    return sorted(TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers)
+
+
+def split_ranges(
+    cluster: ClusterOffsets,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, Broker],
+    options: SourceOptions,
+    offsets: Spans = ALL_OFFSETS,
+) -> list[PlannedRange]:
+    """Return the ranges between starts and ends, split as the options say.
+
+    Args:
+        offsets: Which of them the query reads.
+
+    Raises:
+        OptionRefused: There would be too many tasks.
+    """
+    limits = SplitLimits(
+        options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition
+    )
+    sizes: dict[TopicPartition, float] = {}
+    if limits.max_bytes is not None:
+        read = {name: common(((starts[name], end),), offsets) for name, end in ends.items()}
+        hulls = {name: (spans[0][0], spans[-1][1]) for name, spans in read.items() if spans}
+        middles = {name: (start + end) // 2 for name, (start, end) in hulls.items() if end - start > 1}
+        sizes = cluster.message_bytes(middles, leaders)
+    ranges = plan_ranges(starts, ends, leaders, limits, sizes, offsets)
+    return cut_at_entries(options, ranges) if are_byte_positions(ends) else ranges
+
+
+def _only(spec: OffsetSpec, names: Collection[TopicPartition]) -> OffsetSpec:
+    return replace(spec, each={name: offset for name, offset in spec.each.items() if name in names})
+
+
+def _described(partitions: Sequence[int | str]) -> str:
+    if not are_byte_positions(TopicPartition("", each) for each in partitions):
+        return f"{len(partitions)}"
+    shown = ", ".join(map(str, partitions[:_SHOWN])) + (", ..." if len(partitions) > _SHOWN else "")
+    return f"{shown} on the brokers that are registered now"
+
+
+def _nearest(topic: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(topic, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not known:
+        return "there are no topics at all"
+    return f"there are {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"

@@ -1,0 +1,1 @@
+"""Writes the rows of batches and streams to topics."""
