@@ -27,7 +27,7 @@ from rebalance.zookeeper import machine
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import broker_error
 from simpleconsumer.messages.apis import APIS
-from zkconsumer.config.keys import KEYS
+from zkconsumer.config.tables.keys import KEYS
 from zkconsumer.polling import partition_position
 from zkconsumer.producer.sending.produce_codes import PRODUCE_CODES
 from zkconsumer.spark.options.foreign_options import READING, WRITING, Foreign

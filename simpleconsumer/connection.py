@@ -25,7 +25,7 @@ from struct import Struct
 from typing import TypeVar
 
 from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError, Throttled
-from simpleconsumer.framing import MAX_FRAME_BYTES, MAX_OPENING_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
+from simpleconsumer.primitives import MAX_FRAME_BYTES, MAX_OPENING_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import SaslRefused
 from simpleconsumer.security.sasl_demand import sasl_demand

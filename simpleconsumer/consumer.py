@@ -8,10 +8,10 @@ Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
 
 from __future__ import annotations
 
-from simpleconsumer.fetch_calls import FetchCalls
-from simpleconsumer.group_offset_calls import GroupOffsetCalls
-from simpleconsumer.log_offset_calls import EARLIEST, LATEST, LogOffsetCalls
-from simpleconsumer.produce_calls import ProduceCalls
+from simpleconsumer.calls.fetch_calls import FetchCalls
+from simpleconsumer.calls.group_offset_calls import GroupOffsetCalls
+from simpleconsumer.calls.log_offset_calls import EARLIEST, LATEST, LogOffsetCalls
+from simpleconsumer.calls.produce_calls import ProduceCalls
 
 __all__ = ["EARLIEST", "LATEST", "SimpleConsumer"]
 

@@ -1,13 +1,19 @@
-"""Rows of partitions in requests and answers: `[topic [partition]]`, written by topic and read in the order asked."""
+"""Rows of partitions in requests and answers: `[topic [partition]]`, written by topic and read in the order asked.
+
+`check_numbers` checks that partitions can exist before a broker is asked for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.primitives import encode_array, encode_string, read_array, read_string
 from simpleconsumer.types import Buffer
+
+__all__ = ["check_numbers"]
+
 
 Partition = tuple[str, int]
 Values = dict[str, Any]
@@ -78,3 +84,17 @@ def results_of(
         (topic["name"], [(row["partition_index"], result(row)) for row in topic["partitions"]]) for topic in topics
     ]
     return in_order(what, rows, asked)
+
+
+_MAX_PARTITION: Final = 0x7FFFFFFF
+
+
+def check_numbers(partitions: Iterable[tuple[str, int | str]]) -> None:
+    """Raise for partitions that no broker can have; Kafka 0.7 names them by texts, which are not checked.
+
+    Raises:
+        ValueError: A number below 0 or above 2^31-1.
+    """
+    for topic, number in partitions:
+        if isinstance(number, int) and not 0 <= number <= _MAX_PARTITION:
+            raise ValueError(f"{topic}/{number}: there is no such partition; their numbers are 0 to {_MAX_PARTITION}")

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from tests.mutants.modules import TESTS
-from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
-from zkconsumer.config.keys import find_key
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
+from zkconsumer.config.tables.keys import find_key
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
 from zkconsumer.spark.writing.sink_option_table import find_sink_option
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,8 +12,8 @@ import pytest
 from simpleconsumer.messages.flexible import encode_compact_string
 from simpleconsumer.primitives import encode_string
 from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
-from zkconsumer.cli.filter_options import NameFilter
 from zkconsumer.cli.messages.line_parsers import json_parser
+from zkconsumer.cli.options.option_types import NameFilter
 from zkconsumer.polling.arguments import pattern_of
 from zkconsumer.producer.messages.keyed_message import as_headers
 from zkconsumer.spark.load.errors import LoadRefused

@@ -18,7 +18,7 @@ import pytest
 
 from zkconsumer.admin.broker_groups import BrokerAdmin
 from zkconsumer.cli.demo.outcome import outcome_of
-from zkconsumer.cli.listing_group import ListingGroup
+from zkconsumer.cli.options.listing_group import ListingGroup
 from zkconsumer.cli.program import program
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from simpleconsumer.described_groups import (
-    DescribedConsumer,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribedMember,
-    ListedGroup,
-)
 from simpleconsumer.dialect_types import VersionedRequest
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.group_types import (
     CONSUMER_PROTOCOL,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribedMember,
     GenerationMember,
     JoinedGroup,
     JoinedMember,
     JoiningMember,
     LeavingMember,
+    ListedGroup,
 )
 from simpleconsumer.kafka011.calls import call, serves
 from simpleconsumer.messages import groups as apis

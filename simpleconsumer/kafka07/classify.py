@@ -22,8 +22,8 @@ from typing import Final
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.entry_walk import walk_entries
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.kafka07.message_set import LAYOUT, with_positions
+from simpleconsumer.primitives import MAX_FRAME_BYTES
 from simpleconsumer.types import Buffer, FetchedPartition
 
 __all__ = ["NOT_LEADER_CODES", "classify"]

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from rebalance.brokers.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from simpleconsumer.described_groups import DescribedConsumer, DescribedConsumerGroup, DescribedGroup, DescribedMember
+from simpleconsumer.group_types import DescribedConsumer, DescribedConsumerGroup, DescribedGroup, DescribedMember
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.groups.broker_group_report import BrokerGroupState, LogRange
 from zkconsumer.admin.groups.coordinated_groups import CoordinatedGroup, of_classic_protocol, of_newest_protocol

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.requests import Exists
-from simpleconsumer import broker_calls
+from simpleconsumer.calls import broker_calls
 from simpleconsumer.dialect_types import Request
 
 __all__ = ["RequestsSent"]

@@ -14,9 +14,9 @@ from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owne
 from zkconsumer.admin.errors import ClaimNotReleased
 from zkconsumer.admin.groups.rebalance_trigger import trigger_rebalance
 from zkconsumer.admin.groups.release import client_of, delete_claim, leader_knows, read_claim
-from zkconsumer.cli.connection_options import open_zookeeper
+from zkconsumer.cli.options.connection_options import open_zookeeper
 from zkconsumer.cli.release import release as release_command
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer

@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from zkconsumer.cli.options.option_types import Seconds
 from zkconsumer.cli.program import program
-from zkconsumer.cli.seconds import Seconds
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

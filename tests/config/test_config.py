@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from simpleconsumer.security.security import ALIASES
 from simpleconsumer.security.security import SETTINGS as SECURITY_SETTINGS
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.keys import KEYS, find_key
-from zkconsumer.config.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
-from zkconsumer.config.producer_keys import PRODUCER_KEYS
-from zkconsumer.config.producer_kinds import BrokerAddress
-from zkconsumer.config.security_keys import SECURITY_KEYS
-from zkconsumer.config.setting_table import Key
-from zkconsumer.config.zookeeper_address import ZooKeeperAddress
+from zkconsumer.config.tables.keys import KEYS, find_key
+from zkconsumer.config.tables.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.tables.producer_kinds import BrokerAddress
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS
+from zkconsumer.config.tables.setting_table import Key
+from zkconsumer.config.zookeeper_settings import ZooKeeperAddress
 from zkconsumer.errors import ConfigError, UnknownSetting
 
 INT32_MAX = 2**31 - 1

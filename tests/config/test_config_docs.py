@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from zkconsumer.config.docs import TABLES, main, markers, with_tables
-from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
-from zkconsumer.config.keys import KEYS
-from zkconsumer.config.producer_keys import PRODUCER_KEYS
-from zkconsumer.config.setting_table import Key
+from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
+from zkconsumer.config.tables.keys import KEYS
+from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.tables.setting_table import Key
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 

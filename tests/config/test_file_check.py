@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.file_check import FileCheck, check_properties
-from zkconsumer.config.keys import KEYS
 from zkconsumer.config.properties import parse_properties, property_lines
+from zkconsumer.config.tables.keys import KEYS
 from zkconsumer.errors import ConfigError
 
 BASE = "zookeeper.connect=zk\ngroup.id=g\n"

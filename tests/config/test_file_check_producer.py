@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from zkconsumer.config.file_check import check_properties, program_of
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.config.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.properties import parse_properties
+from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
 from zkconsumer.errors import ConfigError
 
 BASE = "metadata.broker.list=b1:9092\nrequest.required.acks=1\n"

@@ -18,12 +18,12 @@ from rebalance.brokers.assignors.assignor import RebalanceProtocol
 from rebalance.brokers.assignors.simple import RangeAssignor
 from zkconsumer.config import ConsumerConfig, KafkaConsumerConfig
 from zkconsumer.config.deserializers import DESERIALIZERS
-from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS, KAFKA_CONSUMER_SETTINGS, WITHOUT_EFFECT
-from zkconsumer.config.keys import ZOOKEEPER_KEYS
-from zkconsumer.config.producer_kinds import BrokerAddress
-from zkconsumer.config.security_keys import SECURITY_KEYS
-from zkconsumer.config.setting_table import Key
-from zkconsumer.config.zookeeper_address import ZooKeeperAddress
+from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS, KAFKA_CONSUMER_SETTINGS, WITHOUT_EFFECT
+from zkconsumer.config.tables.keys import ZOOKEEPER_KEYS
+from zkconsumer.config.tables.producer_kinds import BrokerAddress
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS
+from zkconsumer.config.tables.setting_table import Key
+from zkconsumer.config.zookeeper_settings import ZooKeeperAddress
 from zkconsumer.errors import ConfigError, UnknownSetting
 
 INT32_MAX = 2**31 - 1

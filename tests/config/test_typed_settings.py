@@ -8,11 +8,11 @@ import pytest
 
 from tests.mypy_snippets import complaints_about
 from zkconsumer.config import ConsumerSettings, KafkaConsumerSettings, OptionalSettings, ProducerSettings
-from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
-from zkconsumer.config.keys import KEYS
-from zkconsumer.config.producer_keys import PRODUCER_KEYS
-from zkconsumer.config.setting_table import Key
-from zkconsumer.config.typed_settings_writer import typed_files
+from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
+from zkconsumer.config.tables.keys import KEYS
+from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.tables.setting_table import Key
+from zkconsumer.config.typed.typed_settings_writer import typed_files
 
 # Each line is checked alone: what stands behind `#!` is in mypy's complaint about it; other lines are fine.
 SNIPPETS = '''\
@@ -61,7 +61,7 @@ wrong: OptionalSettings = {"auto_comit_enable": False}  #! Extra key "auto_comit
 
 def test_the_files_are_up_to_date() -> None:
     for path, text in typed_files().items():
-        assert path.read_text(encoding="utf-8") == text, "run: python -m zkconsumer.config.typed_settings_writer"
+        assert path.read_text(encoding="utf-8") == text, "run: python -m zkconsumer.config.typed.typed_settings_writer"
 
 
 def names_of(keys: tuple[Key, ...]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
+from zkconsumer.config.zookeeper_settings import ZooKeeperAddress, parse_zookeeper_address
 
 
 @pytest.mark.parametrize(

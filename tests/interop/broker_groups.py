@@ -17,7 +17,7 @@ from rebalance.brokers.consumer_protocol import (
     decode_assignment,
     encode_subscription,
 )
-from simpleconsumer.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember

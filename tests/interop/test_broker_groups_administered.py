@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.groups_client import GroupsClient
 from simpleconsumer.probe import probed_broker
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
 from tests.cli.command_line import run

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from rebalance.brokers.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from simpleconsumer.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.messages.schema import Values

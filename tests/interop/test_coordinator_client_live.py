@@ -18,7 +18,7 @@ from rebalance.brokers.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from simpleconsumer.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.probe import probed_broker

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from simpleconsumer.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.group_types import GenerationMember

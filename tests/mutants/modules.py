@@ -51,12 +51,11 @@ TESTS: Final[dict[str, list[str]]] = {
     "simpleconsumer/kafka08/down_conversion.py": [f"{_WIRE}down_conversion.py"],
     "simpleconsumer/kafka08/entry_heads.py": [f"{_WIRE}entry_heads.py"],
     "simpleconsumer/entry_walk.py": _SETS[:2],
-    "simpleconsumer/framing.py": [f"{_WIRE}framing.py"],
     "simpleconsumer/kafka08/message_set.py": _SETS,
     "simpleconsumer/kafka08/level.py": _SETS,
     "simpleconsumer/kafka08/offset_order.py": _SETS[:2],
     "simpleconsumer/primitives.py": [
-        f"{_WIRE}{name}.py" for name in ("primitives", "kafka08_requests", "kafka08_responses")
+        f"{_WIRE}{name}.py" for name in ("primitives", "framing", "kafka08_requests", "kafka08_responses")
     ],
     "simpleconsumer/kafka08/shallow.py": _SETS[:2],
     "zkconsumer/fetching/byte_shares.py": [f"{_FETCHING}byte_shares.py"],

@@ -15,7 +15,7 @@ from rebalance.zookeeper.requests import Create, Exists, Reply, SessionChange
 from zkconsumer import ConsumerConfig, ConsumerConnector, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import read_all
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.config.zookeeper_settings import zookeeper_options
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -161,7 +161,7 @@ def test_a_mechanism_that_fails_on_our_side_is_said(
     with_sasl: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Kerberos is at hand: its library is taken to be there, and pure-sasl then finds that it is not."""
-    monkeypatch.setattr("zkconsumer.config.zookeeper_options._check_sasl_library", lambda mechanism: None)
+    monkeypatch.setattr("zkconsumer.config.zookeeper_settings._check_sasl_library", lambda mechanism: None)
     refused(with_sasl.connect, ZooKeeperUnavailable,
             r"was not shown our credentials: SASL failed here \(kerberos module not installed.*\); check "
             "zookeeper.sasl.mechanism", zookeeper_sasl_mechanism="GSSAPI")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from simpleconsumer.calls.fetch_memory import FetchMemory
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.dialect_types import AnyRequest, Request, VersionedRequest
-from simpleconsumer.fetch_memory import FetchMemory
 from simpleconsumer.kafka08 import requests as kafka08
 from simpleconsumer.partition_rows import by_topic
 from simpleconsumer.primitives import encode_int32, encode_int64

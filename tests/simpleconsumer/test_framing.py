@@ -8,7 +8,7 @@ import pytest
 from decoding import MEBIBYTE
 
 from simpleconsumer.errors import BrokenFraming, LimitExceeded
-from simpleconsumer.framing import MAX_FRAME_BYTES, frame_size
+from simpleconsumer.primitives import MAX_FRAME_BYTES, frame_size
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31)])

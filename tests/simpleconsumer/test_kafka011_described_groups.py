@@ -12,9 +12,9 @@ import pytest
 from golden_apis import Frames, of_name
 from golden_groups import ASSIGNMENT, ONE, SUBSCRIPTION, ZERO
 
-from simpleconsumer.described_groups import DescribedConsumerGroup, DescribedGroup, DescribedMember, ListedGroup
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import DecodeError
+from simpleconsumer.group_types import DescribedConsumerGroup, DescribedGroup, DescribedMember, ListedGroup
 
 
 def each_of(pattern: str) -> Any:

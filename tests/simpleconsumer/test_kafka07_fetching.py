@@ -22,9 +22,9 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     NoSuchRequest,
 )
-from simpleconsumer.framing import MAX_FRAME_BYTES
 from simpleconsumer.kafka07.boundaries import find_boundary
 from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set
+from simpleconsumer.primitives import MAX_FRAME_BYTES
 from simpleconsumer.types import Buffer, FetchedPartition, FetchRequest, Message, ProducedPartition, TopicPartition
 
 SET = encode_message_set([b"one", b"two"]) + encode_message_set([b"a", b"b"], "gzip")

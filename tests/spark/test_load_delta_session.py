@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from zkconsumer.cli.program import program
 from zkconsumer.spark.errors import RequirementMissing
-from zkconsumer.spark.load.tables import delta_session
-from zkconsumer.spark.load.tables.delta_session import delta_packages, delta_settings, refuse_unfit_versions
+from zkconsumer.spark.load.tables import delta
+from zkconsumer.spark.load.tables.delta import delta_packages, delta_settings, refuse_unfit_versions
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 REQUIRES = ["pyspark<=4.2.0,>=4.0.1", "importlib_metadata<=8.7.1,>=1.0.0"]
@@ -47,7 +47,7 @@ def test_without_delta_spark_the_sentence_says_what_to_install(monkeypatch: pyte
 
 
 def test_the_command_says_it_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(delta_session, "_installed", lambda: None)
+    monkeypatch.setattr(delta, "_installed", lambda: None)
     command = ["load", "--zookeeper", "127.0.0.1:1", "--topic", "t", "--to", str(tmp_path), "--format", "delta"]
     result = CliRunner().invoke(program, command)
     assert result.exit_code == 1

@@ -18,7 +18,7 @@ from zkconsumer.spark.load.errors import LoadRefused
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load, run_portions
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.tables.iceberg_session import IcebergTable
+from zkconsumer.spark.load.tables.iceberg import IcebergTable
 from zkconsumer.spark.load.writing import Shape, settings_of_writing
 from zkconsumer.testing.kafka import KafkaCluster
 

@@ -15,7 +15,7 @@ from zkconsumer.spark.load.history import staging_folder
 from zkconsumer.spark.load.job import LoadReport
 from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
-from zkconsumer.spark.load.tables.iceberg_session import _mark
+from zkconsumer.spark.load.tables.iceberg import _mark
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER, UNDECODED_FOLDER
 from zkconsumer.spark.streaming.log_changes import Loss
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets

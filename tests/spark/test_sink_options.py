@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from zkconsumer.config.producer_kinds import BrokerAddress
+from zkconsumer.config.tables.producer_kinds import BrokerAddress
 from zkconsumer.spark.errors import ColumnsRefused, OptionRefused
 from zkconsumer.spark.source import ZkConsumerSource
 from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from simpleconsumer import broker_client
+from simpleconsumer.calls import broker_client
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.options.options import batch_options
 from zkconsumer.spark.reading import range_fetcher

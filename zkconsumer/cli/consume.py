@@ -16,14 +16,6 @@ import click
 from rebalance.subscription import Subscription, check_topic
 from simpleconsumer.types import Message
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import (
-    bootstrap_option,
-    brokers_instead,
-    connection_settings,
-    named_places,
-    no_zookeeper,
-    zookeeper_option,
-)
 from zkconsumer.cli.messages.bare_options import ConsumeCommand
 from zkconsumer.cli.messages.consumption import Consumption, Outcome
 from zkconsumer.cli.messages.format_string import message_format
@@ -32,14 +24,20 @@ from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
 from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
 from zkconsumer.cli.messages.topic_printing import TopicPrinting
-from zkconsumer.cli.partition_option import PartitionType
-from zkconsumer.cli.property_option import named_values, refuse_zookeeper
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.connection_options import (
+    bootstrap_option,
+    brokers_instead,
+    connection_settings,
+    named_places,
+    no_zookeeper,
+    zookeeper_option,
+)
+from zkconsumer.cli.options.option_types import PartitionType, Seconds, named_values, refuse_zookeeper
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
-from zkconsumer.config.keys import find_key, unknown_setting
+from zkconsumer.config.tables.keys import find_key, unknown_setting
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams.stream import KafkaStream

@@ -12,8 +12,8 @@ import click
 from zkconsumer.admin import BrokerGroupReport, GroupReport, MemberRow, PartitionRow
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.broker_group_tables import print_broker_group
-from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
-from zkconsumer.cli.group_options import groups_of, open_groups
+from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.options.group_options import groups_of, open_groups
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 from zkconsumer_error import printable
 

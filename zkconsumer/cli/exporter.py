@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.admin import LagChoice
-from zkconsumer.cli.connection_options import (
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.options.connection_options import (
     bootstrap_option,
     brokers_instead,
     connection_settings,
@@ -17,9 +18,7 @@ from zkconsumer.cli.connection_options import (
     no_zookeeper,
     zookeeper_option,
 )
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.filter_options import NameFilter
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.option_types import NameFilter, Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from simpleconsumer.group_types import CONSUMER_PROTOCOL
 from zkconsumer.admin import Admin, BrokerAdmin, BrokerGroups, DeletedGroup, DeletedGroups, GroupList, GroupRow
 from zkconsumer.admin.groups.coordinated_groups import STATES
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
-from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
-from zkconsumer.cli.listing_group import ListingGroup
-from zkconsumer.cli.offset_options import store_option
+from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.options.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
+from zkconsumer.cli.options.listing_group import ListingGroup
+from zkconsumer.cli.options.offset_options import store_option
 from zkconsumer.cli.terminal.tables import cell, print_table, shown_group
 from zkconsumer_error import printable
 

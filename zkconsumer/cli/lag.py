@@ -18,12 +18,11 @@ from rebalance.errors import RebalanceError
 from zkconsumer.admin import Admin, AdminError, BrokerAdmin, GroupLag, LagChoice, LagReader, LagReport, NotFound
 from zkconsumer.admin.lag.lag_report import known_sum
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.describe import lag_header, owner_cell
 from zkconsumer.cli.failures import sentence_of
-from zkconsumer.cli.filter_options import NameFilter
-from zkconsumer.cli.group_options import open_groups
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.options.group_options import open_groups
+from zkconsumer.cli.options.option_types import NameFilter, Seconds
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cli.terminal.tables import cell, print_problem, print_table, shown_group
 

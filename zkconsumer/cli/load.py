@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import (
+from zkconsumer.cli.options.connection_options import (
     bootstrap_option,
     brokers_instead,
     connection_settings,
@@ -21,7 +21,7 @@ from zkconsumer.cli.connection_options import (
     no_zookeeper,
     zookeeper_option,
 )
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.option_types import Seconds
 from zkconsumer.cli.spark_jobs import SIZE, interrupted_with, job_progress, setting_pairs
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 from zkconsumer.config.exposed_secrets import warn_of_shown_secrets

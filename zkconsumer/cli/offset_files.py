@@ -17,10 +17,10 @@ import click
 
 from zkconsumer.admin import BrokerAdmin
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.group_options import open_groups
-from zkconsumer.cli.offset_options import (
+from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.options.group_options import open_groups
+from zkconsumer.cli.options.offset_options import (
     CHANGED_STORES,
     print_changes,
     print_warning,

@@ -14,18 +14,18 @@ from zkconsumer.admin import BrokerGroups, BrokerOffsets
 from zkconsumer.admin.offsets.offset_administration import GroupOffsets
 from zkconsumer.admin.offsets.offset_plans import OffsetTarget, parse_target
 from zkconsumer.cli.broker_group_tables import print_broker_offsets
-from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.describe import print_offsets
-from zkconsumer.cli.group_options import groups_of, open_groups
 from zkconsumer.cli.offset_files import export_offsets, import_offsets
-from zkconsumer.cli.offset_options import (
+from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.options.group_options import groups_of, open_groups
+from zkconsumer.cli.options.offset_options import (
     CHANGED_STORES,
     print_changes,
     print_warning,
     refuse_other_stores,
     store_option,
 )
-from zkconsumer.cli.partition_option import PartitionType
+from zkconsumer.cli.options.option_types import PartitionType
 from zkconsumer.cli.terminal.tables import print_problem, shown_group
 from zkconsumer_error import printable
 

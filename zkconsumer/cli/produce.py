@@ -14,7 +14,6 @@ import click
 
 from rebalance.subscription import check_topic
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cli.messages.line_parsers import LineForm, json_parser, line_parser
 from zkconsumer.cli.messages.produce_settings import CLIENT_ID, producer_config
@@ -22,8 +21,8 @@ from zkconsumer.cli.messages.production import LineTarget, Produced, Production
 from zkconsumer.cli.messages.reader_properties import READER_HELP, take_line_form
 from zkconsumer.cli.messages.target_topic import ListedTopic, RegisteredTopic, Target
 from zkconsumer.cli.messages.target_topic_07 import ListedTopic07, RegisteredTopic07, check_settings_07
-from zkconsumer.cli.partition_option import PartitionType
-from zkconsumer.cli.property_option import named_values
+from zkconsumer.cli.options.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
+from zkconsumer.cli.options.option_types import PartitionType, named_values
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config.producer_config import ProducerConfig

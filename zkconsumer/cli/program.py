@@ -24,14 +24,14 @@ from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
 from zkconsumer.cli.exporter import exporter
 from zkconsumer.cli.failures import CliError, sentence_of
-from zkconsumer.cli.foreign_options import hint_for_option
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.lag import lag
 from zkconsumer.cli.load import load
 from zkconsumer.cli.offsets import offsets
+from zkconsumer.cli.options.foreign_options import hint_for_option
+from zkconsumer.cli.options.option_types import refuse_repeated_options
 from zkconsumer.cli.produce import produce
 from zkconsumer.cli.release import release
-from zkconsumer.cli.repeated_options import refuse_repeated_options
 from zkconsumer.cli.spark_zip import spark_zip
 from zkconsumer.cli.terminal.signals import unblock_signals
 from zkconsumer.cli.terminal.standard_streams import OUTPUT, discard_output, is_output_closed, prepare_streams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rebalance.subscription import check_topic
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.options.connection_options import open_admin, zookeeper_option
 from zkconsumer_error import printable
 
 __all__ = ["release"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from zkconsumer.config.keys import shown_pair
+from zkconsumer.config.tables.keys import shown_pair
 from zkconsumer.spark.options.option_values import parse_bytes
 
 __all__ = ["SIZE", "interrupted_with", "job_progress", "setting_pairs"]

@@ -15,8 +15,8 @@ import click
 from zkconsumer.admin import TopicChange
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.replica_assignment import parse_assignment
-from zkconsumer.cli.connection_options import open_admin, zookeeper_option
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.connection_options import open_admin, zookeeper_option
+from zkconsumer.cli.options.option_types import Seconds
 from zkconsumer.cli.terminal.tables import print_table
 from zkconsumer_error import printable
 

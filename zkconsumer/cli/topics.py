@@ -12,7 +12,8 @@ import click
 from zkconsumer.admin import NotFound, TopicPartitionRow, TopicReport
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.topics_of_brokers import topics_of_brokers
-from zkconsumer.cli.connection_options import (
+from zkconsumer.cli.failures import CliError
+from zkconsumer.cli.options.connection_options import (
     bootstrap_option,
     brokers_instead,
     connection_settings,
@@ -21,8 +22,7 @@ from zkconsumer.cli.connection_options import (
     open_admin,
     zookeeper_option,
 )
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.listing_group import ListingGroup
+from zkconsumer.cli.options.listing_group import ListingGroup
 from zkconsumer.cli.terminal.tables import print_problem, print_table
 from zkconsumer.cli.topic_commands import create_topic, delete_topic, grow_topic
 

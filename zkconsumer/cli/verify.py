@@ -11,10 +11,10 @@ from rebalance.errors import InvalidName
 from zkconsumer.admin import BrokerGroups, Verification
 from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.connection_options import bootstrap_option, zookeeper_option
 from zkconsumer.cli.failures import sentence_of
-from zkconsumer.cli.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
+from zkconsumer.cli.options.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
+from zkconsumer.cli.options.option_types import Seconds
 from zkconsumer.cli.terminal.tables import print_problem, shown_group
 from zkconsumer_error import printable
 

@@ -14,8 +14,7 @@ from rebalance.zookeeper.requests import Exists, SessionChange, ZooKeeperPort
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address, zookeeper_options
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.wakeup import Latch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.wakeup import Latch
 

@@ -2,11 +2,11 @@
 
 from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-from zkconsumer.config.keys import READ_COMMITTED
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
-from zkconsumer.config.typed_producer_settings import ProducerSettings
-from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
+from zkconsumer.config.tables.keys import READ_COMMITTED
+from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.config.typed.typed_producer_settings import ProducerSettings
+from zkconsumer.config.typed.typed_settings import ConsumerSettings, OptionalSettings
 
 __all__ = [
     "READ_COMMITTED",

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from rebalance.errors import InvalidName
 from rebalance.subscription import check_group
-from zkconsumer.config.assignor_kind import ZOOKEEPER_STRATEGIES, AssignorChoice
-from zkconsumer.config.kinds import CREATOR_ACL
-from zkconsumer.config.security_keys import security_of
+from zkconsumer.config.tables.assignor_kind import ZOOKEEPER_STRATEGIES, AssignorChoice
+from zkconsumer.config.tables.kinds import CREATOR_ACL
+from zkconsumer.config.tables.security_keys import security_of
 from zkconsumer.errors import ConfigError
 
 _JAVA_REBALANCE_BUDGET_MS = 4000

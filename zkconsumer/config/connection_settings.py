@@ -23,12 +23,12 @@ from typing import Final, TypeVar
 from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.frozen_settings import line_places
-from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
 from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
-from zkconsumer.config.setting_table import Key
-from zkconsumer.config.setting_values import GivenValue, given_twice, same_value
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, find_key, names_of_07
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.config.tables.setting_table import Key
+from zkconsumer.config.tables.setting_values import GivenValue, given_twice, same_value
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.errors import ConfigError, SettingsNotUsable
 
 __all__ = [

@@ -1,7 +1,7 @@
 """ConsumerConfig: all settings of a consumer as one frozen value.
 
 Names are those of Kafka 0.8.2, with underscores in Python and dots in properties files; the names of 0.7 are accepted
-too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config.keys`.
+too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config.tables.keys`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
-from zkconsumer.config.assignor_kind import AssignorNames
 from zkconsumer.config.checks import (
     check_settings,
     coordinates,
@@ -21,13 +20,14 @@ from zkconsumer.config.checks import (
     warnings_about,
 )
 from zkconsumer.config.frozen_settings import FrozenSettings
-from zkconsumer.config.keys import CONSUMER_SETTINGS, find_key, names_of_07
-from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
-from zkconsumer.config.producer_kinds import BrokerAddress, shown_brokers
-from zkconsumer.config.security_keys import warning_about_security
-from zkconsumer.config.setting_table import SettingTable
-from zkconsumer.config.typed_settings import ConsumerSettings, OptionalSettings
-from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
+from zkconsumer.config.tables.assignor_kind import AssignorNames
+from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, find_key, names_of_07
+from zkconsumer.config.tables.kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
+from zkconsumer.config.tables.security_keys import warning_about_security
+from zkconsumer.config.tables.setting_table import SettingTable
+from zkconsumer.config.typed.typed_settings import ConsumerSettings, OptionalSettings
+from zkconsumer.config.zookeeper_settings import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
 
 _AUTH = find_key("zookeeper.auth")

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from zkconsumer.config.keys import find_key
+from zkconsumer.config.tables.keys import find_key
 
 __all__ = ["warn_of_exposed_secrets", "warn_of_shown_secrets"]
 

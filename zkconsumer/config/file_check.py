@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zkconsumer.config.checks import contradictions
-from zkconsumer.config.keys import CONSUMER_SETTINGS
-from zkconsumer.config.kinds import Integer
 from zkconsumer.config.plausibility import Finding, implausible, implausible_for_producers
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS, contradiction
 from zkconsumer.config.properties import PropertyLine, property_lines
-from zkconsumer.config.setting_table import Key, SettingTable
-from zkconsumer.config.setting_values import convert, generation_of, given_twice
+from zkconsumer.config.tables.keys import CONSUMER_SETTINGS
+from zkconsumer.config.tables.kinds import Integer
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS, contradiction
+from zkconsumer.config.tables.setting_table import Key, SettingTable
+from zkconsumer.config.tables.setting_values import convert, generation_of, given_twice
 from zkconsumer.errors import ConfigError
 
 __all__ = ["CheckedLine", "FileCheck", "ValueInForce", "check_properties", "program_of"]

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 from simpleconsumer.security.security import Security
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
-from zkconsumer.config.security_keys import SECURITY_KEYS, security_of
-from zkconsumer.config.setting_table import SettingTable
-from zkconsumer.config.setting_values import GivenValue, convert, generation_of, given_twice
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS, security_of
+from zkconsumer.config.tables.setting_table import SettingTable
+from zkconsumer.config.tables.setting_values import GivenValue, convert, generation_of, given_twice
 from zkconsumer.errors import ConfigError, SettingsNotUsable, UnknownSetting
 
 __all__ = ["FrozenSettings", "line_places"]

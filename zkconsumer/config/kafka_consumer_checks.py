@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from zkconsumer.config.checks import contradictions_of_connections, group_of_zookeeper, warnings_about_zookeeper
-from zkconsumer.config.kafka_consumer_keys import WITHOUT_EFFECT
+from zkconsumer.config.tables.kafka_consumer_keys import WITHOUT_EFFECT
 from zkconsumer.errors import ConfigError
 
 __all__ = ["BROKERS", "ZOOKEEPER", "contradictions", "coordination_of", "warnings_about"]

@@ -1,7 +1,7 @@
 """KafkaConsumerConfig: all settings of a KafkaConsumer as one frozen value.
 
 Names and defaults are those of Kafka 3.9, with underscores in Python and dots in properties files. Values keep Kafka's
-units, as the names say. The table of all settings is `zkconsumer.config.kafka_consumer_keys`.
+units, as the names say. The table of all settings is `zkconsumer.config.tables.kafka_consumer_keys`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from zkconsumer.config.checks import warning_about_empty_auth
 from zkconsumer.config.deserializers import DESERIALIZERS, Deserializer
 from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.kafka_consumer_checks import contradictions, coordination_of, warnings_about
-from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
-from zkconsumer.config.kinds import ZooKeeperAcl, ZooKeeperAuth
-from zkconsumer.config.producer_kinds import BrokerAddress, shown_brokers
-from zkconsumer.config.security_keys import warning_about_security
-from zkconsumer.config.setting_table import SettingTable
-from zkconsumer.config.typed_kafka_consumer_settings import KafkaConsumerSettings
-from zkconsumer.config.zookeeper_address import ZooKeeperAddress, parse_zookeeper_address
+from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
+from zkconsumer.config.tables.kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
+from zkconsumer.config.tables.security_keys import warning_about_security
+from zkconsumer.config.tables.setting_table import SettingTable
+from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.config.zookeeper_settings import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
 
 __all__ = ["KafkaConsumerConfig"]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.config.checks import warning_about_07, warning_about_empty_auth, warnings_about
-from zkconsumer.config.keys import KEYS
+from zkconsumer.config.tables.keys import KEYS
 
 __all__ = ["Finding", "implausible", "implausible_for_producers"]
 

@@ -1,7 +1,7 @@
 """ProducerConfig: all settings of a producer as one frozen value.
 
 Names are those of Kafka 0.8.2, with underscores in Python and dots in properties files; the names of 0.7 are accepted
-too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config.producer_keys`.
+too. Values keep Kafka's units, as the names say. The table of all settings is `zkconsumer.config.tables.producer_keys`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 from zkconsumer.config.frozen_settings import FrozenSettings
-from zkconsumer.config.kinds import OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS, contradiction
-from zkconsumer.config.producer_kinds import BrokerAddress
-from zkconsumer.config.security_keys import security_of, warning_about_security
-from zkconsumer.config.setting_table import SettingTable
-from zkconsumer.config.typed_producer_settings import ProducerSettings
+from zkconsumer.config.tables.kinds import OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS, contradiction
+from zkconsumer.config.tables.producer_kinds import BrokerAddress
+from zkconsumer.config.tables.security_keys import security_of, warning_about_security
+from zkconsumer.config.tables.setting_table import SettingTable
+from zkconsumer.config.typed.typed_producer_settings import ProducerSettings
 from zkconsumer.errors import ConfigError
 
 __all__ = ["ProducerConfig"]

@@ -24,7 +24,7 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.assignor_kind import assignors_of
+from zkconsumer.config.tables.assignor_kind import assignors_of
 from zkconsumer.member.broker_group_port import BrokerGroupPort
 from zkconsumer.member.membership import MemberFaults
 from zkconsumer.member.topic_port import BrokerTopics

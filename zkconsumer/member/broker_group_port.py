@@ -20,7 +20,7 @@ from rebalance.brokers.group_port import Joined, NamedMember, Refused, Synced
 from rebalance.counters import Counters
 from rebalance.errors import GroupRefused
 from rebalance.lease import lease_clock
-from simpleconsumer.coordinator_client import CoordinatorClient, GroupOffsetClient
+from simpleconsumer.calls.coordinator_client import CoordinatorClient, GroupOffsetClient
 from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember

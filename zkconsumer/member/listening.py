@@ -24,7 +24,7 @@ from typing import Any, Final
 from rebalance.assignment import Partition
 from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
-from zkconsumer.config.foreign_names import nearest_name
+from zkconsumer.config.tables.foreign_names import nearest_name
 from zkconsumer.errors import ListenerRefused
 from zkconsumer.offsets.start_offsets import read_starts
 

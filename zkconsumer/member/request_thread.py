@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from simpleconsumer.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import CoordinatorClient
 
 __all__ = ["RequestThread"]
 

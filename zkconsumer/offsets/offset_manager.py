@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from rebalance.counters import Counters
-from simpleconsumer.coordinator_client import GroupOffsetClient
+from simpleconsumer.calls.coordinator_client import GroupOffsetClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, broker_error
 from simpleconsumer.group_types import GenerationMember

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-from zkconsumer.config.keys import ZOOKEEPER_KEYS
-from zkconsumer.config.security_keys import SECURITY_KEYS
+from zkconsumer.config.tables.keys import ZOOKEEPER_KEYS
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS
 
 __all__ = ["RESETS", "streams_settings"]
 

@@ -13,8 +13,7 @@ from typing import Final
 
 from rebalance.brokers.consumer_protocol import decode_assignment, decode_subscription
 from rebalance.errors import UnreadableMetadata
-from simpleconsumer.described_groups import DescribedConsumerGroup, DescribedGroup, DescribedMember
-from simpleconsumer.group_types import CONSUMER_PROTOCOL
+from simpleconsumer.group_types import CONSUMER_PROTOCOL, DescribedConsumerGroup, DescribedGroup, DescribedMember
 from simpleconsumer.types import Broker, TopicPartition
 
 __all__ = [

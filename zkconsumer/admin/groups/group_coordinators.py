@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from rebalance.subscription import OFFSETS_TOPIC
-from simpleconsumer.described_groups import DescribedGroup
+from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
-from simpleconsumer.groups_client import GroupsClient
+from simpleconsumer.group_types import DescribedGroup
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.admin.errors import AdminError, CoordinatorUnavailable, GroupNotAuthorized
 from zkconsumer.admin.groups.coordinated_groups import (

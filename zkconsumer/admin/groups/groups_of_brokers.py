@@ -22,9 +22,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from rebalance.subscription import OFFSETS_TOPIC
-from simpleconsumer.described_groups import ListedGroup
+from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
-from simpleconsumer.groups_client import GroupsClient
+from simpleconsumer.group_types import ListedGroup
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.admin.errors import AdminError
 from zkconsumer.admin.groups.coordinated_groups import (

@@ -31,7 +31,7 @@ from zkconsumer.admin.values import Released
 from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
 __all__ = [
     "check_names",

@@ -11,7 +11,7 @@ import click
 
 from zkconsumer.cli.demo.output import say, warn
 from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.seconds import Seconds
+from zkconsumer.cli.options.option_types import Seconds
 from zkconsumer.cli.terminal.scratch import refuse_if_full, scratch_folder
 from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from zkconsumer.cli.connection_options import connection_settings, named_places, no_zookeeper
+from zkconsumer.cli.options.connection_options import connection_settings, named_places, no_zookeeper
 from zkconsumer.config.connection_settings import canonical
 from zkconsumer.topic_reader.start_at import StartAt, parse_start
 from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic

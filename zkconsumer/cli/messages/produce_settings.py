@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import click
 
-from zkconsumer.cli.connection_options import connection_settings, no_zookeeper
-from zkconsumer.cli.property_option import refuse_zookeeper
+from zkconsumer.cli.options.connection_options import connection_settings, no_zookeeper
+from zkconsumer.cli.options.option_types import refuse_zookeeper
 from zkconsumer.config.connection_settings import canonical
-from zkconsumer.config.keys import find_key
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.config.tables.keys import find_key
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
 
 __all__ = ["CLIENT_ID", "producer_config"]
 

@@ -20,7 +20,7 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.topic_of_07 import no_partition
-from zkconsumer.config.producer_kinds import BrokerAddress
+from zkconsumer.config.tables.producer_kinds import BrokerAddress
 
 __all__ = ["ListedTopic", "RegisteredTopic", "Target", "TargetTopic"]
 

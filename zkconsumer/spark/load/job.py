@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.config.producer_kinds import shown_brokers
+from zkconsumer.config.tables.producer_kinds import shown_brokers
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.load.cluster_state import ClusterStateReader
 from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
@@ -38,9 +38,9 @@ from zkconsumer.spark.load.planning import ClusterState, RunPlan, plan_run
 from zkconsumer.spark.load.run_writer import RunWriter
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.tables import delta_session, iceberg_session
-from zkconsumer.spark.load.tables.delta_session import DeltaTable
-from zkconsumer.spark.load.tables.iceberg_session import IcebergTable
+from zkconsumer.spark.load.tables import delta, iceberg
+from zkconsumer.spark.load.tables.delta import DeltaTable
+from zkconsumer.spark.load.tables.iceberg import IcebergTable
 from zkconsumer.spark.load.tables.table import LakeTable
 from zkconsumer.spark.load.writing import ICEBERG, NULL_TOPIC
 from zkconsumer.spark.options.options import SourceOptions
@@ -152,9 +152,9 @@ def _table(spark: Any, storage: Storage, settings: LoadSettings) -> LakeTable | 
     if not settings.shape.is_table:
         return None
     if settings.shape.format == ICEBERG:
-        iceberg_session.check_session(spark)
+        iceberg.check_session(spark)
         return IcebergTable(spark, storage, settings.shape)
-    delta_session.check_session(spark)
+    delta.check_session(spark)
     return DeltaTable(spark, storage, settings.shape)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.tables.delta_session import delta_packages, delta_settings
-from zkconsumer.spark.load.tables.iceberg_session import iceberg_packages
+from zkconsumer.spark.load.tables.delta import delta_packages, delta_settings
+from zkconsumer.spark.load.tables.iceberg import iceberg_packages
 from zkconsumer.spark.load.writing import DELTA
 
 __all__ = ["spark_session", "table_settings"]

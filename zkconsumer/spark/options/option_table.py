@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zkconsumer.config.foreign_names import newer_name
-from zkconsumer.config.keys import KEYS, find_key
+from zkconsumer.config.tables.foreign_names import newer_name
+from zkconsumer.config.tables.keys import KEYS, find_key
 from zkconsumer.spark.options.foreign_options import READING, hint_of
 
 __all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "own_name", "setting_options", "unknown_option"]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from simpleconsumer.framing import MAX_FRAME_BYTES
+from simpleconsumer.primitives import MAX_FRAME_BYTES
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.keys import find_key
+from zkconsumer.config.tables.keys import find_key
 from zkconsumer.errors import ConfigError
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options.offset_spec import OffsetSpec, ending_spec, starting_spec

@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
-from zkconsumer.config.foreign_names import newer_name
-from zkconsumer.config.producer_keys import PRODUCER_KEYS, PRODUCER_SETTINGS
+from zkconsumer.config.tables.foreign_names import newer_name
+from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS, PRODUCER_SETTINGS
 from zkconsumer.errors import UnknownSetting
 from zkconsumer.spark.options.foreign_options import READING, WRITING, hint_of
 from zkconsumer.spark.options.option_table import BOTH, STREAM, Option, find_option

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from rebalance.subscription import check_topic
-from zkconsumer.config.kinds import INT32_MAX
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.config.tables.kinds import INT32_MAX
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
 from zkconsumer.errors import ConfigError
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options.offset_spec import converted

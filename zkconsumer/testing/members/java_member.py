@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zkconsumer.config.keys import find_key
+from zkconsumer.config.tables.keys import find_key
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import JavaMissing, NotSupported, StartFailed
 from zkconsumer.testing.history.events import Event, id_of, partition_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zkconsumer.config.keys import find_key, unknown_setting
+from zkconsumer.config.tables.keys import find_key, unknown_setting
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.history.events import parse_event
 from zkconsumer.testing.members.group_member import DEFAULTS, Delivered, MemberKind, Subscription

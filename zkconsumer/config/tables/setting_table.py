@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from zkconsumer.config.kinds import Kind
+from zkconsumer.config.tables.kinds import Kind
 from zkconsumer.errors import ConfigError, UnknownSetting
 
 __all__ = ["Key", "SettingTable"]
@@ -102,7 +102,7 @@ class SettingTable:
     def shown_name(self, name: str) -> str:
         """Return an unknown name so that it can be printed: no secret that a mistyped separator made a part of it.
 
-        >>> from zkconsumer.config.keys import shown_name
+        >>> from zkconsumer.config.tables.keys import shown_name
         >>> shown_name("zookeeper.sasl.password-S3CR3T"), shown_name("ssl.key.password"), shown_name("zookeeper.atuh")
         ('zookeeper.sasl.password***', 'ssl.key.password', 'zookeeper.atuh')
         """

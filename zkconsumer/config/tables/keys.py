@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from rebalance.subscription import check_any_group, check_client_id, check_group, client_id_of
 from simpleconsumer.types import MAX_INT64
-from zkconsumer.config.assignor_kind import AssignorChoice
-from zkconsumer.config.foreign_names import hint_for_name
-from zkconsumer.config.kinds import INT32_MAX, OPEN_ACL, PATH, AclList, AuthList, Boolean, Choice, Integer, Text
-from zkconsumer.config.producer_kinds import BrokerList
-from zkconsumer.config.security_keys import SECURITY_KEYS
-from zkconsumer.config.setting_table import Key, SettingTable
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.tables.assignor_kind import AssignorChoice
+from zkconsumer.config.tables.foreign_names import hint_for_name
+from zkconsumer.config.tables.kinds import INT32_MAX, OPEN_ACL, PATH, AclList, AuthList, Boolean, Choice, Integer, Text
+from zkconsumer.config.tables.producer_kinds import BrokerList
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS
+from zkconsumer.config.tables.setting_table import Key, SettingTable
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
 READ_COMMITTED: Final = "read_committed"
 """The value of `isolation.level` that leaves out messages of aborted transactions."""

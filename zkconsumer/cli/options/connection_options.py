@@ -24,8 +24,8 @@ from zkconsumer.config.connection_settings import (
     find_connection_settings,
     profile_names,
 )
-from zkconsumer.config.producer_kinds import BrokerList
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.tables.producer_kinds import BrokerList
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.errors import ConfigError
 
 __all__ = [

@@ -12,7 +12,7 @@ import click
 
 from zkconsumer.admin.admin import Admin
 from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
-from zkconsumer.cli.connection_options import (
+from zkconsumer.cli.options.connection_options import (
     brokers_instead,
     connection_settings,
     named_places,

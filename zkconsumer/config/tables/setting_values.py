@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from simpleconsumer.security.secret import NOT_UTF8, Secret, is_utf8
-from zkconsumer.config.foreign_names import hint_for_value
-from zkconsumer.config.kinds import PATH, HiddenValueError
-from zkconsumer.config.setting_table import Key
+from zkconsumer.config.tables.foreign_names import hint_for_value
+from zkconsumer.config.tables.kinds import PATH, HiddenValueError
+from zkconsumer.config.tables.setting_table import Key
 from zkconsumer.errors import ConfigError
 
 __all__ = ["GivenValue", "NamedValue", "convert", "generation_of", "given_twice", "same_value"]

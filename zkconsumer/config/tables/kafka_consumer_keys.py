@@ -12,22 +12,22 @@ from dataclasses import replace
 from typing import Final
 
 from rebalance.subscription import check_any_group, check_client_id, check_group, client_id_of
-from zkconsumer.config.assignor_kind import AssignorList
-from zkconsumer.config.foreign_names import hint_for_name
-from zkconsumer.config.kafka_consumer_kinds import (
+from zkconsumer.config.tables.assignor_kind import AssignorList
+from zkconsumer.config.tables.foreign_names import hint_for_name
+from zkconsumer.config.tables.kafka_consumer_kinds import (
     AnyValue,
     DeserializerFunction,
     GroupProtocol,
     InterceptorList,
     ResetPolicy,
 )
-from zkconsumer.config.keys import CONSUMER_SETTINGS, READ_COMMITTED, ZOOKEEPER_KEYS
-from zkconsumer.config.kinds import Boolean, Choice, Integer, Text
-from zkconsumer.config.producer_keys import PRODUCER_SETTINGS
-from zkconsumer.config.producer_kinds import BrokerList
-from zkconsumer.config.security_keys import SECURITY_KEYS
-from zkconsumer.config.setting_table import Key, SettingTable
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, READ_COMMITTED, ZOOKEEPER_KEYS
+from zkconsumer.config.tables.kinds import Boolean, Choice, Integer, Text
+from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
+from zkconsumer.config.tables.producer_kinds import BrokerList
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS
+from zkconsumer.config.tables.setting_table import Key, SettingTable
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
 __all__ = ["KAFKA_CONSUMER_KEYS", "KAFKA_CONSUMER_SETTINGS", "WITHOUT_EFFECT"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from simpleconsumer.broker_client import BrokerClient
+from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.errors import BrokerError
-from simpleconsumer.partition_numbers import check_numbers
+from simpleconsumer.partition_rows import check_numbers
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 
 __all__ = ["GroupOffsetCalls"]

@@ -1,4 +1,4 @@
-"""Writes the typed settings of consumers and producers: `python -m zkconsumer.config.typed_settings_writer`."""
+"""Writes the typed settings of consumers and producers: `python -m zkconsumer.config.typed.typed_settings_writer`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.config.assignor_kind import AssignorList
-from zkconsumer.config.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
-from zkconsumer.config.kafka_consumer_kinds import (
+from zkconsumer.config.tables.assignor_kind import AssignorList
+from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
+from zkconsumer.config.tables.kafka_consumer_kinds import (
     AnyValue,
     DeserializerFunction,
     GroupProtocol,
     InterceptorList,
     ResetPolicy,
 )
-from zkconsumer.config.keys import KEYS
-from zkconsumer.config.kinds import AclList, AuthList, Boolean, Choice, Integer
-from zkconsumer.config.producer_keys import PRODUCER_KEYS
-from zkconsumer.config.producer_kinds import BrokerList, Codec, NameList
-from zkconsumer.config.setting_table import Key
+from zkconsumer.config.tables.keys import KEYS
+from zkconsumer.config.tables.kinds import AclList, AuthList, Boolean, Choice, Integer
+from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
+from zkconsumer.config.tables.producer_kinds import BrokerList, Codec, NameList
+from zkconsumer.config.tables.setting_table import Key
 
 __all__ = ["typed_files"]
 
 _HEAD: Final = '''\
 """The settings of a {kind} as keywords with their types, for type checkers{also}.
 
-Written by `python -m zkconsumer.config.typed_settings_writer` from the table in `zkconsumer.config.{table}`.
+Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `zkconsumer.config.tables.{table}`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _kafka_consumer_settings() -> str:
         first="KafkaConsumerSettings", also="", imports=_KAFKA_CONSUMER_IMPORTS,
         about="The keywords of `KafkaConsumerConfig(...)` and of its `from_properties(...)`",
     )  # fmt: skip
-    head = head.replace("of a KafkaConsumer", "of KafkaConsumer").replace(" from the table in ", "\nfrom the table in ")
+    head = head.replace("of a KafkaConsumer", "of KafkaConsumer")
     return head + "".join(line for key in KAFKA_CONSUMER_KEYS for line in _lines(key, True))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from simpleconsumer.broker_client import BrokerClient
+from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011, Encodable
 from simpleconsumer.errors import BrokerError
-from simpleconsumer.partition_numbers import check_numbers
+from simpleconsumer.partition_rows import check_numbers
 from simpleconsumer.types import ProducedPartition, TopicPartition
 
 __all__ = ["ProduceCalls"]

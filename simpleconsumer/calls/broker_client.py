@@ -7,13 +7,13 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from simpleconsumer.broker_calls import BrokerCalls
+from simpleconsumer.calls.broker_calls import BrokerCalls
+from simpleconsumer.calls.fetch_memory import FetchMemory
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, DecodeError, SimpleConsumerError
-from simpleconsumer.fetch_memory import FetchMemory
-from simpleconsumer.framing import MAX_FRAME_BYTES
+from simpleconsumer.primitives import MAX_FRAME_BYTES
 from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import FetchPace, Patience, Throttle

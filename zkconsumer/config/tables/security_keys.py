@@ -11,8 +11,8 @@ from typing import Any, Final
 from simpleconsumer.security.sasl import MECHANISMS
 from simpleconsumer.security.security import PROTOCOLS, Security
 from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-from zkconsumer.config.kinds import PATH, Choice, Text
-from zkconsumer.config.setting_table import Key
+from zkconsumer.config.tables.kinds import PATH, Choice, Text
+from zkconsumer.config.tables.setting_table import Key
 from zkconsumer.errors import ConfigError
 
 __all__ = ["SECURITY_KEYS", "security_of", "warning_about_security"]

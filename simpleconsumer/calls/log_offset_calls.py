@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from simpleconsumer.broker_client import BrokerClient
+from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect_types import AnyRequest
 from simpleconsumer.errors import BrokerError, ConnectionFailed
-from simpleconsumer.partition_numbers import check_numbers
+from simpleconsumer.partition_rows import check_numbers
 from simpleconsumer.types import MAX_INT64, EpochEnd, FetchRequest, LogEnd, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["EARLIEST", "LATEST", "LogOffsetCalls"]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from simpleconsumer.broker_client import BrokerClient
+from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect import MAX_DECODED_BYTES
 from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, AnyRequest, Outcome
 from simpleconsumer.errors import (
@@ -17,7 +17,7 @@ from simpleconsumer.errors import (
     MessageError,
     MessageTooLarge,
 )
-from simpleconsumer.partition_numbers import check_numbers
+from simpleconsumer.partition_rows import check_numbers
 from simpleconsumer.throttling import Throttle, throttled_beyond
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, FetchedPartition, FetchRequest, Message
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from rebalance.subscription import check_client_id
 from simpleconsumer.types import MAX_INT64
-from zkconsumer.config.foreign_names import nearest_name
-from zkconsumer.config.keys import ZOOKEEPER_KEYS
-from zkconsumer.config.kinds import INT32_MAX, Boolean, Choice, Integer, Text
-from zkconsumer.config.producer_kinds import BrokerList, Codec, NameList
-from zkconsumer.config.security_keys import SECURITY_KEYS
-from zkconsumer.config.setting_table import Key, SettingTable
-from zkconsumer.config.zookeeper_address import parse_zookeeper_address
+from zkconsumer.config.tables.foreign_names import nearest_name
+from zkconsumer.config.tables.keys import ZOOKEEPER_KEYS
+from zkconsumer.config.tables.kinds import INT32_MAX, Boolean, Choice, Integer, Text
+from zkconsumer.config.tables.producer_kinds import BrokerList, Codec, NameList
+from zkconsumer.config.tables.security_keys import SECURITY_KEYS
+from zkconsumer.config.tables.setting_table import Key, SettingTable
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
 __all__ = ["PRODUCER_KEYS", "PRODUCER_SETTINGS"]
 

@@ -1,0 +1,1 @@
+"""The calls of a client to one broker: messages, offsets, metadata, groups."""

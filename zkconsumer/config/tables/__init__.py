@@ -1,0 +1,1 @@
+"""The tables of all settings: names, types, defaults, ranges, meanings."""

@@ -1,0 +1,1 @@
+"""The settings as keywords with their types, for type checkers."""
