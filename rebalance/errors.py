@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rebalance.zookeeper.requests import Fault, Reply
+from rebalance.zookeeper.port.requests import Fault, Reply
 from zkconsumer_error import ZkConsumerError
 
 _EXCERPT_BYTES = 80

@@ -3,8 +3,8 @@
 All integers are big-endian and signed. A field that ends behind the buffer is a `BufferUnderflow` with its place; an
 impossible length or count is a `DecodeError` before memory is allocated for it.
 
-A frame is `int32 size` and as many bytes, the same in every Kafka version. `frame_size` checks a size field before memory
-is allocated for it.
+A frame is `int32 size` and as many bytes, the same in every Kafka version. `frame_size` checks a size field before
+memory is allocated for it.
 
 Source: kafka.api.ApiUtils, kafka.common (0.8.2.2).
 """

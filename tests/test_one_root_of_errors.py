@@ -11,7 +11,7 @@ import pytest
 import zkconsumer
 import zkconsumer_error
 from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing, RefusedNode
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.errors import ConfigError, ForkedConnector, MessageStreamsExist, Obstacle, ZooKeeperUnavailable
 

@@ -20,7 +20,7 @@ from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.errors import refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,

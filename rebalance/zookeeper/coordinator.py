@@ -27,9 +27,9 @@ from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.group_reader import GroupReader
 from rebalance.zookeeper.machine import GroupState, RebalanceMachine
 from rebalance.zookeeper.node_claims import NodeClaims
-from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.port.requests import SessionChange
 from rebalance.zookeeper.registered_member import RegisteredMember
-from rebalance.zookeeper.requests import SessionChange
 from rebalance.zookeeper.session import SessionKeeper
 
 __all__ = ["Coordinator"]

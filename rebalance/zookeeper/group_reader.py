@@ -25,9 +25,9 @@ from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask
 from rebalance.zookeeper.owner_reader import JAVA_VERSION, OwnerReading
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.zookeeper.refused_nodes import RefusedNodes
 from rebalance.zookeeper.registered_member import RegisteredMember
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode, TopicNode
 from rebalance.zookeeper.topic_brokers import BrokersReading
 

@@ -13,7 +13,7 @@ from rebalance.loop import Loop
 from rebalance.ports import OwnerChanged, Report
 from rebalance.zookeeper.claims import UNREAD_OWNER, Claims, Fence
 from rebalance.zookeeper.pending_claims import PendingClaims
-from rebalance.zookeeper.requests import WatchEvent
+from rebalance.zookeeper.port.requests import WatchEvent
 
 __all__ = ["NodeClaims"]
 

@@ -12,7 +12,7 @@ from typing import Final
 from rebalance.assignment import Partition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Reply
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, GetData, Reply
 from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode
 
 __all__ = ["JAVA_VERSION", "OwnerReading", "OwnersDone"]

@@ -17,7 +17,7 @@ from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.loop import Loop, Timer
 from rebalance.zookeeper.claims import UNREAD_OWNER, Claims, IsOwned
-from rebalance.zookeeper.requests import WatchEvent
+from rebalance.zookeeper.port.requests import WatchEvent
 
 __all__ = ["FEW", "PendingClaims"]
 

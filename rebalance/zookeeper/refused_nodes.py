@@ -15,7 +15,7 @@ from typing import Final
 from rebalance.errors import RefusedNode
 from rebalance.loop import Loop, Timer
 from rebalance.zookeeper.claims import Ask
-from rebalance.zookeeper.requests import GetChildren, GetData, Reply
+from rebalance.zookeeper.port.requests import GetChildren, GetData, Reply
 from rebalance.zookeeper.waits import RebalanceTimes
 
 __all__ = ["MOST_ASKED", "RefusedNodes"]

@@ -21,8 +21,8 @@ from rebalance.errors import AccessRefused, ConsumerIdInUse, GroupRefused, Names
 from rebalance.loop import Loop
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask, Fence, create_parents
+from rebalance.zookeeper.port.requests import Create, Delete, Exists, Fault, Multi, Reply, SetData, WatchEvent
 from rebalance.zookeeper.registered_member import RegisteredMember
-from rebalance.zookeeper.requests import Create, Delete, Exists, Fault, Multi, Reply, SetData, WatchEvent
 
 __all__ = ["REGISTRATIONS_MODULO", "Attempt", "Done", "Registrar"]
 

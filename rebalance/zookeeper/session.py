@@ -19,10 +19,10 @@ from rebalance.lease import Lease
 from rebalance.loop import Timer
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper.claims import Claims, Fence
-from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.port.requests import Delete, Exists, Multi, Reply, SessionChange
 from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.registration import Attempt, Registrar
-from rebalance.zookeeper.requests import Delete, Exists, Multi, Reply, SessionChange
 
 __all__ = ["SessionFollower", "SessionKeeper"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes, znodes_07
 from rebalance.zookeeper.claims import Ask
-from rebalance.zookeeper.requests import Fault, GetChildren, GetData, Reply, WatchEvent
+from rebalance.zookeeper.port.requests import Fault, GetChildren, GetData, Reply, WatchEvent
 
 __all__ = ["BrokersReading"]
 

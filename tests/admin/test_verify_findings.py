@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from rebalance.errors import RefusedNode
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 from tests.access_lists import unread_cause
 from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.groups.group_state import GroupNodes

@@ -29,7 +29,7 @@ from typing import Any
 if __name__ == "__main__":  # this folder holds a `rebalance` that is not the package
     sys.path[0] = os.environ.get("LAG_ROUND_TREE", str(Path(__file__).resolve().parents[2]))
 
-from rebalance.zookeeper.requests import Create, Multi
+from rebalance.zookeeper.port.requests import Create, Multi
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from tests.benchmarks.requests_sent import RequestsSent

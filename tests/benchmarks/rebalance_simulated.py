@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rebalance.zookeeper import requests as r
 from rebalance.zookeeper import znodes
+from rebalance.zookeeper.port import requests as r
 from tests.benchmarks.rebalance_phases import Crowd, Node, assigned, at_rest_per_s
 from tests.simulator import MemberSpec, Plan, World
 from tests.simulator.java_member import JavaMember

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rebalance.zookeeper.kazoo_port import KazooPort
-from rebalance.zookeeper.requests import Exists
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.requests import Exists
 from simpleconsumer.calls import broker_calls
 from simpleconsumer.dialect_types import Request
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.port.kazoo_port import KazooPort
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.offsets.offset_changes import plan_changes, write_changes

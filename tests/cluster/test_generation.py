@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from rebalance.errors import GroupRefused
 from rebalance.subscription import Subscription
 from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
-from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.port.kazoo_port import KazooPort
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

@@ -12,7 +12,7 @@ from kazoo.security import make_acl
 from rebalance.errors import AccessRefused, UnreadableNode
 from rebalance.subscription import Subscription
 from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from rebalance.zookeeper.znodes_07 import format_registration_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from rebalance.zookeeper.requests import FailedAttempt
+from rebalance.zookeeper.port.requests import FailedAttempt
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_obstacles import ObstacleSearch, explain
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls

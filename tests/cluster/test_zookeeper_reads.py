@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rebalance.zookeeper.requests import GetData
+from rebalance.zookeeper.port.requests import GetData
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent, read_all
 from zkconsumer.testing.proxy import TcpProxy

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from broker_wire_07 import entries, entry, gzipped
 
+from zkconsumer.testing.embedded.disk.storage import CLEAN_MARK
 from zkconsumer.testing.embedded.kafka07.log import ByteLog, LogClosed
 from zkconsumer.testing.embedded.kafka07.messages import InvalidSet, TooLarge, check
 from zkconsumer.testing.embedded.kafka07.segment_list import (
@@ -22,7 +23,6 @@ from zkconsumer.testing.embedded.kafka07.segment_list import (
 )
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07, LogSettings07
 from zkconsumer.testing.embedded.kafka07.storage import Storage07
-from zkconsumer.testing.embedded.storage import CLEAN_MARK
 from zkconsumer.testing.errors import KitError
 
 THREE = [Extent(0, 100, 1_000), Extent(100, 50, 2_000), Extent(150, 30, 3_000)]

@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 from simpleconsumer import SimpleConsumer, TopicPartition
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.faults import Fault
-from zkconsumer.testing.embedded.registry import MemoryRegistry, RegistryUnavailable
+from zkconsumer.testing.embedded.registries.registry import MemoryRegistry, RegistryUnavailable
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka import topics as kafka_topics
@@ -340,7 +340,7 @@ class TestWithoutZooKeeperForAWhile:
 
 
     def test_a_broker_that_cannot_be_registered_does_not_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("zkconsumer.testing.embedded.session.ANSWER_TIMEOUT_S", 1.0)
+        monkeypatch.setattr("zkconsumer.testing.embedded.registries.session.ANSWER_TIMEOUT_S", 1.0)
         with ZooKeeperServer() as server, EmbeddedCluster(2, zookeeper=server) as cluster:
             cluster.stop(1)
             server.kill()

@@ -23,9 +23,9 @@ from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
 from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS as GENERATIONS_011
-from zkconsumer.testing.embedded.kafka011.offset_records import StoredOffset
-from zkconsumer.testing.embedded.kafka011.transaction_records import encode_transaction
-from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction
+from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import encode_transaction
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import Transaction
 from zkconsumer.testing.waiting import wait_until
 
 GENERATIONS = ("0.10", "1.1", "2.8", "4.3")

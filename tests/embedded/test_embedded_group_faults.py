@@ -15,7 +15,7 @@ from simpleconsumer.messages import apis
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.embedded.faults import GROUP_LOADING
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
-from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
+from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import GroupCoordinator
 from zkconsumer.testing.waiting import wait_until
 
 PATIENCE_S = 30.0

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import ProducerId
-from zkconsumer.testing.embedded.kafka011.transaction_records import decode_transaction, encode_transaction
-from zkconsumer.testing.embedded.kafka011.transaction_state import (
+from zkconsumer.testing.embedded.disk.messages import Refusal
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import decode_transaction, encode_transaction
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import (
     LAST_EPOCH,
     NO_PRODUCER,
     Transaction,
     TransactionState,
 )
-from zkconsumer.testing.embedded.messages import Refusal
 
 WHERE = [("t", 0), ("t", 1), ("u", 0)]
 FRESH = Transaction(7, 3, 1000)

@@ -18,7 +18,7 @@ from consuming import (
     wait_stored,
 )
 
-from rebalance.zookeeper.kazoo_port import KazooPort
+from rebalance.zookeeper.port.kazoo_port import KazooPort
 from zkconsumer import (
     CommitFailed,
     ConsumerConfig,

@@ -9,7 +9,7 @@ from rebalance.assignment import Partition
 from rebalance.loop import Loop
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Create,
     Delete,
     Exists,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rebalance.errors import refusal_of
-from rebalance.zookeeper.requests import Create, Fault, GetData, Multi, SetData, Sync
+from rebalance.zookeeper.port.requests import Create, Fault, GetData, Multi, SetData, Sync
 from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
 from zkconsumer.offsets.commit_batch import MAX_OPERATIONS
 

@@ -6,7 +6,7 @@ import pytest
 from stepped_offsets import FENCE, P0, P1, SESSION_OVER, SteppedOffsets
 
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.requests import Check, Multi, SetData
+from rebalance.zookeeper.port.requests import Check, Multi, SetData
 
 NEXT_SESSION = Fence(FENCE.path, 1, FENCE.session_id + 1)
 AGAIN = Fence(FENCE.path, 1, FENCE.session_id)

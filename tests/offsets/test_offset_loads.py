@@ -6,7 +6,7 @@ import pytest
 
 from rebalance.errors import refusal_of
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.requests import Fault, GetData
+from rebalance.zookeeper.port.requests import Fault, GetData
 from tests.offsets.stepped_offsets import FENCE, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.known_offsets"

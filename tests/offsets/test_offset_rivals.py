@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rebalance.zookeeper.requests import Fault, GetData, Multi, Stat
+from rebalance.zookeeper.port.requests import Fault, GetData, Multi, Stat
 from tests.offsets.stepped_offsets import GROUP_PATH, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"

@@ -8,7 +8,7 @@ import pytest
 
 from rebalance.assignment import Partition
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.requests import Create, Fault, GetData, Multi, SetData
+from rebalance.zookeeper.port.requests import Create, Fault, GetData, Multi, SetData
 from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of
 from zkconsumer.offsets.commit_batch import MAX_BYTES, MAX_OPERATIONS
 

@@ -15,8 +15,8 @@ from rebalance.lease import lease_clock
 from rebalance.loop import Loop
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.kazoo_port import KazooPort, call
-from rebalance.zookeeper.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
+from rebalance.zookeeper.port.kazoo_port import KazooPort, call
+from rebalance.zookeeper.port.requests import Create, Fault, GetData, Multi, Reply, Request, SessionChange
 from zkconsumer.offsets.commit_batch import MAX_OPERATIONS
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.proxy import TcpProxy

@@ -8,7 +8,7 @@ import pytest
 from stepped_offsets import FENCE, P0, SteppedOffsets
 
 from rebalance.counters import Counters
-from rebalance.zookeeper.requests import GetData
+from rebalance.zookeeper.port.requests import GetData
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
 from zkconsumer.offsets.offset_comparison import OffsetComparison
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer

@@ -6,7 +6,7 @@ import pytest
 
 from rebalance.errors import RefusedNode
 from rebalance.known_topics import SINCE_START, KnownTopics
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 from rebalance.zookeeper.snapshot import GroupSnapshot, TopicNode
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from secured import PATIENCE_S, SASL_PASSWORD, USER, refused, sasl, sasl_server
 
-from rebalance.zookeeper.kazoo_port import KazooPort, call
-from rebalance.zookeeper.requests import Create, Exists, Reply, SessionChange
+from rebalance.zookeeper.port.kazoo_port import KazooPort, call
+from rebalance.zookeeper.port.requests import Create, Exists, Reply, SessionChange
 from zkconsumer import ConsumerConfig, ConsumerConnector, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import read_all

@@ -11,8 +11,8 @@ from certificates import PASSWORD, Certificates
 from secured import PATIENCE_S, SecureServer, refused
 from tls_relay import tls_relay
 
-from rebalance.zookeeper.kazoo_port import KazooPort
-from rebalance.zookeeper.requests import Create, Exists, Reply, SessionChange
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.requests import Create, Exists, Reply, SessionChange
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import ConfigError, ConsumerConfig, ConsumerConnector, ZooKeeperUnavailable
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection

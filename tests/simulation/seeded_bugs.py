@@ -23,8 +23,8 @@ from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.coordinator import Coordinator
 from rebalance.zookeeper.group_reader import GroupReader
 from rebalance.zookeeper.pending_claims import PendingClaims
+from rebalance.zookeeper.port.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.zookeeper.refused_nodes import RefusedNodes
-from rebalance.zookeeper.requests import Check, Delete, GetChildren, Multi, Reply, SetData
 from rebalance.zookeeper.roundrobin_order import RoundrobinOrder
 from rebalance.zookeeper.session import SessionKeeper
 from rebalance.zookeeper.snapshot import GroupSnapshot

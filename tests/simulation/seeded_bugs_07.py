@@ -12,7 +12,7 @@ from rebalance import assignment
 from rebalance.known_topics import KnownTopics
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import GENERATION_07
-from rebalance.zookeeper.requests import GetChildren
+from rebalance.zookeeper.port.requests import GetChildren
 from rebalance.zookeeper.snapshot import GroupSnapshot
 from rebalance.zookeeper.topic_brokers import BrokersReading
 from rebalance.zookeeper.znodes import Registration

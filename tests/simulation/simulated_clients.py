@@ -7,7 +7,7 @@ from typing import Any
 
 from zookeeper_worlds import Session
 
-from rebalance.zookeeper.requests import Reply, Request
+from rebalance.zookeeper.port.requests import Reply, Request
 from tests.simulator import (
     Latency,
     PortSettings,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rebalance.zookeeper.pipeline import Pipeline
-from rebalance.zookeeper.requests import Reply, Request
+from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.port.requests import Reply, Request
 from tests.simulator.actor import MemberSpec
 from tests.simulator.member import OurMember
 from tests.simulator.plan import Plan, Step

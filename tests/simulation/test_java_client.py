@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rebalance.zookeeper.requests import Create
+from rebalance.zookeeper.port.requests import Create
 from tests.simulator.java_threads import Body, BoundedQueue, JavaFailure, Lock, Monitor, Threads
 from tests.simulator.java_zkclient import NodeExists, NoNode, ZkClient, java_port
 from tests.simulator.port import PortSettings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rebalance.assignment import assign_range
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import SetData
+from rebalance.zookeeper.port.requests import SetData
 from tests.simulator import MemberSpec, Plan, World
 from tests.simulator.brokers_07 import Brokers07
 from tests.simulator.group_nodes import owner_nodes, registrations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from zookeeper_worlds import RealWorld, SimulatedWorld, Terms, World, ask, replies_and_events, settle
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from simulated_clients import STEADY, Sim
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from zookeeper_worlds import RealWorld, Session, SimulatedWorld, World, ask, settle
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,

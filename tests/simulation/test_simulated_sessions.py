@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulated_clients import STEADY, Sim
 
-from rebalance.zookeeper.requests import Create, Exists, Fault, GetData, SetData
+from rebalance.zookeeper.port.requests import Create, Exists, Fault, GetData, SetData
 from tests.simulator import Latency, PortSettings
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.zookeeper.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
+from rebalance.zookeeper.port.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
 from tests.simulator.tree import Change, ChangeKind, Operation, SetAccess, Tree, parent_of
 
 SESSION = 77

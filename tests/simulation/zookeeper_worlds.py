@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from rebalance.zookeeper.kazoo_port import KazooPort
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.requests import (
     Create,
     Exists,
     Fault,

@@ -5,8 +5,8 @@ choice is drawn from the one `random.Random` that the caller passes, so that a s
 it is the same to the last event.
 
 `simulate(plan, seed)` runs a `Plan` and checks its history; `World` is the same, driven step by step by the caller.
-`zookeeper` is the entry to the simulated ZooKeeper and has the faults as methods; `port` is what a member uses in
-the place of `rebalance.zookeeper.kazoo_port`; `process` is what is paused and killed; `schedule` is time. Brokers are
+`zookeeper` is the entry to the simulated ZooKeeper and has the faults as methods; `port` is what a member uses in the
+place of `rebalance.zookeeper.port.kazoo_port`; `process` is what is paused and killed; `schedule` is time. Brokers are
 those of Kafka 0.8 (`brokers`), and in plans of generation 0.7 those of `brokers_07`, beside Java members of 0.7.2
 (`java_connector_07`).
 

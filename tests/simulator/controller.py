@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rebalance.zookeeper.requests import Create, Delete, Fault, Reply, SessionChange, SetData
+from rebalance.zookeeper.port.requests import Create, Delete, Fault, Reply, SessionChange, SetData
 from tests.simulator.port import SimulatedPort
 from tests.simulator.process import Process
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
+from rebalance.zookeeper.port.requests import Create, Delete, Exists, GetChildren, GetData, Multi, Request, SetData
 from tests.simulator import operator_faults
 from tests.simulator.brokers_07 import Brokers07
 from tests.simulator.kafka_offsets import MAX_RETRIES

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, Reply, Stat, WatchEvent, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, Reply, Stat, WatchEvent, ZooKeeperPort
 
 __all__ = ["Watches"]
 

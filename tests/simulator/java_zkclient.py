@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Create,
     Delete,
     Exists,

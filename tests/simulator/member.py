@@ -8,7 +8,7 @@ Not shared, because it is threads, sockets or waiting, and simulated here or in 
 
 | in production | here |
 |---|---|
-| `rebalance.zookeeper.kazoo_port` on kazoo | `port` |
+| `rebalance.zookeeper.port.kazoo_port` on kazoo | `port` |
 | `OffsetManager`, `OffsetComparison`, the thread of `KafkaOffsets` | `kafka_offsets`, `offset_storage` |
 | `Fetcher`, `LeaderFinder`, `BrokerDirectory`, `ClusterReader`, `SimpleConsumer` | `delivery`, `brokers` |
 | the thread of `Loop.run`, of `ListenerThread` | `stepping` |
@@ -29,7 +29,7 @@ from rebalance.subscription import Subscription, thread_ids
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.coordinator import Coordinator
 from rebalance.zookeeper.generation import GENERATION_07
-from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.port.pipeline import Pipeline
 from simpleconsumer.types import TopicPartition
 from tests.simulator.actor import MemberSpec, Owned, Record, Surroundings
 from tests.simulator.application import Application, Pace, SteppedStream

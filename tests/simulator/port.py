@@ -1,4 +1,4 @@
-"""The ZooKeeper port of one simulated process: behaves as `rebalance.zookeeper.kazoo_port` on kazoo does.
+"""The ZooKeeper port of one simulated process: behaves as `rebalance.zookeeper.port.kazoo_port` on kazoo does.
 
 What kazoo does, and this does likewise:
 
@@ -13,7 +13,7 @@ What kazoo does, and this does likewise:
 - A ping is sent after a third of the session time-out without a request; a second third of silence ends the connection.
   Requests keep pings away, so a process that asks often does not notice a server that fell silent.
 
-Source: kazoo 2.11 (client.py, protocol/connection.py, retry.py), rebalance/zookeeper/kazoo_port.py.
+Source: kazoo 2.11 (client.py, protocol/connection.py, retry.py), rebalance/zookeeper/port/kazoo_port.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Fault,
     GetChildren,
     Multi,

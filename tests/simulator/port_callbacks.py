@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rebalance.zookeeper.requests import Create, Reply, Request, Sync
+from rebalance.zookeeper.port.requests import Create, Reply, Request, Sync
 from tests.simulator.pipe import Latency
 from tests.simulator.process import Process
 from tests.simulator.zookeeper_connection import CloseSession

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,

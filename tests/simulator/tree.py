@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rebalance.zookeeper.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
+from rebalance.zookeeper.port.requests import Check, Create, Delete, Fault, Multi, SetData, Stat
 
 __all__ = ["Change", "ChangeKind", "Node", "Operation", "Outcome", "SetAccess", "Tree", "parent_of"]
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Delete, Multi, SetData
+from rebalance.zookeeper.port.requests import Delete, Multi, SetData
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place

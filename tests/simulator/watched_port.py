@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Exists,
     GetChildren,
     GetData,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-from rebalance.zookeeper.requests import Create, Delete, Fault, Multi, Request, SetData, Stat
+from rebalance.zookeeper.port.requests import Create, Delete, Fault, Multi, Request, SetData, Stat
 from tests.simulator.pipe import Latency
 from tests.simulator.port import PortSettings, SimulatedPort
 from tests.simulator.process import Process

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Create,
     Delete,
     Exists,

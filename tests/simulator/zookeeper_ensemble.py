@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from rebalance.zookeeper.requests import Fault, Multi, Sync
+from rebalance.zookeeper.port.requests import Fault, Multi, Sync
 from tests.simulator.pipe import Latency
 from tests.simulator.schedule import Schedule
 from tests.simulator.tree import Change, ChangeKind, Operation, Outcome, Tree

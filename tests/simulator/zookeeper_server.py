@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Request
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, GetData, Request
 from tests.simulator.pipe import Latency, Pipe
 from tests.simulator.schedule import Schedule
 from tests.simulator.tree import Change, ChangeKind, Tree, parent_of

@@ -21,7 +21,7 @@ from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import EmbeddedCluster, load
-from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Delete, Exists, GetData, Request, SetData, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Delete, Exists, GetData, Request, SetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.spark.streaming.group_offsets import GroupHasMembers, GroupOffsets, OffsetsNotStored
@@ -146,7 +146,7 @@ def test_of_many_that_write_at_once_the_highest_offset_stays(zookeeper: ZooKeepe
 def test_a_node_that_may_not_be_written_is_named(
     zookeeper: ZooKeeperServer, fresh_group: str, fresh_topic: Callable[[], str]
 ):
-    from rebalance.zookeeper.kazoo_client import access_list
+    from rebalance.zookeeper.port.kazoo_client import access_list
 
     name = TopicPartition(fresh_topic(), 3)
     with zookeeper_connection(zookeeper.connect, default_acl=access_list([("world", "anyone", "rc")])) as owner:

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 from zkconsumer.cluster.zookeeper_probe import speaks_tls, zookeeper_answer
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired

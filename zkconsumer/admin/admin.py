@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
+from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_groups

@@ -13,7 +13,7 @@ from typing import Final
 from rebalance.counters import Counters
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import GENERATION_08, Generation
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition

@@ -18,7 +18,7 @@ from typing import Final
 from rebalance.errors import GroupRefused, Kafka07Node, Kafka08Node, RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation, other_than
-from rebalance.zookeeper.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.zookeeper_reads import read_each
 from zkconsumer.errors import ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
+from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_connection import configured_connection

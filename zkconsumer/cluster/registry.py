@@ -12,7 +12,7 @@ from typing import Any, Final
 from rebalance.errors import GroupRefused, Kafka07Node, NoListener, RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes, znodes_07
 from rebalance.zookeeper.generation import Generation
-from rebalance.zookeeper.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import find_generation
 from zkconsumer.cluster.topic_partitions import read_partitions

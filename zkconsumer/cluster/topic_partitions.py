@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rebalance.errors import RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes, znodes_07
 from rebalance.zookeeper.generation import Generation
-from rebalance.zookeeper.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetChildren, GetData, ZooKeeperPort
 from zkconsumer.cluster.topic_of_07 import Topic07
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all, read_each
 

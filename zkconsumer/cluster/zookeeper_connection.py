@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rebalance.errors import AccessRefused, NamespaceMissing
-from rebalance.zookeeper.requests import Exists, SessionChange, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, SessionChange, ZooKeeperPort
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
@@ -42,7 +42,7 @@ def zookeeper_connection(
         AccessRefused: Credentials are demanded, and none were given.
         NamespaceMissing: The chroot does not exist.
     """
-    from rebalance.zookeeper.kazoo_port import KazooPort  # kazoo is loaded when it is used
+    from rebalance.zookeeper.port.kazoo_port import KazooPort  # kazoo is loaded when it is used
 
     address = parse_zookeeper_address(hosts)
     port = KazooPort(str(address), _SESSION_S, **options)

@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Iterable, Sequence
 
-from rebalance.zookeeper.requests import FailedAttempt
+from rebalance.zookeeper.port.requests import FailedAttempt
 from zkconsumer.cluster.zookeeper_probe import speaks_tls, tls_refusal, zookeeper_answer
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError, Obstacle

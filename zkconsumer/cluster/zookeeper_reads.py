@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rebalance.errors import AccessRefused, RebalanceError, RefusedNode
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Read, Reply, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, GetData, Read, Reply, ZooKeeperPort
 
 __all__ = ["READ_TIMEOUT_S", "ClusterSilent", "ZooKeeperSilent", "children", "error_of", "read_all", "read_each"]
 

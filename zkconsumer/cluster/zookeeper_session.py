@@ -9,7 +9,7 @@ from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.wakeup import Latch
 
 if TYPE_CHECKING:
-    from rebalance.zookeeper.kazoo_port import KazooPort
+    from rebalance.zookeeper.port.kazoo_port import KazooPort
     from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 
 __all__ = ["wait_for_session"]

@@ -61,7 +61,7 @@ _KERBEROS = ("kerberos", "winkerberos")
 
 
 def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
-    """Keyword arguments of `rebalance.zookeeper.kazoo_port.KazooPort` for credentials, SASL, TLS and ACLs.
+    """Keyword arguments of `rebalance.zookeeper.port.kazoo_port.KazooPort` for credentials, SASL, TLS and ACLs.
 
     Raises:
         ConfigError: a file of the TLS settings, or the library of the SASL mechanism, cannot be used.
@@ -70,7 +70,7 @@ def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
     if config.zookeeper_auth:
         options["auth_data"] = [(auth.scheme, auth.credential) for auth in config.zookeeper_auth]
     if config.zookeeper_acl != (OPEN_ACL,):
-        from rebalance.zookeeper.kazoo_client import access_list  # kazoo is loaded when it is used
+        from rebalance.zookeeper.port.kazoo_client import access_list  # kazoo is loaded when it is used
 
         options["default_acl"] = access_list(config.zookeeper_acl)
     if config.zookeeper_use_ssl:

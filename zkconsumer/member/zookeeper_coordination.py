@@ -24,11 +24,11 @@ from rebalance.ports import MemberParts
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.coordinator import Coordinator
-from rebalance.zookeeper.counted_port import CountedPort
-from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
-from rebalance.zookeeper.pipeline import Pipeline
-from rebalance.zookeeper.requests import SessionChange
+from rebalance.zookeeper.port.counted_port import CountedPort
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.port.requests import SessionChange
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig

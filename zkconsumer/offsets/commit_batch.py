@@ -18,7 +18,7 @@ from rebalance.errors import refusal_of
 from rebalance.loop import Loop
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.requests import Create, Fault, Multi, Reply, SetData, Sync
+from rebalance.zookeeper.port.requests import Create, Fault, Multi, Reply, SetData, Sync
 from zkconsumer.offsets.known_offsets import Done
 from zkconsumer.offsets.offset_nodes import OffsetNodes
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write

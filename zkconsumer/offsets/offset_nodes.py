@@ -12,7 +12,7 @@ from rebalance.assignment import Partition
 from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask, create_parents
-from rebalance.zookeeper.requests import GetData, Reply
+from rebalance.zookeeper.port.requests import GetData, Reply
 from zkconsumer.offsets.known_offsets import KnownOffsets
 
 __all__ = ["OffsetNodes"]

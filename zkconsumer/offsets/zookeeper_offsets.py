@@ -18,7 +18,7 @@ from rebalance.fence import Fence, is_same_session
 from rebalance.loop import Loop
 from rebalance.zookeeper.claims import Ask
 from rebalance.zookeeper.claims import Fence as RegistrationFence
-from rebalance.zookeeper.requests import Reply
+from rebalance.zookeeper.port.requests import Reply
 from zkconsumer.offsets.commit_batch import RETRY_S, SESSION_OVER, CommitBatch, Done
 from zkconsumer.offsets.known_offsets import KnownOffsets
 from zkconsumer.offsets.offset_nodes import OffsetNodes

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rebalance.zookeeper.requests import SessionChange, ZooKeeperPort
+from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
 from simpleconsumer.security.security import Security
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import find_connection_settings

@@ -12,7 +12,7 @@ from typing import Final, Literal, Self
 
 from rebalance.subscription import check_topic
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists
+from rebalance.zookeeper.port.requests import Exists
 from rebalance.zookeeper.znodes_07 import is_partition
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition

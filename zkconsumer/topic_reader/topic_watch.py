@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, Reply, SessionChange, Stat, WatchEvent, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, Reply, SessionChange, Stat, WatchEvent, ZooKeeperPort
 
 __all__ = ["TopicWatch"]
 

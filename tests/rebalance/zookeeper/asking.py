@@ -8,9 +8,9 @@ from typing import Any
 
 from rebalance.lease import lease_clock
 from rebalance.loop import Loop
-from rebalance.zookeeper.kazoo_port import KazooPort, call
-from rebalance.zookeeper.pipeline import Pipeline
-from rebalance.zookeeper.requests import Reply, Request, SessionChange, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import KazooPort, call
+from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.port.requests import Reply, Request, SessionChange, ZooKeeperPort
 from zkconsumer.testing.waiting import wait_until
 
 

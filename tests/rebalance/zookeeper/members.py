@@ -27,9 +27,9 @@ from rebalance.ports import MemberParts, Starts
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.coordinator import Coordinator
-from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
-from rebalance.zookeeper.pipeline import Pipeline
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.pipeline import Pipeline
 from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets

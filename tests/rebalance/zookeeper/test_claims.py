@@ -13,7 +13,7 @@ from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import MOST_WRITES, Claims, Fence, create_parents
-from rebalance.zookeeper.requests import Create, Fault, Multi, WatchEvent
+from rebalance.zookeeper.port.requests import Create, Fault, Multi, WatchEvent
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

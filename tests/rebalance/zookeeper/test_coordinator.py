@@ -19,9 +19,9 @@ from rebalance.partition import PartitionState
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
-from rebalance.zookeeper.requests import Fault, Multi, Reply, Request
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.requests import Fault, Multi, Reply, Request
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

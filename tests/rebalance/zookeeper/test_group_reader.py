@@ -14,7 +14,7 @@ from reading import Reading, closed_to_readers, join, leave
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.group_reader import MOST_DOUBTED
-from rebalance.zookeeper.requests import Exists, GetChildren, GetData
+from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData
 from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode, Strategy
 from rebalance.zookeeper.znodes import format_registration
 from zkconsumer.testing.proxy import TcpProxy

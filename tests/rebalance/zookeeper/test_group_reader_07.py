@@ -13,7 +13,7 @@ from rebalance.errors import Kafka08Node
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08
-from rebalance.zookeeper.requests import Exists, GetChildren, GetData
+from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 

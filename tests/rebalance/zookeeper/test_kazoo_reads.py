@@ -14,9 +14,19 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 
-from rebalance.zookeeper.kazoo_port import KazooPort, call
-from rebalance.zookeeper.kazoo_reads import ReadPiece, hook_reads
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Read, Reply, SessionChange, SetData, Stat
+from rebalance.zookeeper.port.kazoo_port import KazooPort, call
+from rebalance.zookeeper.port.kazoo_reads import ReadPiece, hook_reads
+from rebalance.zookeeper.port.requests import (
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Read,
+    Reply,
+    SessionChange,
+    SetData,
+    Stat,
+)
 from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent, read_each
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

@@ -15,7 +15,7 @@ from rebalance.subscription import Subscription
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import machine as m
 from rebalance.zookeeper.machine import GroupState as S
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, TopicNode
 from rebalance.zookeeper.waits import RebalanceTimes
 

@@ -16,8 +16,8 @@ from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.subscription import Subscription
 from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.node_claims import NodeClaims
+from rebalance.zookeeper.port.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
 from rebalance.zookeeper.registered_member import RegisteredMember
-from rebalance.zookeeper.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 PARTITION = ("t", 0)

@@ -11,7 +11,7 @@ from rebalance.assignment import Partition
 from rebalance.loop import Loop
 from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.pending_claims import FEW, PendingClaims
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Fault,

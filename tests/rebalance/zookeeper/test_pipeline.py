@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from rebalance.loop import Loop
-from rebalance.zookeeper.pipeline import MOST_UNANSWERED, Pipeline
-from rebalance.zookeeper.requests import Exists, Fault, GetData, Reply, Request, SessionChange
+from rebalance.zookeeper.port.pipeline import MOST_UNANSWERED, Pipeline
+from rebalance.zookeeper.port.requests import Exists, Fault, GetData, Reply, Request, SessionChange
 
 
 class HeldPort:

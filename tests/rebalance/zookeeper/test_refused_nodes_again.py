@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from rebalance.loop import Loop
+from rebalance.zookeeper.port.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.zookeeper.refused_nodes import MOST_ASKED, RefusedNodes
-from rebalance.zookeeper.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.zookeeper.waits import RebalanceTimes
 from tests.access_lists import unread
 

@@ -15,10 +15,10 @@ from rebalance.partition import PartitionState
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import UNREAD
-from rebalance.zookeeper.kazoo_client import access_list
-from rebalance.zookeeper.kazoo_port import KazooPort
 from rebalance.zookeeper.machine import GroupState
-from rebalance.zookeeper.requests import Fault, GetChildren, GetData, Reply, Request
+from rebalance.zookeeper.port.kazoo_client import access_list
+from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.port.requests import Fault, GetChildren, GetData, Reply, Request
 from rebalance.zookeeper.snapshot import Strategy
 from rebalance.zookeeper.znodes import format_registration
 from tests.access_lists import unmade, unread

@@ -14,8 +14,8 @@ from rebalance.subscription import Subscription
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.port.requests import Exists, Reply, Request, SessionChange
 from rebalance.zookeeper.registered_member import RegisteredMember
-from rebalance.zookeeper.requests import Exists, Reply, Request, SessionChange
 from rebalance.zookeeper.session import SessionKeeper
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rebalance.assignment import assign_roundrobin
 from rebalance.errors import RefusedNode
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from tests.access_lists import unread
 

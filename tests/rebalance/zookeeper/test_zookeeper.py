@@ -16,9 +16,9 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError
 
 from rebalance.lease import lease_clock
-from rebalance.zookeeper.kazoo_client import access_list
-from rebalance.zookeeper.kazoo_port import KazooPort, call
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.kazoo_client import access_list
+from rebalance.zookeeper.port.kazoo_port import KazooPort, call
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,
@@ -303,7 +303,7 @@ def test_who_was_told_of_the_end_of_a_session_opens_the_next_without_a_wait(
                 states.append(opened.port._client._state)
             time.sleep(seconds)
 
-        monkeypatch.setattr("rebalance.zookeeper.kazoo_client.time", SimpleNamespace(sleep=sleep))
+        monkeypatch.setattr("rebalance.zookeeper.port.kazoo_client.time", SimpleNamespace(sleep=sleep))
         zookeeper.end_session(opened.session_id)
         wait_until(lambda: len(opened.changes) == 4, 10.0, "the next session", state=opened.what)
         assert set(states) == {KeeperState.CONNECTING}, "only before the connection that was lost is made again"
@@ -328,7 +328,7 @@ def test_each_try_to_connect_in_vain_is_followed_by_a_longer_wait_also_when_the_
         if len(waits_s) < 12:
             raise ForceRetryError
 
-    monkeypatch.setattr("rebalance.zookeeper.kazoo_client.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("rebalance.zookeeper.port.kazoo_client.time", SimpleNamespace(sleep=sleep))
     retry = client._connection.retry_sleeper.copy()
     retry.interrupt = None  # it is asked whether the client is stopped
     retry(connect)

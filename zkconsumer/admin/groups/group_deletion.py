@@ -26,8 +26,8 @@ from typing import Any
 
 from rebalance.errors import refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Delete, Exists, Fault, GetChildren, GetData, Multi, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Delete, Exists, Fault, GetChildren, GetData, Multi, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import GroupHasMembers, GroupNotDeleted
 from zkconsumer.admin.groups.group_nodes import group_not_found, members

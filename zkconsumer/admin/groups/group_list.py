@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.broker_groups import BrokerGroups

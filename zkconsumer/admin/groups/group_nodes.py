@@ -9,7 +9,7 @@ from typing import Any
 from rebalance.errors import RefusedNode
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.owner_reader import JAVA_VERSION
-from rebalance.zookeeper.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetChildren, GetData, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from rebalance.errors import refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Delete, Fault, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Delete, Fault, ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers
 from zkconsumer.admin.groups.group_nodes import members
 from zkconsumer.admin.phrases import count_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from rebalance.errors import RefusedNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData, Read, ZooKeeperPort
 from zkconsumer.admin.groups.group_report import concerned_topics
 from zkconsumer.admin.groups.group_state import GroupNodes
 from zkconsumer.cluster.cluster import Cluster

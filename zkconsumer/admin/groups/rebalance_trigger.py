@@ -16,8 +16,8 @@ import uuid
 from rebalance.errors import refusal_of
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import Generation
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Delete, Fault, Multi, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Delete, Fault, Multi, ZooKeeperPort
 from zkconsumer.admin.errors import RebalanceNotTriggered
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 

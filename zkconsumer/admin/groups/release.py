@@ -21,8 +21,8 @@ from typing import Final
 from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.generation import Generation
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
 from zkconsumer.admin.errors import ClaimNotReleased, NotFound
 from zkconsumer.admin.groups.rebalance_trigger import passing_registration
 from zkconsumer.admin.groups.release_rules import Claim, Evidence, consumers_of, proof

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rebalance.subscription import check_group
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, ZooKeeperPort
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.lag.broker_lag_monitor import BrokerLagMonitor
 from zkconsumer.admin.lag.lag_monitor import LagMonitor

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rebalance.subscription import OFFSETS_TOPIC
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import GetChildren, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetChildren, ZooKeeperPort
 from simpleconsumer.consumer import LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.groups.group_nodes import group_not_found

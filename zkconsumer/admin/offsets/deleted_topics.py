@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka

@@ -9,7 +9,7 @@ from typing import Final
 
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from zkconsumer.admin.groups.group_nodes import read_offsets
 from zkconsumer.admin.groups.group_state import Name
 from zkconsumer.admin.offsets.kafka_offsets import GROUPS_TIMEOUT_S, OffsetsInKafka

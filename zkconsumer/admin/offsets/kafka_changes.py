@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.offsets.kafka_offsets import GROUPS_TIMEOUT_S, OffsetsInKafka

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from rebalance.subscription import OFFSETS_TOPIC
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.admin.groups.group_nodes import group_not_found, read_group
 from zkconsumer.admin.groups.group_report import unled_clause

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from rebalance.subscription import check_group, check_topic
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.errors import NotFound, OffsetsNotSet

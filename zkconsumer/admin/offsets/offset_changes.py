@@ -13,8 +13,8 @@ from typing import Any
 
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Delete, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Delete, Exists, Fault, GetData, Multi, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers, OffsetsNotSet
 from zkconsumer.admin.groups.group_nodes import members
 from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER

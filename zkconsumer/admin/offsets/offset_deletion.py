@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from zkconsumer.admin.errors import GroupHasMembers, NotFound
 from zkconsumer.admin.groups.group_nodes import read_group
 from zkconsumer.admin.groups.group_report import members_of

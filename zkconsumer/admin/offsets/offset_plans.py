@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from rebalance.assignment import sort_partitions
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound, OffsetsNotSet

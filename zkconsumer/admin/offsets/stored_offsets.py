@@ -12,7 +12,7 @@ from typing import Any
 
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.groups.group_nodes import group_not_found
 from zkconsumer.admin.groups.group_report import unled_clause

@@ -8,7 +8,7 @@ from typing import Final
 
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.lenient_json import parse_lenient
-from rebalance.zookeeper.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.cluster.zookeeper_reads import read_all
 

@@ -11,8 +11,8 @@ from typing import Final
 from rebalance.errors import AccessRefused, UnreadableNode, refusal_of
 from rebalance.subscription import check_topic
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Exists, Fault, GetData, Multi, SetData, Stat, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Exists, Fault, GetData, Multi, SetData, Stat, ZooKeeperPort
 from zkconsumer.admin.errors import NotFound, TopicRefused, TopicUnfinished
 from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.topics.topic_brokers import TopicBrokers, read_brokers

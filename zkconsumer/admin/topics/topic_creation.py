@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Create, Exists, GetData, SetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Create, Exists, GetData, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.topics.replica_assignment import (
     MAX_PARTITIONS,

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from rebalance.errors import AccessRefused, RefusedNode, UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Exists, Fault, GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Exists, Fault, GetChildren, GetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused, TopicUnfinished
 from zkconsumer.admin.offsets.deleted_topics import warnings_of_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka

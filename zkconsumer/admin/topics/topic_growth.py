@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, GetData, SetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetData, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.replica_assignment import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from rebalance.errors import RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import NotFound

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Sync, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Sync, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.groups.coordinated_groups import CoordinatedGroup

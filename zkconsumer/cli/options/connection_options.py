@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rebalance.subscription import check_group
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from zkconsumer.admin.admin import Admin, connection_options
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import (

@@ -1,6 +1,6 @@
 """The settings of KafkaConsumer as keywords with their types, for type checkers.
 
-Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `zkconsumer.config.tables.kafka_consumer_keys`.
+Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `config.tables.kafka_consumer_keys`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The settings of a consumer as keywords with their types, for type checkers; names of Kafka 0.7 are among them.
 
-Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `zkconsumer.config.tables.keys`.
+Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `config.tables.keys`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ __all__ = ["typed_files"]
 _HEAD: Final = '''\
 """The settings of a {kind} as keywords with their types, for type checkers{also}.
 
-Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `zkconsumer.config.tables.{table}`.
+Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `config.tables.{table}`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import Broker
 from zkconsumer.cluster.generation import generation_named, generation_of_cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rebalance.errors import RebalanceError
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, Reply, WatchEvent, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, Reply, WatchEvent, ZooKeeperPort
 from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker

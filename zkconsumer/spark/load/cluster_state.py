@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Final
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all

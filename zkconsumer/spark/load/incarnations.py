@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.leaders import usable_leaders
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rebalance.zookeeper.requests import ZooKeeperPort
+from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.dialect import dialect_of
 from zkconsumer.cluster.generation import AUTO, refuse_other_brokers
 from zkconsumer.cluster.metadata_reader import MetadataReader

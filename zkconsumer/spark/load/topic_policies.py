@@ -14,7 +14,7 @@ from typing import Final
 
 from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import GetData, ZooKeeperPort
 from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from zkconsumer.cluster.metadata_reader import MetadataReader

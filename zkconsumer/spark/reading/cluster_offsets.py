@@ -16,7 +16,7 @@ from typing import Final
 
 from rebalance.errors import GroupRefused, UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, GetData, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetData, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, broker_error

@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.kazoo_port import call
-from rebalance.zookeeper.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
+from rebalance.zookeeper.port.kazoo_port import call
+from rebalance.zookeeper.port.requests import Create, Exists, Fault, GetChildren, GetData, Multi, SetData, ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.spark.errors import SparkSourceError

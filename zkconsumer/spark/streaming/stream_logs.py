@@ -20,7 +20,7 @@ from typing import Final
 
 from rebalance.errors import AccessRefused, UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData, SessionChange, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster

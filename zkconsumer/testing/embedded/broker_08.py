@@ -8,14 +8,14 @@ from pathlib import Path
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded import protocol as protocol
 from zkconsumer.testing.embedded.broker import Part, send
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker, MovesLeaders
-from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.mishaps import Befallen
 from zkconsumer.testing.embedded.protocol import Request
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer.testing.embedded.requests import RequestHandler
-from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.embedded.server import Connection
 from zkconsumer.testing.embedded.settings import BrokerSettings
 

@@ -23,6 +23,8 @@ from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.coordination import Coordination
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.storage import hold
 from zkconsumer.testing.embedded.faults import KILL, MOVE_COORDINATOR, MOVE_LEADER, WRONG_CORRELATION_ID, FaultPlan
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
 from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS
@@ -32,10 +34,8 @@ from zkconsumer.testing.embedded.kafka07.coordination import Coordination07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker
-from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.registry import Registry
+from zkconsumer.testing.embedded.registries.registry import Registry
 from zkconsumer.testing.embedded.settings import BrokerSettings
-from zkconsumer.testing.embedded.storage import hold
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin

@@ -6,11 +6,11 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.leadership import PartitionState
-from zkconsumer.testing.embedded.log import PartitionLog
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.reading import TopicPartition
-from zkconsumer.testing.embedded.registry import Registry
+from zkconsumer.testing.embedded.registries.registry import Registry
 
 __all__ = ["Cluster", "ClusterImage", "Codes", "Host"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.leadership import PartitionState, decide, moved
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker
-from zkconsumer.testing.embedded.registry import Registry, RegistryUnavailable, TopicEntry
+from zkconsumer.testing.embedded.registries.registry import Registry, RegistryUnavailable, TopicEntry
 
 AUDIT_INTERVAL_S: Final = 2.0
 STOP_TIMEOUT_S: Final = 10.0

@@ -18,13 +18,19 @@ from kazoo.client import KazooClient
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.coordination import Place
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.messages import LEADER_NOT_AVAILABLE, Refusal
 from zkconsumer.testing.embedded.leadership import NO_LEADER
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker
-from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.messages import LEADER_NOT_AVAILABLE, Refusal
-from zkconsumer.testing.embedded.registry import MemoryRegistry, Registry, RegistryUnavailable, TopicEntry, TopicExists
+from zkconsumer.testing.embedded.registries.registry import (
+    MemoryRegistry,
+    Registry,
+    RegistryUnavailable,
+    TopicEntry,
+    TopicExists,
+)
+from zkconsumer.testing.embedded.registries.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.embedded.settings import BrokerSettings
-from zkconsumer.testing.embedded.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.waiting import wait_until

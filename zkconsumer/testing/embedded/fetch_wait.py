@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from zkconsumer.testing.embedded.broker import Part
-from zkconsumer.testing.embedded.log import PartitionLog
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.reading import TopicPartition
-from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.waiting import Deadline
 
 __all__ = ["MAX_WAIT_S", "FetchWait", "close_all", "interleaved"]

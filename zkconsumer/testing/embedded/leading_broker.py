@@ -12,14 +12,14 @@ from typing import Generic, Protocol, TypeVar
 
 from zkconsumer.testing.embedded.broker import HOST, EmbeddedBroker
 from zkconsumer.testing.embedded.cluster_image import Cluster
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.messages import NOT_LEADER, UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.disk.storage import LogStorage
 from zkconsumer.testing.embedded.faults import FaultPlan
-from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.messages import NOT_LEADER, UNKNOWN_TOPIC_OR_PARTITION, Refusal
 from zkconsumer.testing.embedded.mishaps import Mishaps
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer.testing.embedded.settings import BrokerSettings
-from zkconsumer.testing.embedded.storage import LogStorage
 from zkconsumer.testing.errors import KitError
 
 __all__ = ["LeadingBroker", "MovesLeaders"]

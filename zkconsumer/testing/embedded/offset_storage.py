@@ -6,17 +6,17 @@ import threading
 from typing import Final
 
 from zkconsumer.testing.embedded.cluster_image import Host
-from zkconsumer.testing.embedded.internal_topics import coordinator_by
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.messages import (
     NOT_COORDINATOR,
     OFFSET_METADATA_TOO_LARGE,
     UNKNOWN,
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
+from zkconsumer.testing.embedded.internal_topics import coordinator_by
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC, GroupOffsets
 from zkconsumer.testing.embedded.protocol import BrokerAddress, CommittedOffset
-from zkconsumer.testing.embedded.registry import RegistryUnavailable
+from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
 
 __all__ = ["OffsetStorage"]
 

@@ -13,8 +13,8 @@ import time
 from struct import Struct, pack
 from typing import Final
 
-from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, deep_messages, key_of, plain_entry, value_of
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.messages import ENTRY_OVERHEAD, deep_messages, key_of, plain_entry, value_of
 from zkconsumer.testing.embedded.protocol import CommittedOffset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -11,10 +11,8 @@ from typing import NamedTuple
 from zkconsumer.testing.embedded import protocol as protocol
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage, Codes, Host
-from zkconsumer.testing.embedded.fetch_wait import MAX_WAIT_S, FetchWait, close_all, interleaved
-from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
-from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.messages import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
@@ -22,11 +20,13 @@ from zkconsumer.testing.embedded.messages import (
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
+from zkconsumer.testing.embedded.disk.segment import LogSlice
+from zkconsumer.testing.embedded.fetch_wait import MAX_WAIT_S, FetchWait, close_all, interleaved
+from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
 from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import PartitionAnswer, TopicAnswer
 from zkconsumer.testing.embedded.reading import TopicPartition
-from zkconsumer.testing.embedded.segment import LogSlice
 
 REPLICA_NOT_AVAILABLE = 9
 

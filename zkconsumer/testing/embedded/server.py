@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zkconsumer.testing.embedded.messages import Bytes
-from zkconsumer.testing.embedded.segment import LogSlice
+from zkconsumer.testing.embedded.disk.messages import Bytes
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.errors import StartFailed
 
 IDLE_TIMEOUT_S: Final = 600

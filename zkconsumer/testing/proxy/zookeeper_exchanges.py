@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from rebalance.zookeeper.requests import Fault
+from rebalance.zookeeper.port.requests import Fault
 
 __all__ = ["Connected", "Entry", "Exchange", "ExchangeReader", "Fired"]
 

@@ -11,7 +11,7 @@ from kazoo.exceptions import KazooException, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from rebalance.errors import AccessRefused, NamespaceMissing
-from rebalance.zookeeper.kazoo_client import hide_secrets
+from rebalance.zookeeper.port.kazoo_client import hide_secrets
 from zkconsumer.cluster.zookeeper_connection import configured_connection
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.testing.errors import KitError, NoSession

@@ -11,7 +11,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from rebalance.zookeeper.kazoo_client import hide_secrets
+from rebalance.zookeeper.port.kazoo_client import hide_secrets
 
 __all__ = ["ClosedNodes"]
 

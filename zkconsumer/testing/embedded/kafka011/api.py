@@ -11,14 +11,14 @@ from simpleconsumer.messages.api import Api
 from simpleconsumer.messages.schema import Values
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
-from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
+from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import GroupCoordinator
 from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
-from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
-from zkconsumer.testing.embedded.kafka011.transaction_state import PRODUCER_FENCED
-from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_coordinator import TransactionCoordinator
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import PRODUCER_FENCED
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
 from zkconsumer.testing.embedded.reading import TopicPartition
 

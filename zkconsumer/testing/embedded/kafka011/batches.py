@@ -25,7 +25,7 @@ from simpleconsumer.kafka011.batch_head import (
     read_head,
 )
 from simpleconsumer.kafka011.varints import read_varint, read_varlong
-from zkconsumer.testing.embedded.messages import INVALID_MESSAGE, MESSAGE_TOO_LARGE, Bytes, Refusal
+from zkconsumer.testing.embedded.disk.messages import INVALID_MESSAGE, MESSAGE_TOO_LARGE, Bytes, Refusal
 
 __all__ = ["check_batch", "is_abort", "numbered"]
 

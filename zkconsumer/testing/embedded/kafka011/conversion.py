@@ -18,15 +18,7 @@ from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.kafka011.batch_head import CODEC_MASK, IS_CONTROL, LOG_APPEND_TIME, MAGIC, MAGIC_AT, read_head
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import Message
-from zkconsumer.testing.embedded.kafka011.batches import UNSUPPORTED_CODEC, ZSTD
-from zkconsumer.testing.embedded.kafka011.message_sets import (
-    NO_TIMESTAMP,
-    OldMessage,
-    codec_of,
-    encode_set,
-    messages_of,
-)
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.messages import (
     ENTRY_OVERHEAD,
     INVALID_MESSAGE,
     UNKNOWN,
@@ -35,6 +27,14 @@ from zkconsumer.testing.embedded.messages import (
     Refusal,
     assign_offsets,
     entries,
+)
+from zkconsumer.testing.embedded.kafka011.batches import UNSUPPORTED_CODEC, ZSTD
+from zkconsumer.testing.embedded.kafka011.message_sets import (
+    NO_TIMESTAMP,
+    OldMessage,
+    codec_of,
+    encode_set,
+    messages_of,
 )
 
 __all__ = ["down_converted", "down_converted_together", "needs_down_conversion", "numbered_set", "sent_for"]

@@ -20,6 +20,9 @@ from simpleconsumer.types import AbortedTransaction
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import Part, size_of
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
+from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.messages import UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.fetch_wait import FetchWait, close_all, interleaved
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, refuse
 from zkconsumer.testing.embedded.kafka011.conversion import (
@@ -30,10 +33,7 @@ from zkconsumer.testing.embedded.kafka011.conversion import (
 )
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import NO_SESSION, FetchContext, Position, Seen
 from zkconsumer.testing.embedded.kafka011.writing import NULL_ARRAY, runs_of_topics
-from zkconsumer.testing.embedded.log import PartitionLog
-from zkconsumer.testing.embedded.messages import UNKNOWN_TOPIC_OR_PARTITION, Refusal
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
-from zkconsumer.testing.embedded.segment import LogSlice
 
 __all__ = ["API"]
 

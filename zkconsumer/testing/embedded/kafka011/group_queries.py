@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
+from zkconsumer.testing.embedded.disk.messages import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, Refusal
 from zkconsumer.testing.embedded.groups.codes import UNKNOWN_GROUP
 from zkconsumer.testing.embedded.groups.values import GroupState
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC, coordinator_by
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse_all
-from zkconsumer.testing.embedded.kafka011.group_coordinator import Described, Listed
+from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import Described, Listed
 from zkconsumer.testing.embedded.kafka011.habits import Habits
-from zkconsumer.testing.embedded.kafka011.transaction_coordinator import INVALID_REQUEST
-from zkconsumer.testing.embedded.messages import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, Refusal
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_coordinator import INVALID_REQUEST
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 

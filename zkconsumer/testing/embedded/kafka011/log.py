@@ -17,15 +17,15 @@ from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.kafka011.batch_head import CODEC_MASK, HEAD_BYTES, IS_CONTROL, MAGIC, MAGIC_AT, OVERHEAD, read_head
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.types import AbortedTransaction, OffsetAndTimestamp
-from zkconsumer.testing.embedded.entries import last_offset
+from zkconsumer.testing.embedded.disk.entries import last_offset
+from zkconsumer.testing.embedded.disk.log import Numbered, PartitionLog
+from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.messages import OFFSET_OUT_OF_RANGE, Bytes, Refusal, check, entries
+from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment
 from zkconsumer.testing.embedded.kafka011 import batches
 from zkconsumer.testing.embedded.kafka011.conversion import numbered_set
 from zkconsumer.testing.embedded.kafka011.epochs import FILE, LeaderEpochs
 from zkconsumer.testing.embedded.kafka011.producers import Producers
-from zkconsumer.testing.embedded.log import Numbered, PartitionLog
-from zkconsumer.testing.embedded.log_settings import LogSettings
-from zkconsumer.testing.embedded.messages import OFFSET_OUT_OF_RANGE, Bytes, Refusal, check, entries
-from zkconsumer.testing.embedded.segment import LogSlice, Segment
 
 __all__ = ["BatchLog", "Read"]
 

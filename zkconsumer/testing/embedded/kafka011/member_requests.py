@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.groups.codes import COORDINATOR_LOADING, REBALANCING
 from zkconsumer.testing.embedded.groups.values import Join, Joined, Sync, Synced, Who
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse_all
-from zkconsumer.testing.embedded.kafka011.group_coordinator import Leaving
-from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import Leaving
 
 __all__ = ["HEARTBEAT", "JOIN_GROUP", "LEAVE_GROUP", "SYNC_GROUP", "who_of"]
 

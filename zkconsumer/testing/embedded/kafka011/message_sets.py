@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
 from simpleconsumer.errors import DecodeError
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.messages import (
     ENTRY_OVERHEAD,
     INVALID_MESSAGE,
     Bytes,

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.partition_rows import topics_of
+from zkconsumer.testing.embedded.disk.messages import OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, Refusal
 from zkconsumer.testing.embedded.groups.values import Who
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, refuse
+from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
 from zkconsumer.testing.embedded.kafka011.member_requests import who_of
-from zkconsumer.testing.embedded.kafka011.offset_records import StoredOffset
-from zkconsumer.testing.embedded.messages import OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, Refusal
 from zkconsumer.testing.embedded.offset_storage import MAX_METADATA_BYTES
 from zkconsumer.testing.embedded.protocol import CommittedOffset
 from zkconsumer.testing.embedded.reading import TopicPartition

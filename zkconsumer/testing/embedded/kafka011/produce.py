@@ -14,11 +14,11 @@ from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_TRANSACTIONAL, MAG
 from simpleconsumer.messages import apis
 from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
+from zkconsumer.testing.embedded.disk.messages import Refusal, entries
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, fenced_code, refuse
 from zkconsumer.testing.embedded.kafka011.batches import INVALID_RECORD
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.writing import by_topic
-from zkconsumer.testing.embedded.messages import Refusal, entries
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 
 __all__ = ["API"]

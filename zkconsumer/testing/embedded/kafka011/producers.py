@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011.batch_head import IS_CONTROL, IS_TRANSACTIONAL, BatchHead
-from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 
 __all__ = ["AbortedSpan", "Producers"]
 

@@ -15,17 +15,17 @@ from simpleconsumer.messages.schema import Values
 from simpleconsumer.partition_rows import topics_of
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
-from zkconsumer.testing.embedded.internal_topics import INTERNAL_TOPICS, make_internal
-from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
-from zkconsumer.testing.embedded.kafka011.epochs import UNKNOWN_EPOCH
-from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
-from zkconsumer.testing.embedded.log import EARLIEST, LATEST
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.log import EARLIEST, LATEST
+from zkconsumer.testing.embedded.disk.messages import (
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
+from zkconsumer.testing.embedded.internal_topics import INTERNAL_TOPICS, make_internal
+from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
+from zkconsumer.testing.embedded.kafka011.epochs import UNKNOWN_EPOCH
+from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.reading import TopicPartition
 
 __all__ = ["API_VERSIONS", "LIST_OFFSETS", "METADATA", "OFFSET_FOR_LEADER_EPOCH", "refused_version"]

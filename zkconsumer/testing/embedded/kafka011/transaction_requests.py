@@ -15,9 +15,9 @@ from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.partition_rows import topics_of
 from simpleconsumer.types import ProducerId
+from zkconsumer.testing.embedded.disk.messages import UNKNOWN_TOPIC_OR_PARTITION, Refusal
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, fenced_code
-from zkconsumer.testing.embedded.kafka011.transaction_state import NO_PRODUCER
-from zkconsumer.testing.embedded.messages import UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import NO_PRODUCER
 from zkconsumer.testing.embedded.reading import TopicPartition
 
 __all__ = ["ADD_PARTITIONS_TO_TXN", "END_TXN", "INIT_PRODUCER_ID"]

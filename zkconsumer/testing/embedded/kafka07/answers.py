@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.kafka07 import requests as requests
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.messages import TooLarge
@@ -26,7 +27,6 @@ from zkconsumer.testing.embedded.kafka07.requests import Fetch, Offsets, Produce
 from zkconsumer.testing.embedded.kafka07.segment_list import EARLIEST, LATEST
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.kafka07.storage import Storage07
-from zkconsumer.testing.embedded.messages import Refusal
 
 _ILLEGAL_TOPIC = re.compile("^\\.{1,2}$|[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _log = logging.getLogger(__name__)

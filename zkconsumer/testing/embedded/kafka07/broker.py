@@ -9,6 +9,7 @@ from typing import Final
 
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import HOST, EmbeddedBroker, NoAnswer, Part, materialize, send
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.kafka07 import requests as requests
 from zkconsumer.testing.embedded.kafka07.answers import Answers, FetchedSet
@@ -18,7 +19,6 @@ from zkconsumer.testing.embedded.kafka07.registration import Registration07
 from zkconsumer.testing.embedded.kafka07.requests import Fetch, Offsets, Produce, Request
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.kafka07.storage import Storage07
-from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.embedded.server import Connection
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka.topics_07 import partition_name

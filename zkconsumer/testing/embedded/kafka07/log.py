@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zkconsumer.testing.embedded.broker import NoAnswer
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.kafka07.messages import SIZE_FIELD, Bytes, check
 from zkconsumer.testing.embedded.kafka07.segment import Segment, segment_starts
 from zkconsumer.testing.embedded.kafka07.segment_list import (
@@ -21,7 +22,6 @@ from zkconsumer.testing.embedded.kafka07.segment_list import (
     positions_before,
 )
 from zkconsumer.testing.embedded.kafka07.settings import LogSettings07
-from zkconsumer.testing.embedded.segment import LogSlice
 from zkconsumer.testing.errors import KitError
 
 

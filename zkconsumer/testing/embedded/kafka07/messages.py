@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
 from simpleconsumer.errors import DecodeError
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.kafka07 import requests as requests
-from zkconsumer.testing.embedded.messages import Refusal
 
 Bytes = bytes | bytearray | memoryview
 

@@ -18,8 +18,8 @@ from typing import Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from zkconsumer.testing.embedded.registry import RegistryUnavailable
-from zkconsumer.testing.embedded.session import BrokerSession, done, end_owner
+from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
+from zkconsumer.testing.embedded.registries.session import BrokerSession, done, end_owner
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
 IDS: Final = "/brokers/ids"

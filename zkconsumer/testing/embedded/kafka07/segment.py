@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
-from zkconsumer.testing.embedded.file_ends import append_bytes
+from zkconsumer.testing.embedded.disk.file_ends import append_bytes
+from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.kafka07.messages import SIZE_FIELD, SMALLEST_MESSAGE, Bytes, is_intact
 from zkconsumer.testing.embedded.kafka07.segment_list import Extent
-from zkconsumer.testing.embedded.segment import LogSlice
 
 _SUFFIX = ".kafka"
 _SIZE = Struct(">i")

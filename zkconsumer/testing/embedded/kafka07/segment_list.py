@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.kafka07 import requests as requests
-from zkconsumer.testing.embedded.messages import Refusal
 
 LATEST: Final = -1
 EARLIEST: Final = -2

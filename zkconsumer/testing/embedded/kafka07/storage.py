@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.testing.embedded.disk.storage import CLEAN_MARK, hold
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
-from zkconsumer.testing.embedded.storage import CLEAN_MARK, hold
 from zkconsumer.testing.errors import KitError
 
 STOP_TIMEOUT_S: Final = 10.0

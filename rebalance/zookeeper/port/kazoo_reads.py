@@ -24,8 +24,8 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS, ConnectionDropped
 
-from rebalance.zookeeper.kazoo_requests import fault_of
-from rebalance.zookeeper.requests import Exists, Fault, GetChildren, GetData, Read, Reply, Stat
+from rebalance.zookeeper.port.kazoo_requests import fault_of
+from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, GetData, Read, Reply, Stat
 
 __all__ = ["ReadPiece", "hook_reads"]
 

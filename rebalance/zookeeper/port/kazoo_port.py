@@ -18,10 +18,10 @@ from kazoo import exceptions as kx
 from kazoo.protocol.states import KazooState, KeeperState
 
 from rebalance.lease import lease_clock
-from rebalance.zookeeper.kazoo_client import WatchedClient
-from rebalance.zookeeper.kazoo_reads import ReadPiece, hook_reads
-from rebalance.zookeeper.kazoo_requests import fault_of, reply_of, submit
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.kazoo_client import WatchedClient
+from rebalance.zookeeper.port.kazoo_reads import ReadPiece, hook_reads
+from rebalance.zookeeper.port.kazoo_requests import fault_of, reply_of, submit
+from rebalance.zookeeper.port.requests import (
     FailedAttempt,
     Fault,
     Multi,
@@ -32,7 +32,7 @@ from rebalance.zookeeper.requests import (
     ZooKeeperPort,
     read_singly,
 )
-from rebalance.zookeeper.zookeeper_33 import OneByOne, is_version_33, warn_of_33
+from rebalance.zookeeper.port.zookeeper_33 import OneByOne, is_version_33, warn_of_33
 
 __all__ = ["KazooPort", "call"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rebalance.lease import lease_clock
-from rebalance.zookeeper.requests import Check, Exists, Fault, Reply, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Check, Exists, Fault, Reply, ZooKeeperPort
 
 __all__ = ["OneByOne", "is_version_33", "warn_of_33"]
 

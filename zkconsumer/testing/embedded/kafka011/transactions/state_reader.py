@@ -5,8 +5,8 @@ from __future__ import annotations
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.log_records import records_from
-from zkconsumer.testing.embedded.kafka011.transaction_records import decode_transaction
-from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import decode_transaction
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import Transaction
 
 __all__ = ["StateReader"]
 

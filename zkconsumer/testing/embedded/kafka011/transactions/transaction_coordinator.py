@@ -17,11 +17,12 @@ from typing import Final, Protocol
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.cluster_image import Cluster
+from zkconsumer.testing.embedded.disk.messages import NOT_COORDINATOR, Refusal
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
-from zkconsumer.testing.embedded.kafka011.state_reader import StateReader
-from zkconsumer.testing.embedded.kafka011.transaction_records import encode_transaction
-from zkconsumer.testing.embedded.kafka011.transaction_state import (
+from zkconsumer.testing.embedded.kafka011.transactions.state_reader import StateReader
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import encode_transaction
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import (
     CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_TXN_STATE,
@@ -29,7 +30,6 @@ from zkconsumer.testing.embedded.kafka011.transaction_state import (
     Transaction,
     TransactionState,
 )
-from zkconsumer.testing.embedded.messages import NOT_COORDINATOR, Refusal
 from zkconsumer.testing.embedded.reading import TopicPartition
 
 __all__ = ["TransactionCoordinator"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from simpleconsumer.types import ProducerId
-from zkconsumer.testing.embedded.messages import Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.reading import TopicPartition
 
 __all__ = ["NO_PRODUCER", "Transaction", "TransactionState"]

@@ -6,11 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from zkconsumer.testing.embedded.groups.codes import REBALANCING
-from zkconsumer.testing.embedded.groups.group import Group
-from zkconsumer.testing.embedded.groups.values import GroupState, Member
-from zkconsumer.testing.embedded.kafka011.group_records import GroupRecord, MemberRecord
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.messages import (
     COORDINATOR_NOT_AVAILABLE,
     MESSAGE_SET_TOO_LARGE,
     MESSAGE_TOO_LARGE,
@@ -21,6 +17,10 @@ from zkconsumer.testing.embedded.messages import (
     UNKNOWN_TOPIC_OR_PARTITION,
     Refusal,
 )
+from zkconsumer.testing.embedded.groups.codes import REBALANCING
+from zkconsumer.testing.embedded.groups.group import Group
+from zkconsumer.testing.embedded.groups.values import GroupState, Member
+from zkconsumer.testing.embedded.kafka011.groups.group_records import GroupRecord, MemberRecord
 
 __all__ = ["as_members_see_it", "record_of", "restored", "translated"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rebalance.loop import Loop
-from rebalance.zookeeper.requests import Fault, Reply, Request, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Fault, Reply, Request, ZooKeeperPort
 
 __all__ = ["MOST_UNANSWERED", "Pipeline"]
 

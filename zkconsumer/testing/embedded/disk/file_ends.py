@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from zkconsumer.testing.embedded.messages import Bytes
+from zkconsumer.testing.embedded.disk.messages import Bytes
 
 __all__ = ["append_bytes"]
 

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Self
 
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, has_batch_checksum
-from zkconsumer.testing.embedded.entries import OFFSETS_BYTES, last_offset
-from zkconsumer.testing.embedded.file_ends import append_bytes
-from zkconsumer.testing.embedded.index import OffsetIndex
-from zkconsumer.testing.embedded.messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
+from zkconsumer.testing.embedded.disk.entries import OFFSETS_BYTES, last_offset
+from zkconsumer.testing.embedded.disk.file_ends import append_bytes
+from zkconsumer.testing.embedded.disk.index import OffsetIndex
+from zkconsumer.testing.embedded.disk.messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
 
 _ENTRY = Struct(">qi")
 _CRC = Struct(">I")

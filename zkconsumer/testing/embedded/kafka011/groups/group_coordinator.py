@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from zkconsumer.testing.embedded.cluster_image import Cluster
+from zkconsumer.testing.embedded.disk.messages import NOT_COORDINATOR, Refusal
 from zkconsumer.testing.embedded.groups.codes import (
     COORDINATOR_LOADING,
     ILLEGAL_GENERATION,
@@ -36,12 +37,11 @@ from zkconsumer.testing.embedded.groups.values import (
     Synced,
     Who,
 )
-from zkconsumer.testing.embedded.kafka011.group_log import GroupLog, RecordFormats, now_ms
-from zkconsumer.testing.embedded.kafka011.group_storing import as_members_see_it, record_of, restored, translated
+from zkconsumer.testing.embedded.kafka011.groups.group_log import GroupLog, RecordFormats, now_ms
+from zkconsumer.testing.embedded.kafka011.groups.group_storing import as_members_see_it, record_of, restored, translated
+from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
+from zkconsumer.testing.embedded.kafka011.groups.parked import Parked
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
-from zkconsumer.testing.embedded.kafka011.offset_records import StoredOffset
-from zkconsumer.testing.embedded.kafka011.parked import Parked
-from zkconsumer.testing.embedded.messages import NOT_COORDINATOR, Refusal
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import error, pack
 
 from simpleconsumer.primitives import encode_string
-from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction, TransactionState
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import Transaction, TransactionState
 from zkconsumer.testing.embedded.kafka011.writing import NULL_ARRAY, by_topic
 from zkconsumer.testing.embedded.reading import BadRequest, Reader
 

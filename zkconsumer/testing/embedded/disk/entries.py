@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT
-from zkconsumer.testing.embedded.messages import Bytes
+from zkconsumer.testing.embedded.disk.messages import Bytes
 
 __all__ = ["OFFSETS_BYTES", "last_offset"]
 

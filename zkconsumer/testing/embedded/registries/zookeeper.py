@@ -27,7 +27,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from zkconsumer.cluster.topic_payloads import format_grown_topic, format_topic_config
 from zkconsumer.testing.embedded.leadership import PartitionState
-from zkconsumer.testing.embedded.nodes import (
+from zkconsumer.testing.embedded.protocol import BrokerAddress
+from zkconsumer.testing.embedded.registries.nodes import (
     broker_node,
     controller_node,
     json_text,
@@ -35,15 +36,14 @@ from zkconsumer.testing.embedded.nodes import (
     state_node,
     topic_node,
 )
-from zkconsumer.testing.embedded.protocol import BrokerAddress
-from zkconsumer.testing.embedded.registry import (
+from zkconsumer.testing.embedded.registries.registry import (
     Assignment,
     RegistryUnavailable,
     TopicEntry,
     TopicExists,
     id_text,
 )
-from zkconsumer.testing.embedded.session import BrokerSession, cluster_client, done, end_owner
+from zkconsumer.testing.embedded.registries.session import BrokerSession, cluster_client, done, end_owner
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 

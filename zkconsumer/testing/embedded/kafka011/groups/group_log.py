@@ -11,16 +11,14 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from zkconsumer.testing.embedded.kafka011.group_records import (
+from zkconsumer.testing.embedded.kafka011.groups.group_records import (
     GroupRecord,
     decode_group,
     decode_group_key,
     encode_group,
     encode_group_key,
 )
-from zkconsumer.testing.embedded.kafka011.log import BatchLog
-from zkconsumer.testing.embedded.kafka011.log_records import append_records, records_from
-from zkconsumer.testing.embedded.kafka011.offset_records import (
+from zkconsumer.testing.embedded.kafka011.groups.offset_records import (
     OffsetKey,
     StoredOffset,
     decode_offset,
@@ -28,6 +26,8 @@ from zkconsumer.testing.embedded.kafka011.offset_records import (
     encode_offset,
     encode_offset_key,
 )
+from zkconsumer.testing.embedded.kafka011.log import BatchLog
+from zkconsumer.testing.embedded.kafka011.log_records import append_records, records_from
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkconsumer.testing.embedded.log_settings import LogSettings
-from zkconsumer.testing.embedded.messages import (
+from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.messages import (
     MESSAGE_SET_TOO_LARGE,
     MESSAGE_TOO_LARGE,
     NOT_LEADER,
@@ -24,7 +24,7 @@ from zkconsumer.testing.embedded.messages import (
     assign_offsets,
     check,
 )
-from zkconsumer.testing.embedded.segment import LogSlice, Segment, segment_files
+from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, segment_files
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from zkconsumer.testing.embedded.registry import RegistryUnavailable
+from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
 from zkconsumer.testing.errors import NoSession
 from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin

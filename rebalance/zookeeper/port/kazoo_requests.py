@@ -9,7 +9,7 @@ from kazoo import exceptions as kx
 from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType
 
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Check,
     Create,
     Delete,
@@ -140,7 +140,7 @@ def reply_of(request: Request, outcome: Any, sent_at: float) -> Reply:
 
 
 def _read(request: Request | Check, value: Any) -> Any:
-    """A result of kazoo, in the form that `rebalance.zookeeper.requests` promises."""
+    """A result of kazoo, in the form that `rebalance.zookeeper.port.requests` promises."""
     return _READERS.get(type(request), lambda plain: plain)(value)
 
 

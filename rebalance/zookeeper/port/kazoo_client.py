@@ -27,8 +27,8 @@ from kazoo.retry import KazooRetry
 from kazoo.security import make_acl
 
 from rebalance.lease import lease_clock
-from rebalance.zookeeper.kazoo_requests import CredentialsDemanded
-from rebalance.zookeeper.requests import FailedAttempt
+from rebalance.zookeeper.port.kazoo_requests import CredentialsDemanded
+from rebalance.zookeeper.port.requests import FailedAttempt
 
 __all__ = ["ClientOwner", "WatchedClient", "access_list", "hide_secrets"]
 

@@ -16,7 +16,7 @@ from typing import Final
 from zkconsumer.cluster.topic_payloads import format_topic
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
-from zkconsumer.testing.embedded.registry import Assignment, id_text
+from zkconsumer.testing.embedded.registries.registry import Assignment, id_text
 
 _FIRST_WITH_ENDPOINTS: Final = 2
 _FIRST_WITH_LISTENERS: Final = 4

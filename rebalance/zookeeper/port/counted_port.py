@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rebalance.counters import Counters
-from rebalance.zookeeper.requests import (
+from rebalance.zookeeper.port.requests import (
     Create,
     Delete,
     Exists,

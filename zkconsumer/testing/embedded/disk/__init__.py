@@ -1,0 +1,1 @@
+"""The logs of partitions on the disk of an embedded broker."""

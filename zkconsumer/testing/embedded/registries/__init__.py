@@ -1,0 +1,1 @@
+"""Where an embedded cluster is registered: in ZooKeeper, or in this process."""
