@@ -1,7 +1,7 @@
 """Write the tables of several documents, such as ARCHITECTURE and PRODUCING: `python docs/tables.py`.
 
-They stand between markers: the way of a message, the pure modules (from `setup.cfg`), the file map (first sentence of
-each module), the state machines, the catalogue of faults (from the markers of the tests), the options of the Spark
+They stand between markers: the way of a message, the folders (first sentence
+of each package), the state machines, the catalogue of faults (from the markers of the tests), the options of the Spark
 source, the error codes of Produce, and the versions of requests (from what real brokers of each version have answered).
 The events and states of a machine are read from its transition table, and what a step may do from the source of the
 step. Pictures are written in the language of Mermaid, which GitHub and the documentation site draw.
@@ -10,7 +10,6 @@ step. Pictures are written in the language of Mermaid, which GitHub and the docu
 from __future__ import annotations
 
 import ast
-import configparser
 import inspect
 import re
 import runpy
@@ -42,49 +41,7 @@ PRODUCING = ROOT / "docs" / "PRODUCING.md"
 FAULTS = ROOT / "docs" / "FAULTS.md"
 SPARK = ROOT / "docs" / "SPARK_READING.md"
 SPARK_SINK = ROOT / "docs" / "SPARK_WRITING.md"
-PACKAGES = (
-    "simpleconsumer",
-    "simpleconsumer/kafka07",
-    "simpleconsumer/kafka08",
-    "simpleconsumer/kafka011",
-    "simpleconsumer/kernel",
-    "simpleconsumer/messages",
-    "simpleconsumer/security",
-    "rebalance",
-    "rebalance/zookeeper",
-    "rebalance/brokers",
-    "rebalance/brokers/assignors",
-    "zkconsumer",
-    "zkconsumer/config",
-    "zkconsumer/cluster",
-    "zkconsumer/fetching",
-    "zkconsumer/streams",
-    "zkconsumer/offsets",
-    "zkconsumer/topic_reader",
-    "zkconsumer/producer",
-    "zkconsumer/member",
-    "zkconsumer/polling",
-    "zkconsumer/admin",
-    "zkconsumer/aio",
-    "zkconsumer/cli",
-    "zkconsumer/cli/messages",
-    "zkconsumer/cli/terminal",
-    "zkconsumer/cli/demo",
-    "zkconsumer/spark",
-    "zkconsumer/spark/load",
-    "zkconsumer/testing",
-    "zkconsumer/testing/history",
-    "zkconsumer/testing/members",
-    "zkconsumer/testing/zookeeper",
-    "zkconsumer/testing/kafka",
-    "zkconsumer/testing/embedded",
-    "zkconsumer/testing/embedded/groups",
-    "zkconsumer/testing/embedded/kafka07",
-    "zkconsumer/testing/embedded/kafka011",
-    "zkconsumer/testing/proxy",
-    "zkconsumer/testing/java",
-    "tests/simulator",
-)
+ROOTS = ("simpleconsumer", "rebalance", "zkconsumer", "tests/simulator")
 IGNORED = "·"
 MANY_STATES = 4
 """An event that leads from so many states to one other is not drawn as arrows, but said below the picture."""
@@ -119,30 +76,16 @@ MESSAGE_WAY = {
 Table = Mapping[tuple[Any, type], Callable[..., Any]]
 
 
-def file_map() -> str:
-    """Return one table a package: file, and the first sentence of its docstring."""
-    parts = []
-    for package in PACKAGES:
-        rows = [
-            f"| `{path.name}` | {_cell(_first_sentence(path))} |"
-            for path in sorted(ROOT.joinpath(package).glob("*.py"))
-            if path.stat().st_size
-        ]
-        parts.append("\n".join([f"**{package}/**", "", "| file | |", "|---|---|", *rows]))
-    return "\n\n".join(parts)
+def packages() -> list[Path]:
+    """Return the folders that hold the code, relative to the root."""
+    found = {path.parent.relative_to(ROOT) for root in ROOTS for path in ROOT.joinpath(root).rglob("*.py")}
+    return sorted(found)
 
 
-def pure_modules() -> str:
-    """Return one table: the modules that the import linter holds to be pure, by their package."""
-    settings = configparser.ConfigParser()
-    settings.read(ROOT / "setup.cfg", encoding="utf-8")
-    by_package: dict[str, list[str]] = {}
-    for name in sorted(settings["importlinter:contract:pure"]["source_modules"].split()):
-        package, _, module = name.rpartition(".")
-        whole = ROOT.joinpath(*name.split(".")).is_dir()
-        by_package.setdefault(package, []).append(f"all of `{module}`" if whole else f"`{module}`")
-    rows = [f"| `{package}` | {', '.join(modules)} |" for package, modules in sorted(by_package.items())]
-    return "\n".join(["| package | pure modules |", "|---|---|", *rows])
+def folder_map() -> str:
+    """Return one table: each folder, and the first sentence of its package's docstring."""
+    rows = [f"| `{path.as_posix()}/` | {_cell(_first_sentence(ROOT / path / '__init__.py'))} |" for path in packages()]
+    return "\n".join(["| folder | |", "|---|---|", *rows])
 
 
 def _first_sentence(path: Path) -> str:
@@ -383,19 +326,18 @@ def sections() -> dict[Path, dict[str, str]]:
     return {
         ARCHITECTURE: {
             "message": message_way(),
+            "folders": folder_map(),
+        },
+        COMPATIBILITY: {"versions of requests": request_versions()},
+        PRODUCING: {"produce codes": produce_codes()},
+        FAULTS: dict(zip(("summary", "catalogue"), fault_tables(), strict=True)),
+        REBALANCE: {
             "group picture": machine_picture(machine, machine.RebalanceMachine, machine._TABLE),
             "member picture": machine_picture(member_machine, member_machine.MemberMachine, member_machine._TABLE),
             "partition picture": machine_picture(partition, partition.PartitionMachine, partition._TABLE),
             "position picture": machine_picture(
                 partition_position, partition_position.PartitionPosition, partition_position._TABLE
             ),
-            "pure": pure_modules(),
-            "files": file_map(),
-        },
-        COMPATIBILITY: {"versions of requests": request_versions()},
-        PRODUCING: {"produce codes": produce_codes()},
-        FAULTS: dict(zip(("summary", "catalogue"), fault_tables(), strict=True)),
-        REBALANCE: {
             "group machine": machine_tables(machine, machine.RebalanceMachine, machine._TABLE),
             "partition machine": machine_tables(partition, partition.PartitionMachine, partition._TABLE),
             "member machine": machine_tables(member_machine, member_machine.MemberMachine, member_machine._TABLE),

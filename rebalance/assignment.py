@@ -1,4 +1,4 @@
-"""The range and roundrobin strategies: which thread of a group gets which partition.
+"""The range and roundrobin strategies: which thread of a group gets which partition. Pure.
 
 Members do not agree on an assignment: each computes all of it from the same registrations. One different sort order
 means two claims on one partition. The orders are therefore named after the versions that define them, and tests compare

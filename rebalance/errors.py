@@ -1,4 +1,4 @@
-"""The errors of the group: names, filters, registrations, and access to znodes.
+"""The errors of the group: names, filters, registrations, and access to znodes. Pure.
 
     RebalanceError
     ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and no member stops

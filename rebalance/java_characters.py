@@ -1,4 +1,4 @@
-r"""Single characters and sets of characters in Java's regular expressions: escapes and `[...]`.
+r"""Single characters and sets of characters in Java's regular expressions: escapes and `[...]`. Pure.
 
 A set is a tuple of inclusive ranges of code points, so that a complement can stand inside brackets, where
 Python knows no negation. What is read here means the same in Java 8 to 17 for ASCII text.

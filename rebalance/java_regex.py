@@ -1,4 +1,4 @@
-r"""Translates Java's regular expressions into Python's, and refuses those that would mean something else.
+r"""Translates Java's regular expressions into Python's, and refuses those that would mean something else. Pure.
 
 Every member of a group applies every other member's filter itself. A filter that matches other topics here than in
 Java would make two members claim one partition. Therefore nothing is guessed: a construct that is not in this list is

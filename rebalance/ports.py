@@ -1,4 +1,4 @@
-"""The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener.
+"""The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener. Pure.
 
 They are protocols: `rebalance` decides who owns which partition and knows nothing about fetch requests.
 """

@@ -1,4 +1,4 @@
-"""The subscription of a consumer, topics with stream counts or a filter, and the thread ids that follow from it.
+"""The subscription of a consumer, topics with stream counts or a filter, and the thread ids that follow from it. Pure.
 
 Every member applies every other member's filter to its own list of topics, so cleaning and matching are exactly those
 of Java (`rebalance.java_regex`).

@@ -18,6 +18,8 @@ Source: kafka.message.CompressionFactory, KafkaLZ4BlockInputStream, KafkaLZ4Bloc
 Lz4BlockInputStream (4.3); java.util.zip.GZIPInputStream (OpenJDK 17); SnappyInputStream of snappy-java 1.0.4.1 to
 1.1.10; ZstdInputStreamNoFinalizer of zstd-jni 1.5.6; RFC 1952; the LZ4 frame format 1.5; RFC 8878. What brokers store:
 tests/interop/test_what_brokers_store.py.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Collects messages for Arrow record batches: which columns there are, and rows that become them.
+"""Collects messages for Arrow record batches: which columns there are, and rows that become them. Pure.
 
 This module needs pyarrow (the extra `columns`); it is imported only when columns are asked for.
 """

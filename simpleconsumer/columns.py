@@ -1,4 +1,4 @@
-"""Message sets as Arrow record batches: the public names; needs numpy and pyarrow.
+"""Message sets as Arrow record batches: the public names; needs numpy and pyarrow. Pure.
 
 From Kafka 0.8 on one more column may be asked for by name: `headers`, a list of structs of `key` (string) and `value`
 (binary), null for a message without headers. Kafka has them from 0.11 on (`KAFKA011.decode_columns`).

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of record batches: by the kernel, else by `crc32c`, else by `crcmod`.
+"""CRC-32C (Castagnoli), the checksum of record batches: by the kernel, else by `crc32c`, else by `crcmod`. Pure.
 
 `crcmod` computes the same, forty times as slowly, and it has no wheels: without a compiler it is slower still.
 """

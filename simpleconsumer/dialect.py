@@ -1,4 +1,4 @@
-"""The dialect of a generation of Kafka: its requests, its message sets, and what its answers to fetches mean.
+"""The dialect of a generation of Kafka: its requests, its message sets, and what its answers to fetches mean. Pure.
 
 There is one object for each generation. A broker names its generation (`Broker.generation`), and `dialect_of` returns
 the object. Look it up once for a connection or a chunk, never for a message.

@@ -1,4 +1,4 @@
-"""Requests, fetch results and limits: the values that pass between a dialect and its callers."""
+"""Requests, fetch results and limits: the values that pass between a dialect and its callers. Pure."""
 
 from __future__ import annotations
 

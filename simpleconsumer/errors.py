@@ -1,4 +1,4 @@
-"""The errors of the requests to a broker and of decoding its messages.
+"""The errors of the requests to a broker and of decoding its messages. Pure.
 
     SimpleConsumerError
     ├── DecodeError            bytes that do not follow the protocol: their frame or partition cannot be used

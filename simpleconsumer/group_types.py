@@ -1,4 +1,4 @@
-"""The values of requests about groups that brokers coordinate: members, lists, states. They decide nothing."""
+"""The values of requests about groups that brokers coordinate: members, lists, states. They decide nothing. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Rows of partitions in requests and answers: `[topic [partition]]`, written by topic and read in the order asked.
 
 `check_numbers` checks that partitions can exist before a broker is asked for them.
+
+Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka's primitive types: every reader takes `(buffer, offset)` and returns `(value, next offset)`.
+"""Kafka's primitive types: every reader takes `(buffer, offset)` and returns `(value, next offset)`. Pure.
 
 All integers are big-endian and signed. A field that ends behind the buffer is a `BufferUnderflow` with its place; an
 impossible length or count is a `DecodeError` before memory is allocated for it.

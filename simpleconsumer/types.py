@@ -1,4 +1,4 @@
-"""The values of requests and answers. They hold what a broker answered and decide nothing."""
+"""The values of requests and answers. They hold what a broker answered and decide nothing. Pure."""
 
 from __future__ import annotations
 

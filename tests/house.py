@@ -134,14 +134,14 @@ def _more_than_once(pairs: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 MOST: Final[dict[str, float]] = {
-    "files": 782,
-    "lines of code": 73450,
-    "folders with more than 25 files": 10,
-    "files with fewer than 40 lines of code": 159,
-    "imports and __all__, in percent of the code": 13.5,
-    "file names that several files have": 74,
-    "class names that several files have": 92,
-    "lines of docs/ARCHITECTURE.md": 1482,
+    "files": 759,
+    "lines of code": 73100,
+    "folders with more than 25 files": 0,
+    "files with fewer than 40 lines of code": 127,
+    "imports and __all__, in percent of the code": 13.4,
+    "file names that several files have": 72,
+    "class names that several files have": 90,
+    "lines of docs/ARCHITECTURE.md": 330,
 }
 """The bounds: what each figure was when it was last lowered."""
 

@@ -1,4 +1,4 @@
-"""Topic filters: `Whitelist("clicks,logs.*")` and `Blacklist("test-.*")`.
+"""Topic filters: `Whitelist("clicks,logs.*")` and `Blacklist("test-.*")`. Pure.
 
 The text is cleaned and matched as in Kafka: commas are alternatives, spaces and outer quotes are removed. The rest is a
 Java regular expression that must match the whole name of a topic.

@@ -1,4 +1,7 @@
-"""Gives a package names that are imported when they are first used, so that a program loads only what it needs."""
+"""Gives a package names that are imported when they are first used, so that a program loads only what it needs.
+
+Pure.
+"""
 
 from __future__ import annotations
 

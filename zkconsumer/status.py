@@ -1,4 +1,4 @@
-"""The status of a member as a frozen value: state, owned partitions, blocked claims, warnings."""
+"""The status of a member as a frozen value: state, owned partitions, blocked claims, warnings. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as members of a group write them: bytes that the coordinator passes on unread.
+"""Subscriptions and assignments as members of a group write them: bytes that the coordinator passes on unread. Pure.
 
 Subscription, by version:
 

@@ -1,4 +1,4 @@
-"""The events and actions of the machine of a member in a group that brokers coordinate, as plain values.
+"""The events and actions of the machine of a member in a group that brokers coordinate, as plain values. Pure.
 
 `rebalance.brokers.machine` decides which actions follow from which events. Each request has a number, which its answer
 carries: answers to others are dropped.

@@ -1,4 +1,4 @@
-"""The events and actions of the state machine of a group member, as plain values.
+"""The events and actions of the state machine of a group member, as plain values. Pure.
 
 `rebalance.zookeeper.machine` decides which actions follow from which events.
 """

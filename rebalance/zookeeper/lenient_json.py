@@ -1,4 +1,4 @@
-"""Reads JSON as Kafka's Java members do, and finds what such a member could not read.
+"""Reads JSON as Kafka's Java members do, and finds what such a member could not read. Pure.
 
 Kafka 0.8 and 0.9 parse znodes with Scala's combinator parser. It differs from strict JSON in one way that
 matters for reading, a backslash that starts no known escape stays a backslash (0.8.0 and 0.8.1 write the

@@ -1,4 +1,4 @@
-"""The paths and payloads of the znodes of groups and brokers, as Kafka 0.8 to 1.1 writes them.
+"""The paths and payloads of the znodes of groups and brokers, as Kafka 0.8 to 1.1 writes them. Pure.
 
 It handles text and bytes and no connection. Reading is lenient, because a group has to live with whatever others wrote:
 a payload that cannot be used raises `UnreadableNode`, which stops no other member. Writing is strict, because one bad

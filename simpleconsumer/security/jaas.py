@@ -1,4 +1,4 @@
-"""Reads `sasl.jaas.config`, in which Java users have name and password of PLAIN and SCRAM.
+"""Reads `sasl.jaas.config`, in which Java users have name and password of PLAIN and SCRAM. Pure.
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
 

@@ -1,4 +1,4 @@
-"""Reads the certificates of a truststore of Java in the format JKS, which is not encrypted.
+"""Reads the certificates of a truststore of Java in the format JKS, which is not encrypted. Pure.
 
 Source: OpenJDK 17, sun.security.provider.JavaKeyStore.
 """

@@ -1,4 +1,4 @@
-"""SCRAM, by which client and broker prove to each other that they know a password, without showing it.
+"""SCRAM, by which client and broker prove to each other that they know a password, without showing it. Pure.
 
 Source: RFC 5802, RFC 7677; Kafka's ScramSaslClient (4.3.1). As there, names and passwords are taken as they are,
 without SASLprep, and there is no channel binding.

@@ -1,4 +1,4 @@
-"""The error of a setting for TLS or SASL that cannot be used."""
+"""The error of a setting for TLS or SASL that cannot be used. Pure."""
 
 from __future__ import annotations
 

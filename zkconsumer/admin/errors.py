@@ -1,4 +1,4 @@
-"""The errors of group administration.
+"""The errors of group administration. Pure.
 
     ZkConsumerError
     └── AdminError                what was asked for cannot be found out or done

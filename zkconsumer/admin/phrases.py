@@ -1,4 +1,4 @@
-"""Phrases of messages: a number with its noun, and the names that were probably meant."""
+"""Phrases of messages: a number with its noun, and the names that were probably meant. Pure."""
 
 from __future__ import annotations
 

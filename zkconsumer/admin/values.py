@@ -1,4 +1,4 @@
-"""The values that administration returns, and how they become JSON."""
+"""The values that administration returns, and how they become JSON. Pure."""
 
 from __future__ import annotations
 

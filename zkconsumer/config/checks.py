@@ -1,4 +1,4 @@
-"""Checks settings against each other, and warns of combinations that are allowed but harmful."""
+"""Checks settings against each other, and warns of combinations that are allowed but harmful. Pure."""
 
 from __future__ import annotations
 

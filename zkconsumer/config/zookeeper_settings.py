@@ -1,4 +1,4 @@
-"""The `zookeeper.*` settings of a connection, as consumers and producers have them.
+"""The `zookeeper.*` settings of a connection, as consumers and producers have them. Pure.
 
 They are converted to arguments of the ZooKeeper client. The connection string is `host:port,host:port/chroot`.
 

@@ -1,4 +1,4 @@
-"""The records of a poll that an iteration over a consumer has not returned yet."""
+"""The records of a poll that an iteration over a consumer has not returned yet. Pure."""
 
 from __future__ import annotations
 

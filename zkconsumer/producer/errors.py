@@ -1,4 +1,4 @@
-"""The errors of a producer: each names the message's place, and whether it may have been stored all the same.
+"""The errors of a producer: each names the message's place, and whether it may have been stored all the same. Pure.
 
     ZkConsumerError
     └── ProducerError

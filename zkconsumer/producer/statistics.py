@@ -1,4 +1,4 @@
-"""The statistics of a producer as a frozen value: what waits, what was sent, how long brokers took."""
+"""The statistics of a producer as a frozen value: what waits, what was sent, how long brokers took. Pure."""
 
 from __future__ import annotations
 

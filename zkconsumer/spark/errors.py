@@ -1,4 +1,4 @@
-"""The errors of the Spark source and sink.
+"""The errors of the Spark source and sink. Pure.
 
     SparkSourceError
     ├── OptionRefused        an option is unknown, has a value that is not allowed, or contradicts another one

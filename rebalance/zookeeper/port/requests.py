@@ -1,4 +1,4 @@
-"""Requests to ZooKeeper and its replies as plain values, and the interface of the port that carries them.
+"""Requests to ZooKeeper and its replies as plain values, and the interface of the port that carries them. Pure.
 
 The coordination uses these alone and no client library, so that a simulated ZooKeeper can replace the real one. The
 port to the real one is `rebalance.zookeeper.port.kazoo_port`.

@@ -1,4 +1,4 @@
-"""Finds the partitions and the new offsets of a change, before anything is written.
+"""Finds the partitions and the new offsets of a change, before anything is written. Pure.
 
 The target of `zkconsumer offsets set` is the start or end of the log, an offset, a time, or a shift of what is stored.
 """

@@ -1,4 +1,4 @@
-"""The table of the settings of KafkaConsumer: names, types, defaults, ranges, meanings.
+"""The table of the settings of KafkaConsumer: names, types, defaults, ranges, meanings. Pure.
 
 `KafkaConsumerConfig` has one attribute for each row, and docs/CONFIGURATION.md is printed from it.
 

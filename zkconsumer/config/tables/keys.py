@@ -1,4 +1,4 @@
-"""The table of a consumer's settings: names, types, defaults, ranges, meanings.
+"""The table of a consumer's settings: names, types, defaults, ranges, meanings. Pure.
 
 `ConsumerConfig` has one attribute for each row, and docs/CONFIGURATION.md is printed from it.
 

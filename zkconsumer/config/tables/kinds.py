@@ -1,4 +1,4 @@
-"""The types of settings: each converts text, or a Python value, to one type, and back.
+"""The types of settings: each converts text, or a Python value, to one type, and back. Pure.
 
 `convert` raises a bare ValueError, which the caller, who knows the key, turns into a ConfigError. `allowed` describes
 the allowed values, for that error and for the documentation.

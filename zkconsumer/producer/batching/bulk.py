@@ -1,4 +1,4 @@
-"""Sends many messages in batches that share one outcome each, and counts what became of them.
+"""Sends many messages in batches that share one outcome each, and counts what became of them. Pure.
 
 A list is cut into batches here, and those of plain values pass without a look at single messages. Messages of any other
 iterable are taken one by one, so that they leave in time while it waits for more.

@@ -1,4 +1,4 @@
-"""Counts what a producer does.
+"""Counts what a producer does. Pure.
 
 Threads: one at a time; the delivery's lock.
 """

@@ -1,4 +1,4 @@
-"""KeyedMessage and ProducerData: a message with its topic, as the producers of Kafka 0.8 and 0.7 take them."""
+"""KeyedMessage and ProducerData: a message with its topic, as the producers of Kafka 0.8 and 0.7 take them. Pure."""
 
 from __future__ import annotations
 

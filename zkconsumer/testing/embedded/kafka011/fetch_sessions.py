@@ -1,4 +1,4 @@
-"""Fetch sessions: a client names its partitions once, and answers have those of which something is new. Pure.
+"""Fetch sessions: a client names its partitions once, and answers have those of which something is new.
 
 A session begins with a fetch of epoch 0 and goes on with 1, 2, ...; epoch -1 ends it. An answer has a
 partition when it has messages, another end or start, or an error, and once more when the error is over.
