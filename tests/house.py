@@ -134,10 +134,10 @@ def _more_than_once(pairs: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 MOST: Final[dict[str, float]] = {
-    "files": 759,
+    "files": 760,
     "lines of code": 73100,
     "folders with more than 25 files": 0,
-    "files with fewer than 40 lines of code": 127,
+    "files with fewer than 40 lines of code": 128,
     "imports and __all__, in percent of the code": 13.4,
     "file names that several files have": 72,
     "class names that several files have": 90,

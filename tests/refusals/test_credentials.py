@@ -15,7 +15,7 @@ from rebalance.zookeeper.port.requests import Create, Exists, Reply, SessionChan
 from zkconsumer import ConsumerConfig, ConsumerConnector, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import read_all
-from zkconsumer.config.zookeeper_settings import zookeeper_options
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

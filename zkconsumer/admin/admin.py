@@ -33,7 +33,7 @@ from zkconsumer.admin.verify.repeated_checks import check_until_settled
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import config_without_group
-from zkconsumer.config.zookeeper_settings import zookeeper_options
+from zkconsumer.config.zookeeper_options import zookeeper_options
 
 __all__ = ["Admin", "GroupOffsets", "connection_options"]
 

@@ -14,7 +14,8 @@ from rebalance.zookeeper.port.requests import Exists, SessionChange, ZooKeeperPo
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_settings import parse_zookeeper_address, zookeeper_options
+from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.wakeup import Latch
 

@@ -32,7 +32,7 @@ from rebalance.zookeeper.port.requests import SessionChange
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_session import wait_for_session
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_settings import zookeeper_options
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.member.member_settings import member_of
 from zkconsumer.member.membership import MemberFaults
 from zkconsumer.offsets.commit_notes import CommitNotes

@@ -22,7 +22,7 @@ from zkconsumer.cluster.opening import open_cluster
 from zkconsumer.cluster.zookeeper_connection import configured_connection, zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import children
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_settings import zookeeper_options
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ZkConsumerError
 
 __all__ = ["WantedGroup", "prepare", "remove_generated"]

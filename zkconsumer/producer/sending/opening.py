@@ -16,7 +16,7 @@ from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
-from zkconsumer.config.zookeeper_settings import zookeeper_options
+from zkconsumer.config.zookeeper_options import zookeeper_options
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.batching.batch_queues import Limits
 from zkconsumer.producer.messages.handlers import EventHandler, hooks_of
