@@ -18,9 +18,9 @@ from zkconsumer.admin import (
     GroupNotDeleted,
     NotFound,
     OffsetsNotSet,
-    group_deletion,
-    kafka_changes,
 )
+from zkconsumer.admin.groups import group_deletion
+from zkconsumer.admin.offsets import kafka_changes
 from zkconsumer.admin.offsets.deleted_topics import note_of_kept_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.cli.program import program

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from simpleconsumer import KAFKA011, KAFKA08, ConnectionFailed, SimpleConsumer
-from simpleconsumer.calls import broker_client, throttling
+from simpleconsumer import KAFKA011, KAFKA08, ConnectionFailed, SimpleConsumer, throttling
+from simpleconsumer.calls import broker_client
 from simpleconsumer.errors import Throttled
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaConsumer, read_topic
 from zkconsumer.testing import EmbeddedCluster

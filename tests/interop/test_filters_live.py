@@ -24,6 +24,7 @@ from consuming import (
 )
 
 from simpleconsumer.consumer import SimpleConsumer
+from simpleconsumer.errors import BrokerError
 from zkconsumer import Blacklist, ConsumerConnector, KafkaStream, Whitelist
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -48,11 +49,27 @@ def test_a_topic_created_after_the_start_is_read_from_its_beginning_even_with_la
         assert multiset(read(stream, 201)) == multiset_of(sent)
 
 
+UNKNOWN_PARTITION = 3
+
+
 def produce_to_new_topic(kafka: KafkaCluster, topic: str, count: int) -> list[str]:
     """Messages in partition 0 of a topic that a metadata request has just made."""
     with SimpleConsumer("127.0.0.1", kafka.port(0)) as broker:
         broker.topic_metadata([topic])
-    return produce(kafka, topic, 0, [f"{topic}-{i}" for i in range(count)])
+    sent = [f"{topic}-{i}" for i in range(count)]
+
+    def stored() -> bool:
+        """Whether the leader took them: it may be named before it knows that it leads."""
+        try:
+            produce(kafka, topic, 0, sent)
+        except BrokerError as error:
+            if error.code != UNKNOWN_PARTITION:
+                raise
+            return False
+        return True
+
+    wait_until(stored, PATIENCE_S, "the leader to know its partition")
+    return sent
 
 
 def multiset_of(sent: list[str]) -> dict[str, int]:

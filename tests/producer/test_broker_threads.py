@@ -11,8 +11,8 @@ import pytest
 from tests.producer.stored_pairs import stored
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.sending import delivery
 from zkconsumer.producer.sending.layout import Layout
-from zkconsumer.producer.sending.sending import delivery
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 

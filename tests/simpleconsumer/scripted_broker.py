@@ -61,9 +61,10 @@ class Peer:
 
     def stall(self) -> None:
         """Do nothing until the test is over or the client closes."""
+        poll = select.poll()  # `select.select` takes no descriptor above 1023
+        poll.register(self._socket, select.POLLIN)
         while not self._over.is_set():
-            readable, _, _ = select.select([self._socket], [], [], 0.02)
-            if readable and not self._socket.recv(65536):
+            if poll.poll(20) and not self._socket.recv(65536):
                 return
 
 

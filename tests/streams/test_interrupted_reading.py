@@ -65,11 +65,13 @@ def interrupted_at(is_time: Callable[[str], bool]) -> Iterator[None]:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # it would end connectors that other tests have dropped, here and under the trace
     sys.settrace(trace)
     try:
         yield
     finally:
         sys.settrace(before)
+        gc.enable()
 
 
 def note(found: Any, seen: list[object]) -> None:
