@@ -12,6 +12,7 @@ import zkconsumer
 import zkconsumer_error
 from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing, RefusedNode
 from rebalance.zookeeper.port.requests import Fault
+from simpleconsumer.errors import broker_error
 from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.errors import ConfigError, ForkedConnector, MessageStreamsExist, Obstacle, ZooKeeperUnavailable
 
@@ -26,9 +27,16 @@ NO_ERRORS = {
 """Exceptions that one part of the code catches of another and that no caller sees."""
 
 
-def test_the_root_imports_nothing() -> None:
+def test_the_root_imports_enum_alone() -> None:
     tree = ast.parse(Path(zkconsumer_error.__file__).read_text(encoding="utf-8"))
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert imports == ["import enum"]
+
+
+def test_the_names_of_error_codes_are_one_table_with_their_meanings() -> None:
+    codes = zkconsumer_error.ErrorCode
+    assert {code for code in codes if broker_error(code).name.startswith("Code")} == {codes.ELECTION_NOT_NEEDED}
+    assert f"{codes.UNKNOWN_TOPIC_OR_PARTITION}" == "3", "as texts and JSON have it"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from zkconsumer_error import ErrorCode
+
 __all__ = ["REACTIONS", "Asked", "Reaction", "reaction_to"]
 
 
@@ -37,50 +39,65 @@ class Reaction(Enum):
     IGNORE = "nothing"
     FAIL = "the member is out of its group for good"
 
+_Reactions = Mapping[int, Reaction]
+_MOVED: Final[_Reactions] = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND,
+    ErrorCode.NOT_COORDINATOR: Reaction.FIND,
+}
+_THROWN_OUT: Final[_Reactions] = {
+    ErrorCode.ILLEGAL_GENERATION: Reaction.JOIN_AS_LOST,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.JOIN_AS_NEW,
+}
 
-_UNKNOWN_PARTITION: Final = 3
-_TIMED_OUT: Final = 7
-_METADATA_TOO_LARGE: Final = 12
-_LOADING: Final = 14
-_NOT_AVAILABLE: Final = 15
-_NOT_COORDINATOR: Final = 16
-_ILLEGAL_GENERATION: Final = 22
-_UNKNOWN_MEMBER: Final = 25
-_REBALANCING: Final = 27
-_COMMIT_TOO_LARGE: Final = 28
-_TOPIC_DENIED: Final = 29
-_MEMBER_ID_REQUIRED: Final = 79
-_UNSTABLE_OFFSET: Final = 88
-
-_MOVED: Final = {_NOT_AVAILABLE: Reaction.FIND, _NOT_COORDINATOR: Reaction.FIND}
-_THROWN_OUT: Final = {_ILLEGAL_GENERATION: Reaction.JOIN_AS_LOST, _UNKNOWN_MEMBER: Reaction.JOIN_AS_NEW}
-
-REACTIONS: Final[Mapping[Asked, Mapping[int, Reaction]]] = {
+REACTIONS: Final[Mapping[Asked, _Reactions]] = {
     Asked.FIND_COORDINATOR: {
-        _LOADING: Reaction.RETRY, _NOT_AVAILABLE: Reaction.RETRY, _NOT_COORDINATOR: Reaction.RETRY,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.RETRY,
+        ErrorCode.NOT_COORDINATOR: Reaction.RETRY,
     },
     Asked.JOIN_GROUP: {
-        **_MOVED, _LOADING: Reaction.RETRY, _UNKNOWN_MEMBER: Reaction.JOIN_AS_NEW,
-        _REBALANCING: Reaction.RETRY,  # the coordinator could not write the group down in time
-        _MEMBER_ID_REQUIRED: Reaction.JOIN_AT_ONCE,
+        **_MOVED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.JOIN_AS_NEW,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.RETRY,  # the coordinator could not write the group down in time
+        ErrorCode.MEMBER_ID_REQUIRED: Reaction.JOIN_AT_ONCE,
     },
-    Asked.SYNC_GROUP: {**_MOVED, **_THROWN_OUT, _LOADING: Reaction.JOIN, _REBALANCING: Reaction.JOIN},
-    # A coordinator that loads the group answers heartbeats without an error.
-    Asked.HEARTBEAT: {**_MOVED, **_THROWN_OUT, _LOADING: Reaction.IGNORE, _REBALANCING: Reaction.JOIN},
+    Asked.SYNC_GROUP: {
+        **_MOVED,
+        **_THROWN_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.JOIN,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN,
+    },
+    Asked.HEARTBEAT: {
+        **_MOVED,
+        **_THROWN_OUT,
+        # A coordinator that loads the group answers heartbeats without an error.
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.IGNORE,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN,
+    },
     Asked.OFFSET_COMMIT: {
-        **_MOVED, **_THROWN_OUT, _LOADING: Reaction.RETRY, _UNKNOWN_PARTITION: Reaction.RETRY,
-        _TIMED_OUT: Reaction.FIND,
-        _METADATA_TOO_LARGE: Reaction.REFUSED, _COMMIT_TOO_LARGE: Reaction.REFUSED, _TOPIC_DENIED: Reaction.REFUSED,
+        **_MOVED,
+        **_THROWN_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+        ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE: Reaction.REFUSED,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Reaction.REFUSED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REFUSED,
         # The group is between JoinGroup and SyncGroup: what is not committed by then is read again.
-        _REBALANCING: Reaction.JOIN,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN,
     },
     Asked.OFFSET_FETCH: {
-        **_MOVED, _LOADING: Reaction.RETRY, _TIMED_OUT: Reaction.RETRY, _UNSTABLE_OFFSET: Reaction.RETRY,
-        _UNKNOWN_PARTITION: Reaction.REFUSED, _TOPIC_DENIED: Reaction.REFUSED,
+        **_MOVED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.REQUEST_TIMED_OUT: Reaction.RETRY,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.REFUSED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REFUSED,
     },
     # Whatever it answers, the member is gone, or goes when its session ends.
     Asked.LEAVE_GROUP: {},
-}  # fmt: skip
+}
 """By request and error code; a code that is not there fails the member, but for LeaveGroup."""
 
 

@@ -8,10 +8,10 @@ from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.errors import BrokerError
 from simpleconsumer.partition_rows import check_numbers
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["GroupOffsetCalls"]
 
-_GROUP_ID_NOT_FOUND = 69
 
 
 class GroupOffsetCalls(BrokerClient):
@@ -82,7 +82,7 @@ class GroupOffsetCalls(BrokerClient):
             BrokerError: `NonEmptyGroup` (68) while the group has members that the broker coordinates, and others.
         """
         code = self.ask(self.dialect.delete_group(group))
-        if code not in (0, _GROUP_ID_NOT_FOUND):
+        if code not in (0, ErrorCode.GROUP_ID_NOT_FOUND):
             raise BrokerError(code, None, None)
         return code == 0
 

@@ -22,13 +22,13 @@ from simpleconsumer.types import (
     TopicMetadata,
     TopicPartition,
 )
+from zkconsumer_error import ErrorCode
 
 __all__ = ["TopicRequests", "served_versions"]
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _FIRST_WITHOUT_CREATION: Final = 4
-_UNKNOWN_TOPIC: Final = 3
 _TOPIC_RESOURCE: Final = 2
 _FIRST_FETCH_OF_KAFKA_4: Final = 4
 _FIRST_PRODUCE_OF_KAFKA_4: Final = 3
@@ -230,7 +230,9 @@ def _cluster(answer: Values, asked: Collection[str] | None) -> ClusterMetadata:
     }
     topics = {topic.topic: topic for topic in map(_topic, answer["topics"])}
     if asked is not None:
-        topics = {name: topics.get(name, TopicMetadata(name, _UNKNOWN_TOPIC, ())) for name in asked}
+        topics = {
+            name: topics.get(name, TopicMetadata(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())) for name in asked
+        }
     return ClusterMetadata(brokers, topics, answer.get("cluster_id"))
 
 

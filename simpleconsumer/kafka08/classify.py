@@ -22,12 +22,14 @@ from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_
 from simpleconsumer.kafka08.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
 from simpleconsumer.kafka08.shallow import Walk, walk_entries
 from simpleconsumer.types import FetchedPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["NOT_LEADER_CODES", "classify", "classify_error"]
 
-NOT_LEADER_CODES: Final = frozenset((3, 5, 6))
+NOT_LEADER_CODES: Final = frozenset(
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+)
 """Error codes of a broker that does not lead the partition."""
-_OUT_OF_RANGE: Final = 1
 _TOO_FEW: Final = 2
 """With so few entries, a set cannot show whether its first one is the one that was asked for."""
 _ENTRY = Struct(">qi")
@@ -82,7 +84,7 @@ def classify_error(code: int, not_leader_codes: Collection[int]) -> FetchResult:
     """
     row = broker_error(code)
     reason = f"{row.name} (code {code}): {row.meaning}"
-    if code == _OUT_OF_RANGE:
+    if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchResult(Outcome.CHECK_RANGE, reason=reason)
     return FetchResult(Outcome.FIND_LEADER if code in not_leader_codes else Outcome.BACK_OFF, reason=reason)
 

@@ -33,10 +33,10 @@ from simpleconsumer.types import (
     ProducedPartition,
     TopicPartition,
 )
+from zkconsumer_error import ErrorCode
 
 __all__ = ["Kafka08"]
 
-_NOTHING_COMMITTED: Final = 3
 
 
 class Kafka08(NumberedOffsets):
@@ -159,7 +159,7 @@ class Kafka08(NumberedOffsets):
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""
         wanted = [numbered(partition) for partition in partitions]
         # In version 0 "nothing committed" and "no such partition" are the same code.
-        none = _NOTHING_COMMITTED if version == 0 else 0
+        none = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 0 else 0
 
         def decode(answer: Buffer) -> list[tuple[int, OffsetAndMetadata]]:
             found = requests.decode_offset_fetch(answer, wanted)

@@ -23,6 +23,7 @@ from simpleconsumer.messages.schema import Values
 from simpleconsumer.primitives import encode_bytes
 from simpleconsumer.security.sasl import Sasl, SaslLost, SaslRefused, conversation
 from simpleconsumer.types import SaslAnswer
+from zkconsumer_error import ErrorCode
 
 __all__ = ["Authentication", "Exchange"]
 
@@ -31,8 +32,6 @@ Exchange = Callable[[bytes, int | None], memoryview]
 which must be the given one (None: answers carry none). It is valid until the next call. Errors are those of the call
 for which the connection is opened, and its deadline holds."""
 
-_UNSUPPORTED_MECHANISM: Final = 33
-_ILLEGAL_STATE: Final = 34
 _FIRST_WITH_TOKENS_IN_REQUESTS: Final = 1
 
 
@@ -75,9 +74,9 @@ class Authentication:
         asked = {"mechanism": self._sasl.mechanism}
         shown = apis.SASL_HANDSHAKE.decode(version, self._ask(exchange, apis.SASL_HANDSHAKE, version, asked))
         code, offered = shown["error_code"], shown["mechanisms"]
-        if code == _UNSUPPORTED_MECHANISM:
+        if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             raise SaslRefused(f"the broker has no {self._sasl.mechanism}, but {', '.join(offered) or 'no mechanism'}")
-        if code == _ILLEGAL_STATE:
+        if code == ErrorCode.ILLEGAL_SASL_STATE:
             raise SaslRefused("the broker takes no SASL on this port (security.protocol)")
         if code:
             raise SaslRefused(f"the broker refuses the handshake: {BrokerError(code, None, None)}")

@@ -13,11 +13,11 @@ from typing import Final
 from simpleconsumer.messages import apis
 from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.sasl import MECHANISMS
+from zkconsumer_error import ErrorCode
 
 __all__ = ["sasl_demand"]
 
 _ID: Final = 1
-_NO_ERROR, _UNSUPPORTED_MECHANISM = 0, 33
 
 
 def sasl_demand(exchange: Exchange, client_id: str, protocol: str) -> str | None:
@@ -34,7 +34,7 @@ def sasl_demand(exchange: Exchange, client_id: str, protocol: str) -> str | None
     """
     body = apis.SASL_HANDSHAKE.request.encode(0, {"mechanism": MECHANISMS[0]})
     answer = apis.SASL_HANDSHAKE.decode(0, exchange(apis.SASL_HANDSHAKE.frame(0, _ID, client_id, body), _ID))
-    if answer["error_code"] not in (_NO_ERROR, _UNSUPPORTED_MECHANISM):
+    if answer["error_code"] not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
         return None
     wanted = "SASL_PLAINTEXT" if protocol == "PLAINTEXT" else f"SASL_{protocol}"
     mechanisms = ", ".join(answer["mechanisms"])

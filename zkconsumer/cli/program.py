@@ -107,7 +107,7 @@ def _fault(error: Exception) -> str:
     message=f"%(prog)s, version %(version)s; messages are decoded by {kernel.description}",
 )
 def program(debug: bool) -> None:
-    """Consumer groups of ZooKeeper-coordinated Kafka (0.7 to 3.9).
+    """Read, send and load messages, and look after consumer groups, on any Kafka from 0.7 to 4.3.
 
     \b
     To start, without any server of your own:

@@ -38,6 +38,7 @@ from zkconsumer.cluster.leaders import usable_leaders
 from zkconsumer.cluster.spoken import Spoken
 from zkconsumer.cluster.topic_ids import TopicIds
 from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer_error import ErrorCode
 
 __all__ = ["Address", "BrokersSilent", "MetadataReader", "TopicRefused"]
 
@@ -47,7 +48,6 @@ LONGEST_ANSWER_S: Final = 10.0
 """Longest wait for one broker's metadata; there are other brokers to ask."""
 _NO_SUCH_TOPIC: Final = (3, 17)
 """Codes of topics that do not exist, and of names that no topic can have."""
-_NO_LEADER_YET: Final = 5
 _NO_ID: Final = -1
 _SHOWN: Final = 3
 
@@ -212,7 +212,7 @@ class MetadataReader:
             code = found[name].error_code
             if code in _NO_SUCH_TOPIC:
                 continue
-            if code not in (0, _NO_LEADER_YET) and not found[name].partitions:
+            if code not in (0, ErrorCode.LEADER_NOT_AVAILABLE) and not found[name].partitions:
                 raise TopicRefused(str(BrokerError(code, name, None)))
             existing[name] = found[name]
         return existing

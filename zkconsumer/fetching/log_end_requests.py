@@ -33,13 +33,14 @@ from zkconsumer.fetching.fetch_state import (
 )
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
+from zkconsumer_error import ErrorCode
 
 __all__ = ["LogEndRequests"]
 
 log = logging.getLogger(__name__)
 
 _MOST_PARTITIONS: Final = 500
-_MAY_NOT_ASK: Final = (29, 31)
+_MAY_NOT_ASK: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 """Codes of brokers that do not let this user ask for epochs."""
 _CHECKS: Final = frozenset((Need.END_CHECK, Need.RANGE_CHECK))
 _SHORTEST_PAUSE_S: Final = 0.005

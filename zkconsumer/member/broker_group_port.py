@@ -29,6 +29,7 @@ from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.member.request_thread import RequestThread
+from zkconsumer_error import ErrorCode
 
 __all__ = ["BrokerGroupPort"]
 
@@ -40,8 +41,6 @@ _LOOK_UP_S: Final = 5.0
 """Longest wait for one broker to name the coordinator; there are others to ask."""
 _BEYOND_REBALANCE_S: Final = 5.0
 """How much longer than the rebalance time-out the answer to JoinGroup is waited for."""
-_MEMBER_ID_REQUIRED: Final = 79
-_NOT_AVAILABLE: Final = 15
 _TOO_OLD: Final = (
     "no broker of the cluster is of Kafka 0.9 or later, and older brokers coordinate no groups: give zookeeper.connect "
     "in place of bootstrap.servers"
@@ -50,8 +49,6 @@ _NO_BROKERS: Final = (
     "the cluster names no brokers: it has just started, or is of Kafka 0.8, has no topics yet, and coordinates no "
     "groups (give zookeeper.connect in place of bootstrap.servers then)"
 )
-_UNSUPPORTED_VERSION: Final = 35
-"""What a broker answers that does not have a request in that version; here it is not even asked."""
 _REBALANCE_TIMEOUT_VERSION: Final = 1
 _NAMES_MEMBERS_VERSION: Final = 4
 """The first version of JoinGroup in which a new member is answered at once, with the id that it is to join with."""
@@ -164,7 +161,7 @@ class BrokerGroupPort:
                     named = client.consumer_metadata(self._member.group)
             except BrokerError as error:
                 refused = Refused(error.code, f"broker {broker.id} does not name the coordinator: {error}")
-                if error.code != _NOT_AVAILABLE:
+                if error.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
                     return refused
             except AuthenticationFailed as error:
                 self._failed(error)
@@ -175,7 +172,10 @@ class BrokerGroupPort:
             else:
                 found = next((each for each in brokers if each.id == named.id), None)
                 if found is None:
-                    return Refused(_NOT_AVAILABLE, f"the coordinator, broker {named.id}, is not known to the cluster")
+                    return Refused(
+                        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                        f"the coordinator, broker {named.id}, is not known to the cluster",
+                    )
                 return self._use(found)
         return refused
 
@@ -311,7 +311,7 @@ class BrokerGroupPort:
             self._failed(error)
             return Refused(None, str(error))
         except VersionNotServed as error:
-            return Refused(_UNSUPPORTED_VERSION, str(error))
+            return Refused(ErrorCode.UNSUPPORTED_VERSION, str(error))
         except SimpleConsumerError as error:
             self._counters.add("errors", "broker_connection")
             return Refused(None, str(error))
@@ -321,7 +321,7 @@ _UNKNOWN: Final = Refused(None, "no coordinator is known")
 
 
 def _joined(answer: JoinedGroup) -> Joined | NamedMember | Refused:
-    if answer.error_code == _MEMBER_ID_REQUIRED:
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         return NamedMember(answer.member_id)
     if answer.error_code:
         return Refused(answer.error_code, _shown(answer.error_code))

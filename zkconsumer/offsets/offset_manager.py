@@ -34,15 +34,14 @@ from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.offsets.commit_notes import CommitNotes
 from zkconsumer.wakeup import Latch
+from zkconsumer_error import ErrorCode
 
-__all__ = ["UNKNOWN_PARTITION", "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
+__all__ = [ "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
 
 log = logging.getLogger(__name__)
 
 _LOOKUP_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker to name the offset manager; there are others to ask."""
-UNKNOWN_PARTITION: Final = 3
-"""Error code of a partition that the brokers do not know: its topic is being deleted, or never had a leader."""
 _MOVED: Final = (15, 16)
 """Error codes that say to look up the offset manager again."""
 _GENERATION_OVER: Final = (22, 25, 27, 82)
@@ -205,7 +204,9 @@ class OffsetManager:
             rows = consumer.fetch_offsets(self._group, names, version=_FETCH_VERSION)
         except BrokerError as error:
             codes = codes_of(error)
-            self._unknown_partitions = {name for name, code in codes.items() if code == UNKNOWN_PARTITION}
+            self._unknown_partitions = {
+                name for name, code in codes.items() if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            }
             return {}, self._refused(codes)
         except (SimpleConsumerError, AuthenticationFailed) as error:
             return {}, dict.fromkeys(names, self._lost(error))

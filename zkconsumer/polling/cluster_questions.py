@@ -26,11 +26,11 @@ from zkconsumer.offsets.offset_manager import OffsetManager
 from zkconsumer.polling.assigned_coordination import channel_settings
 from zkconsumer.polling.consumer_errors import PollTimeout
 from zkconsumer.polling.records import OffsetAndMetadata, OffsetAndTimestamp
+from zkconsumer_error import ErrorCode
 
 __all__ = ["ClusterQuestions"]
 
 _AGAIN_S: Final = 0.1
-_NO_TIMESTAMPS: Final = 43
 
 
 class ClusterQuestions:
@@ -181,7 +181,7 @@ class ClusterQuestions:
                     raise NotSupported("offsets_for_times", "brokers before Kafka 0.10.1 do not look records up by "
                                        "their times")  # fmt: skip
                 for name, (code, answer) in zip(wanted, consumer.offsets_for_times(dict(wanted)), strict=True):
-                    if code == _NO_TIMESTAMPS or (not code and answer.offset < 0):
+                    if code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT or (not code and answer.offset < 0):
                         found[name] = None
                     elif code:
                         reason = str(BrokerError(code, name.topic, name.partition))

@@ -10,7 +10,6 @@ Rules, and which failure each prevents:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from simpleconsumer.errors import BrokerError
 from zkconsumer.admin.errors import GroupHasMembers, GroupNotDeleted
@@ -19,12 +18,10 @@ from zkconsumer.admin.groups.coordinated_groups import CoordinatedGroup, shown_m
 from zkconsumer.admin.groups.group_coordinators import NOT_AUTHORIZED, GroupCoordinators, check_code
 from zkconsumer.admin.groups.group_deletion import DeletedGroup, DeletedGroups
 from zkconsumer.admin.phrases import count_of
+from zkconsumer_error import ErrorCode
 
 __all__ = ["check_without_members", "delete_broker_groups"]
 
-_UNKNOWN_MEMBER: Final = 25
-_NON_EMPTY: Final = 68
-_NOT_FOUND: Final = 69
 
 
 def check_without_members(group: CoordinatedGroup, what: str) -> None:
@@ -74,10 +71,13 @@ def _delete(coordinators: GroupCoordinators, state: BrokerGroupState, done: Sequ
         code = next((each for each in codes.values() if each), 0)
         if not code:
             return True
-    if code in (_UNKNOWN_MEMBER, _NON_EMPTY):
+    if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
         raise GroupHasMembers(f"group {group!r} is not deleted: somebody has joined it meanwhile{before}",
                               "stop its members first")  # fmt: skip
-    if code not in (0, _NOT_FOUND):  # it was there a moment ago: an answer was lost, or somebody else has deleted it
+    if code not in (
+        0,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ):  # it was there a moment ago: an answer was lost, or somebody else has deleted it
         if code in NOT_AUTHORIZED:
             check_code(code, group)
         raise GroupNotDeleted(f"group {group!r} is not deleted: {BrokerError(code, None, None)}{before}")

@@ -30,6 +30,7 @@ from zkconsumer.admin.groups.coordinated_groups import (
     of_newest_protocol,
 )
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer_error import ErrorCode
 
 __all__ = ["ASK_AGAIN", "BACKOFF_S", "DEADLINE_S", "NOT_AUTHORIZED", "GroupCoordinators", "check_code"]
 
@@ -47,9 +48,6 @@ ASK_AGAIN: Final = (14, 15, 16)
 """Codes of a coordinator that reads its groups, is not known yet, or has moved."""
 NOT_AUTHORIZED: Final = (29, 30, 31)
 """Codes of a refusal for want of rights: on a topic, a group, the cluster."""
-_INVALID_GROUP_ID: Final = 24
-_GROUP_ID_NOT_FOUND: Final = 69
-_UNSUPPORTED_VERSION: Final = 35
 
 
 def check_code(code: int, group: str) -> None:
@@ -109,13 +107,13 @@ class GroupCoordinators:
 
         def ask(client: GroupsClient, broker: Broker) -> tuple[int, CoordinatedGroup]:
             [classic] = client.describe_groups([group])
-            is_known = classic.error_code != _GROUP_ID_NOT_FOUND and classic.state != DEAD
-            if classic.error_code not in (0, _GROUP_ID_NOT_FOUND) or is_known:
+            is_known = classic.error_code != ErrorCode.GROUP_ID_NOT_FOUND and classic.state != DEAD
+            if classic.error_code not in (0, ErrorCode.GROUP_ID_NOT_FOUND) or is_known:
                 return classic.error_code, of_classic_protocol(classic, broker)
             # That protocol has no group without a name, and the question is refused (24).
             if group and client.dialect.chooses_versions and client.describes_consumer_groups():
                 [newest] = client.describe_consumer_groups([group])
-                if newest.error_code not in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
+                if newest.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     return newest.error_code, of_newest_protocol(newest, broker)
             return 0, of_classic_protocol(_dead(classic), broker)
 
@@ -179,7 +177,7 @@ class GroupCoordinators:
             if not (client.dialect.chooses_versions and client.deletes_groups()):
                 return None
             code = client.delete(group)
-            return None if code == _INVALID_GROUP_ID and not group else code
+            return None if code == ErrorCode.INVALID_GROUP_ID and not group else code
 
         def code_of(answer: int | None) -> int:
             return answer or 0

@@ -46,12 +46,12 @@ from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, lines_of
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer_error import ErrorCode
 
 __all__ = ["BrokerGroupOffsets", "BrokerOffsets"]
 
 _STORES: Final = (KAFKA,)
 _NOT_SET: Final = "no offset was set"
-_SUBSCRIBED: Final = 86
 _TOO_OLD: Final = "is older than Kafka 2.4 and deletes no single offsets"
 _WITHOUT_NAME: Final = "deletes no single offsets of a group without a name"
 _REFUSED_FOR_MEMBERS: Final = (22, 25, 27)
@@ -389,7 +389,7 @@ def _check_codes(group: str, codes: Mapping[TopicPartition, int], total: int, ve
     rest = f"; {done} of {count_of(total, 'offset')} {'was' if total == 1 else 'were'} {verb}"
     if code in _REFUSED_FOR_MEMBERS:
         raise GroupHasMembers(f"{sentence}: members have joined the group meanwhile{rest}", "stop them first")
-    if code == _SUBSCRIBED:
+    if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         raise GroupHasMembers(f"{sentence}: a member subscribes to the topic{rest}", "stop the members that read it")
     if code in NOT_AUTHORIZED:
         check_code(code, group)

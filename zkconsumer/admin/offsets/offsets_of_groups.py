@@ -28,7 +28,8 @@ from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.daemon_threads import run_together
-from zkconsumer.offsets.offset_manager import UNKNOWN_PARTITION, OffsetAnswer, codes_of
+from zkconsumer.offsets.offset_manager import OffsetAnswer, codes_of
+from zkconsumer_error import ErrorCode
 
 __all__ = ["fetch_offsets_of_groups"]
 
@@ -135,7 +136,7 @@ def _fetch(
                 rows = consumer.fetch_offsets(group, asked, version=1)
             except BrokerError as error:
                 codes = codes_of(error)
-                if {*codes.values()} != {UNKNOWN_PARTITION} or not codes.keys() & set(asked):
+                if {*codes.values()} != {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} or not codes.keys() & set(asked):
                     raise
                 unled |= {name: str(BrokerError(code, name.topic, name.partition)) for name, code in codes.items()}
                 continue

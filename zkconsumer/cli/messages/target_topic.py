@@ -21,6 +21,7 @@ from zkconsumer.cli.failures import CliError
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
+from zkconsumer_error import ErrorCode
 
 __all__ = ["ListedTopic", "RegisteredTopic", "Target", "TargetTopic"]
 
@@ -29,8 +30,6 @@ _ANSWER_S: Final = 10.0
 _TOPIC_APPEARS_S: Final = 10.0
 _UNKNOWN_S: Final = 1.5
 """How long brokers may answer that they do not know a topic that they were asked to create."""
-_LEADER_NOT_AVAILABLE: Final = 5
-_UNKNOWN_TOPIC: Final = 3
 
 Answer = TypeVar("Answer")
 Address = tuple[str, int]
@@ -145,9 +144,9 @@ class TargetTopic(ABC):
         code = self._metadata_code()
         while not self._exists():
             # Brokers without a ZooKeeper answer so, too, while the controller creates the topic.
-            if code == _UNKNOWN_TOPIC and time.monotonic() - started > _UNKNOWN_S:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() - started > _UNKNOWN_S:
                 raise self._no_topic("and the brokers do not create it (auto.create.topics.enable is off)")
-            if code not in (_LEADER_NOT_AVAILABLE, _UNKNOWN_TOPIC):
+            if code not in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 raise self._no_topic(f"and the brokers do not create it: {BrokerError(code, self._topic, None)}")
             if time.monotonic() > deadline:
                 raise self._no_topic(f"and the brokers did not create it within {_TOPIC_APPEARS_S:g} s")

@@ -20,11 +20,12 @@ Source: kafka.log.LogValidator (1.1.1, 2.8.2), kafka.message.ByteBufferMessageSe
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokerError, ConnectionFailed
 from zkconsumer.producer.batching.batch import Pair
+from zkconsumer_error import ErrorCode
 
 __all__ = [
     "DUPLICATE",
@@ -129,7 +130,7 @@ PRODUCE_CODES: Final = {
 }
 """By code."""
 
-DUPLICATE: Final = 46
+DUPLICATE: Final = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 """The batch is stored already, if it was sent before."""
 OUT_OF_STEP: Final = frozenset(
     row.code for row in PRODUCE_CODES.values() if row.numbers not in (Numbers.FREE, Numbers.KEPT)
@@ -145,16 +146,16 @@ def may_be_stored(code: int, acks: int) -> bool:
     return code != 0 and (row is None or row.may_be_stored(acks))
 
 
-TOO_LARGE: Final = (10, 18)
-INVALID: Final = 87
-WRONG_CHECKSUM: Final = 2
-NO_HEADERS: Final = 43
+TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+INVALID: Final = ErrorCode.INVALID_RECORD
+WRONG_CHECKSUM: Final = ErrorCode.CORRUPT_MESSAGE
+NO_HEADERS: Final = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 """Of messages with headers, for a broker that stores none; not sent."""
-NO_ZSTD: Final = 76
+NO_ZSTD: Final = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 """For a broker that does not know zstd; not sent."""
-NO_IDEMPOTENCE: Final = 35
+NO_IDEMPOTENCE: Final = ErrorCode.UNSUPPORTED_VERSION
 """For a broker without producer ids; not sent."""
-_REMEDIES: Final = {
+_REMEDIES: Final[Mapping[int, str]] = {
     NO_HEADERS: "it has headers, which brokers store from Kafka 0.11 on",
     NO_ZSTD: "zstd needs brokers of Kafka 2.1 or later: set compression.codec to another one",
     NO_IDEMPOTENCE: "enable.idempotence and transactional.id need brokers of Kafka 0.11 or later",

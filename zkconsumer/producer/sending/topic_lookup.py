@@ -31,14 +31,13 @@ from simpleconsumer.types import Broker, TopicMetadata
 from simpleconsumer.under_way import Address
 from zkconsumer.cluster.asking_order import AskingOrder
 from zkconsumer.cluster.spoken import Spoken
+from zkconsumer_error import ErrorCode
 
 __all__ = ["FoundTopic", "TopicLookup"]
 
 log = logging.getLogger(__name__)
 
 _LONGEST_ANSWER_S: Final = 3.0
-_TOO_FEW_BROKERS: Final = 38
-"""Also the answer of a broker that has just started, knows no topic yet, and counts not even itself as alive."""
 _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the same
 
 
@@ -131,7 +130,8 @@ class TopicLookup:
 def _found(topic: TopicMetadata, brokers: Mapping[int, Broker]) -> FoundTopic:
     if topic.error_code and not topic.partitions:
         error = BrokerError(topic.error_code, topic.topic, None)
-        is_final = not error.retriable and topic.error_code != _TOO_FEW_BROKERS
+        # A broker that has just started, knows no topic yet, and counts not even itself as alive says so, too.
+        is_final = not error.retriable and topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR
         return FoundTopic({}, str(error), is_final, error.retriable)
     leaders: dict[int | str, Broker | None] = {}
     for each in sorted(topic.partitions, key=lambda each: each.partition):

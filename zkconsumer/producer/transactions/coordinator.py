@@ -25,16 +25,18 @@ from simpleconsumer.types import Broker
 from zkconsumer.backoff import Backoff
 from zkconsumer.producer.errors import TransactionFailed, without_frames
 from zkconsumer.producer.sending.produce_codes import FENCED
+from zkconsumer_error import ErrorCode
 
 __all__ = ["Asked", "Coordinator", "FencedFirst"]
 
 T = TypeVar("T")
 
-_MOVED: Final = (14, 15, 16)
-_CONCURRENT: Final = 51
-"""The transaction before is still being ended."""
-_UNKNOWN_TOPIC: Final = 3
-_AGAIN: Final = (*_MOVED, _CONCURRENT, _UNKNOWN_TOPIC)
+_MOVED: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+_AGAIN: Final = (*_MOVED, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _BACKOFF: Final = Backoff(0.05, 1.0)
 _SHORTEST_TRY_S: Final = 0.05
 

@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
@@ -38,13 +38,12 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.errors import ProducerError, ProducerFenced, TransactionFailed
 from zkconsumer.producer.sending.produce_codes import FENCED
 from zkconsumer.producer.transactions.coordinator import Asked, Coordinator, FencedFirst
+from zkconsumer_error import ErrorCode
 
 __all__ = ["TransactionState", "Transactions"]
 
 T = TypeVar("T")
 
-_INVALID_STATE: Final = 48
-"""To the end of a transaction: none is open, or it has ended in the other way."""
 
 
 class TransactionState(enum.Enum):
@@ -217,7 +216,8 @@ class Transactions:
             self._change(TransactionState.COMMITTING, TransactionState.READY)
             return
         refusal = self._refusal(code)
-        if self._is_unsure and code != _INVALID_STATE:  # of a transaction that was committed, no coordinator says that
+        # No coordinator says InvalidTxnState of a transaction that was committed.
+        if self._is_unsure and code != ErrorCode.INVALID_TXN_STATE:
             said = f"{refusal.reason}; whether it was committed before is not known"
             raise type(refusal)(self.id, said, True) from refusal
         with self._lock:
@@ -236,7 +236,7 @@ class Transactions:
             raise self._unfinished(timeout_s)
         self._check(TransactionState.ABORTING)
         code = self._ask_to_end(False, deadline)
-        if code and code != _INVALID_STATE:  # that is: no partition has come to the coordinator
+        if code and code != ErrorCode.INVALID_TXN_STATE:  # that is: no partition has come to the coordinator
             raise self._refusal(code)
         with self._lock:
             self._is_begun = False

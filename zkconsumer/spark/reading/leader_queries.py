@@ -37,11 +37,11 @@ from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark.settings_files import security_here
 from zkconsumer.spark.streaming.log_cuts import Cuts, LogMark, ask_cuts, ask_ends
+from zkconsumer_error import ErrorCode
 
 __all__ = ["LeaderQueries", "ends_before"]
 
 
-_OUT_OF_RANGE: Final = 1
 _SAMPLE_BYTES: Final = 64
 
 
@@ -57,8 +57,11 @@ def ends_before(consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int])
     requests = [FetchRequest(*name, offset, _SAMPLE_BYTES)
                 for name, offset in sorted(offsets.items())]
     answers = consumer.multifetch(requests, max_wait_ms=1, min_bytes=0)
-    return {TopicPartition(request.topic, request.partition)
-            for request, answer in zip(requests, answers, strict=True) if answer.error_code == _OUT_OF_RANGE}
+    return {
+        TopicPartition(request.topic, request.partition)
+        for request, answer in zip(requests, answers, strict=True)
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    }
 
 
 log = logging.getLogger(__name__)

@@ -50,7 +50,6 @@ DOUBT_S: Final = 10.0
 """How long a log must seem to end too early before that counts."""
 _LONGEST_BACKOFF_S: Final = 2.0
 _EMPTY_TRIES: Final = 3
-_OUT_OF_RANGE: Final = 1
 _LONGEST_THROTTLED_S: Final = 3600.0
 """How long a range may make no progress since brokers throttle the client."""
 

@@ -19,7 +19,7 @@ from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.coordination import Place
 from zkconsumer.testing.embedded.disk.log import PartitionLog
-from zkconsumer.testing.embedded.disk.messages import LEADER_NOT_AVAILABLE, Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.leadership import NO_LEADER
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.registries.registry import (
@@ -34,6 +34,7 @@ from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.waiting import wait_until
+from zkconsumer_error import ErrorCode
 
 _IDS_PER_S: Final = 1000
 
@@ -113,7 +114,7 @@ class Coordination08:
         found = self.image.topics.get(topic, {}).get(partition)
         leader = self.brokers.get(found[1].leader) if found else None
         if leader is None:
-            raise Refusal(LEADER_NOT_AVAILABLE, f"{topic}/{partition} has no leader")
+            raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}/{partition} has no leader")
         log: PartitionLog = leader.log(topic, partition)
         return log
 

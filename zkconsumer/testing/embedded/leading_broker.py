@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from zkconsumer.testing.embedded.broker import HOST, EmbeddedBroker
 from zkconsumer.testing.embedded.cluster_image import Cluster
 from zkconsumer.testing.embedded.disk.log import PartitionLog
-from zkconsumer.testing.embedded.disk.messages import NOT_LEADER, UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.disk.storage import LogStorage
 from zkconsumer.testing.embedded.faults import FaultPlan
 from zkconsumer.testing.embedded.mishaps import Mishaps
@@ -21,6 +21,7 @@ from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError
+from zkconsumer_error import ErrorCode
 
 __all__ = ["LeadingBroker", "MovesLeaders"]
 
@@ -152,5 +153,7 @@ class LeadingBroker(EmbeddedBroker, Generic[Log]):
             return log
         replicas, _ = self._cluster.image.topics.get(topic, {}).get(partition, ((), None))
         if self.broker_id in replicas or (topic, partition) in self._once_led:
-            raise Refusal(NOT_LEADER, f"{topic}/{partition} is not led by broker {self.broker_id}")
-        raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"{topic}/{partition} is not on broker {self.broker_id}")
+            raise Refusal(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}/{partition} is not led by broker {self.broker_id}"
+            )
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}/{partition} is not on broker {self.broker_id}")

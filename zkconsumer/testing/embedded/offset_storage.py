@@ -6,17 +6,12 @@ import threading
 from typing import Final
 
 from zkconsumer.testing.embedded.cluster_image import Host
-from zkconsumer.testing.embedded.disk.messages import (
-    NOT_COORDINATOR,
-    OFFSET_METADATA_TOO_LARGE,
-    UNKNOWN,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    Refusal,
-)
+from zkconsumer.testing.embedded.disk.messages import UNKNOWN, Refusal
 from zkconsumer.testing.embedded.internal_topics import coordinator_by
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC, GroupOffsets
 from zkconsumer.testing.embedded.protocol import BrokerAddress, CommittedOffset
 from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
+from zkconsumer_error import ErrorCode
 
 __all__ = ["OffsetStorage"]
 
@@ -48,7 +43,7 @@ class OffsetStorage:
         """
         self._require_topic(topic)
         if len(offset.metadata.encode()) > MAX_METADATA_BYTES:
-            raise Refusal(OFFSET_METADATA_TOO_LARGE, f"metadata above {MAX_METADATA_BYTES} bytes")
+            raise Refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE, f"metadata above {MAX_METADATA_BYTES} bytes")
         if not in_registry:
             self.in_kafka().commit(group, topic, partition, offset)
             return
@@ -68,7 +63,7 @@ class OffsetStorage:
         if in_registry:
             return self._registered(group, topic, partition)
         if partition not in self._host.cluster.image.topics.get(topic, {}):
-            raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"{topic}/{partition} does not exist")
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}/{partition} does not exist")
         return self.in_kafka().committed(group, topic, partition)
 
     def _registered(self, group: str, topic: str, partition: int) -> CommittedOffset:
@@ -78,12 +73,12 @@ class OffsetStorage:
         except RegistryUnavailable as error:
             raise Refusal(UNKNOWN, str(error)) from error
         if offset is None:
-            raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"group {group} has no offset of {topic}/{partition}")
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"group {group} has no offset of {topic}/{partition}")
         return CommittedOffset(offset, "")
 
     def _require_topic(self, topic: str) -> None:
         if topic not in self._host.cluster.image.topics:
-            raise Refusal(UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
 
     def in_kafka(self) -> GroupOffsets:
         """Return the offsets kept in Kafka.
@@ -94,7 +89,7 @@ class OffsetStorage:
         try:
             log = self._host.log(OFFSETS_TOPIC, 0)
         except Refusal as refusal:
-            raise Refusal(NOT_COORDINATOR, f"{OFFSETS_TOPIC}/0 is not led here") from refusal
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}/0 is not led here") from refusal
         with self._lock:
             if self._group_offsets is None or self._group_offsets.log is not log:
                 self._group_offsets = GroupOffsets(log)

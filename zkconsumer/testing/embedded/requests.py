@@ -12,14 +12,7 @@ from zkconsumer.testing.embedded import protocol as protocol
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage, Codes, Host
 from zkconsumer.testing.embedded.disk.log import PartitionLog
-from zkconsumer.testing.embedded.disk.messages import (
-    COORDINATOR_NOT_AVAILABLE,
-    INVALID_TOPIC,
-    LEADER_NOT_AVAILABLE,
-    REQUEST_TIMED_OUT,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    Refusal,
-)
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.fetch_wait import MAX_WAIT_S, FetchWait, close_all, interleaved
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
@@ -27,8 +20,7 @@ from zkconsumer.testing.embedded.offset_storage import OffsetStorage
 from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import PartitionAnswer, TopicAnswer
 from zkconsumer.testing.embedded.reading import TopicPartition
-
-REPLICA_NOT_AVAILABLE = 9
+from zkconsumer_error import ErrorCode
 
 
 class Fetched(NamedTuple):
@@ -98,7 +90,7 @@ class RequestHandler:
         late = [where for where, (code, _) in results.items() if code == 0 and body.acks > self._in_sync(where)]
         if late:
             self._host.stopping.wait(min(max(body.timeout_ms, 0) / 1000, MAX_WAIT_S))
-            results.update({where: (REQUEST_TIMED_OUT, results[where][1]) for where in late})
+            results.update({where: (ErrorCode.REQUEST_TIMED_OUT, results[where][1]) for where in late})
 
     def _in_sync(self, where: TopicPartition) -> int:
         found = self._host.cluster.image.topics.get(where[0], {}).get(where[1])
@@ -147,7 +139,9 @@ class RequestHandler:
         missing = [name for name in names if name not in image.topics]
         if self._host.cluster.auto_create_topics and not all(is_legal_topic(name) for name in missing):
             # The Java broker stumbles over the first such name and answers so for the whole request.
-            return protocol.encode_metadata([], [TopicAnswer(INVALID_TOPIC, name, ()) for name in names])
+            return protocol.encode_metadata(
+                [], [TopicAnswer(ErrorCode.INVALID_TOPIC_EXCEPTION, name, ()) for name in names]
+            )
         answers = [self._topic_answer(image, name, errors) for name in names]
         return protocol.encode_metadata(sorted(image.brokers.values()), answers)
 
@@ -165,8 +159,8 @@ class RequestHandler:
         elif self._host.cluster.auto_create_topics:
             self._host.cluster.create_automatically(topic, config={})
         else:
-            return TopicAnswer(UNKNOWN_TOPIC_OR_PARTITION, topic, ())
-        return TopicAnswer(LEADER_NOT_AVAILABLE, topic, ())
+            return TopicAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, ())
+        return TopicAnswer(ErrorCode.LEADER_NOT_AVAILABLE, topic, ())
 
     # ---- committed offsets
 
@@ -195,7 +189,7 @@ class RequestHandler:
     def _coordinator(self, errors: Codes) -> bytes:
         code = errors.get(("", -1), 0)
         leader = None if code else self._offset_storage.coordinator()
-        return protocol.encode_consumer_metadata(code or (0 if leader else COORDINATOR_NOT_AVAILABLE), leader)
+        return protocol.encode_consumer_metadata(code or (0 if leader else ErrorCode.COORDINATOR_NOT_AVAILABLE), leader)
 
 
 def _refuse(errors: Codes, topic: str, partition: int) -> None:
@@ -209,10 +203,10 @@ def _partition_answer(
 ) -> PartitionAnswer:
     living = [replica for replica in replicas if replica in image.brokers]
     if state.leader == NO_LEADER or state.leader not in image.brokers:
-        return PartitionAnswer(LEADER_NOT_AVAILABLE, partition, NO_LEADER, living, ())
+        return PartitionAnswer(ErrorCode.LEADER_NOT_AVAILABLE, partition, NO_LEADER, living, ())
     isr = [replica for replica in state.isr if replica in image.brokers]
     complete = len(living) == len(replicas) and len(isr) == len(state.isr)
-    return PartitionAnswer(0 if complete else REPLICA_NOT_AVAILABLE, partition, state.leader, living, isr)
+    return PartitionAnswer(0 if complete else ErrorCode.REPLICA_NOT_AVAILABLE, partition, state.leader, living, isr)
 
 
 def _fetch_parts(results: Results) -> list[Part]:

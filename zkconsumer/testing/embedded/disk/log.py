@@ -13,18 +13,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkconsumer.testing.embedded.disk.log_settings import LogSettings
-from zkconsumer.testing.embedded.disk.messages import (
-    MESSAGE_SET_TOO_LARGE,
-    MESSAGE_TOO_LARGE,
-    NOT_LEADER,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN,
-    Bytes,
-    Refusal,
-    assign_offsets,
-    check,
-)
+from zkconsumer.testing.embedded.disk.messages import UNKNOWN, Bytes, Refusal, assign_offsets, check
 from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, segment_files
+from zkconsumer_error import ErrorCode
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -172,10 +163,10 @@ class PartitionLog:
         """Recompressed wrappers may have grown, so they are measured again."""
         if len(positions) == 1 and size_bytes > self.settings.max_message_bytes:
             limit = f"at most {self.settings.max_message_bytes} are stored"
-            raise Refusal(MESSAGE_TOO_LARGE, f"{self!r}: entry of {size_bytes} bytes, {limit}")
+            raise Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"{self!r}: entry of {size_bytes} bytes, {limit}")
         if size_bytes > self.settings.segment_bytes:
             limit = f"a segment holds {self.settings.segment_bytes}"
-            raise Refusal(MESSAGE_SET_TOO_LARGE, f"{self!r}: message set of {size_bytes} bytes, {limit}")
+            raise Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, f"{self!r}: message set of {size_bytes} bytes, {limit}")
 
     def _must_roll(self, size_bytes: int) -> bool:
         active = self._active
@@ -225,7 +216,7 @@ class PartitionLog:
                 return LogSlice()
             first = self._index_of(offset)
             if offset > self._end_offset or first < 0:
-                raise Refusal(OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
+                raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
             if max_bytes < 0:
                 raise Refusal(UNKNOWN, f"{self!r}: fetch size {max_bytes}")
             for segment in self._segments[first:]:
@@ -391,4 +382,4 @@ class PartitionLog:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise Refusal(NOT_LEADER, f"{self.topic}/{self.partition} is not led here any more")
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}/{self.partition} is not led here any more")

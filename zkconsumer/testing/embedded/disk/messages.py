@@ -17,24 +17,13 @@ from typing import Final
 
 from simpleconsumer import codecs
 from simpleconsumer.errors import DecodeError
+from zkconsumer_error import ErrorCode
 
 Bytes = bytes | bytearray | memoryview
 
 ENTRY_OVERHEAD: Final = 12
 SMALLEST_MESSAGE: Final = 14
 UNKNOWN: Final = -1
-OFFSET_OUT_OF_RANGE: Final = 1
-INVALID_MESSAGE: Final = 2
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-LEADER_NOT_AVAILABLE: Final = 5
-NOT_LEADER: Final = 6
-REQUEST_TIMED_OUT: Final = 7
-MESSAGE_TOO_LARGE: Final = 10
-OFFSET_METADATA_TOO_LARGE: Final = 12
-COORDINATOR_NOT_AVAILABLE: Final = 15
-NOT_COORDINATOR: Final = 16
-INVALID_TOPIC: Final = 17
-MESSAGE_SET_TOO_LARGE: Final = 18
 
 _MAX_INFLATED_BYTES = 256 * 1024 * 1024
 _CODEC_BITS = 7
@@ -87,16 +76,20 @@ def check(message_set: Bytes, max_message_bytes: int) -> CheckedSet:
     while position + ENTRY_OVERHEAD <= length:
         _, size = _ENTRY.unpack_from(view, position)
         if size < SMALLEST_MESSAGE:
-            raise Refusal(INVALID_MESSAGE, f"entry at byte {position} has size {size}, below {SMALLEST_MESSAGE}")
+            raise Refusal(
+                ErrorCode.CORRUPT_MESSAGE, f"entry at byte {position} has size {size}, below {SMALLEST_MESSAGE}"
+            )
         end = position + ENTRY_OVERHEAD + size
         if end > length:
             break
         if size + ENTRY_OVERHEAD > max_message_bytes:
             limit = f"at most {max_message_bytes} are stored"
-            raise Refusal(MESSAGE_TOO_LARGE, f"entry of {size + ENTRY_OVERHEAD} bytes at byte {position}, {limit}")
+            raise Refusal(
+                ErrorCode.MESSAGE_TOO_LARGE, f"entry of {size + ENTRY_OVERHEAD} bytes at byte {position}, {limit}"
+            )
         _, _, crc, _, attributes = _HEADER.unpack_from(view, position)
         if zlib.crc32(view[position + 16 : end]) != crc:
-            raise Refusal(INVALID_MESSAGE, f"the checksum of the entry at byte {position} is wrong")
+            raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"the checksum of the entry at byte {position} is wrong")
         found = attributes & _CODEC_BITS
         if found > codecs.LZ4:
             raise Refusal(UNKNOWN, f"the entry at byte {position} has the unknown codec {found}")
@@ -156,7 +149,9 @@ def entries(message_set: Bytes) -> Iterator[tuple[int, int]]:
     while position + ENTRY_OVERHEAD <= length:
         _, size = _ENTRY.unpack_from(message_set, position)
         if size < SMALLEST_MESSAGE:
-            raise Refusal(INVALID_MESSAGE, f"entry at byte {position} has size {size}, below {SMALLEST_MESSAGE}")
+            raise Refusal(
+                ErrorCode.CORRUPT_MESSAGE, f"entry at byte {position} has size {size}, below {SMALLEST_MESSAGE}"
+            )
         if position + ENTRY_OVERHEAD + size > length:
             return
         yield position, size
@@ -199,11 +194,12 @@ def _sized(data: bytes | None) -> bytes:
 
 def _field(view: memoryview, position: int) -> tuple[memoryview | None, int]:
     if position + 4 > len(view):
-        raise Refusal(INVALID_MESSAGE, f"a field at byte {position} of a message of {len(view)} bytes")
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"a field at byte {position} of a message of {len(view)} bytes")
     length = _INT32.unpack_from(view, position)[0]
     if length < 0:
         return None, position + 4
     end = position + 4 + length
     if end > len(view):
-        raise Refusal(INVALID_MESSAGE, f"a field of {length} bytes at byte {position} of a message of {len(view)}")
+        place = f"at byte {position} of a message of {len(view)}"
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"a field of {length} bytes {place}")
     return view[position + 4 : end], end

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from zkconsumer.testing.embedded.groups.codes import GROUP_FULL, INCONSISTENT_PROTOCOL, INVALID_SESSION_TIMEOUT
 from zkconsumer.testing.embedded.groups.values import GroupRules, GroupState, Join, Member, Sync
+from zkconsumer_error import ErrorCode
 
 __all__ = ["chosen_protocol", "is_of_other_protocol", "join_refusal"]
 
@@ -24,18 +24,18 @@ def join_refusal(
         protocol_type: Of its members.
     """
     if not rules.min_session_s <= asked.session_s <= rules.max_session_s:
-        return INVALID_SESSION_TIMEOUT
+        return ErrorCode.INVALID_SESSION_TIMEOUT
     if state is GroupState.DEAD and rules.keeps_empty_groups:
         return rules.dead_code
     if rules.max_size is not None and len(members) >= rules.max_size and asked.member_id not in members:
-        return GROUP_FULL
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not asked.protocols:
         return rules.no_protocols_code
     if not members:
-        return 0 if asked.protocol_type or rules.takes_no_protocol_type else INCONSISTENT_PROTOCOL
+        return 0 if asked.protocol_type or rules.takes_no_protocol_type else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     # What the member itself has said before counts, too.
     common = set(asked.protocols).intersection(*(each.protocols for each in members.values()))
-    return 0 if common and asked.protocol_type == protocol_type else INCONSISTENT_PROTOCOL
+    return 0 if common and asked.protocol_type == protocol_type else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def is_of_other_protocol(asked: Sync, protocol_type: str, protocol: str) -> bool:

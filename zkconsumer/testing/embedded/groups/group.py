@@ -14,14 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from zkconsumer.testing.embedded.groups.checks import chosen_protocol, is_of_other_protocol, join_refusal
-from zkconsumer.testing.embedded.groups.codes import (
-    FENCED_INSTANCE,
-    ILLEGAL_GENERATION,
-    INCONSISTENT_PROTOCOL,
-    MEMBER_ID_REQUIRED,
-    REBALANCING,
-    UNKNOWN_MEMBER,
-)
 from zkconsumer.testing.embedded.groups.values import (
     GroupRules,
     GroupState,
@@ -34,6 +26,7 @@ from zkconsumer.testing.embedded.groups.values import (
     Synced,
     Who,
 )
+from zkconsumer_error import ErrorCode
 
 __all__ = ["Group"]
 
@@ -114,7 +107,7 @@ class Group:
             return self._add(asked, asked.member_id, request)
         member = self.members.get(asked.member_id)
         if member is None:
-            return [Reply(request, Joined(UNKNOWN_MEMBER, member_id=asked.member_id))]
+            return [Reply(request, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))]
         return self._join_again(member, asked, request)
 
     def sync(self, asked: Sync, request: object, now: float) -> list[Reply]:
@@ -122,9 +115,9 @@ class Group:
         self._now = now
         code = self._why_not(asked.who)
         if not code and is_of_other_protocol(asked, self.protocol_type, self.protocol):
-            code = INCONSISTENT_PROTOCOL
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if not code and self.state is GroupState.PREPARING:
-            code = REBALANCING
+            code = ErrorCode.REBALANCE_IN_PROGRESS
         if code:
             return [Reply(request, Synced(code))]
         member = self.members[asked.who.member_id]
@@ -146,11 +139,11 @@ class Group:
         code = self._why_not(who)
         if code:
             is_moving = self.state in (GroupState.PREPARING, GroupState.COMPLETING)
-            return REBALANCING if is_moving and self._rules.beats_look_at_state_first else code
+            return ErrorCode.REBALANCE_IN_PROGRESS if is_moving and self._rules.beats_look_at_state_first else code
         if self.state is GroupState.COMPLETING and not self._rules.renews_while_completing:
-            return REBALANCING
+            return ErrorCode.REBALANCE_IN_PROGRESS
         self._renew(self.members[who.member_id])
-        return REBALANCING if self.state is GroupState.PREPARING else 0
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else 0
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> tuple[int, list[Reply]]:
         """Return the error code of a LeaveGroup, and what follows for the others."""
@@ -161,10 +154,10 @@ class Group:
         if instance_id is not None:
             known = self._static.get(instance_id, "")
             if known and member_id not in ("", known):
-                return FENCED_INSTANCE, []
+                return ErrorCode.FENCED_INSTANCE_ID, []
             member_id = known
         if member_id not in self.members:
-            return UNKNOWN_MEMBER, []
+            return ErrorCode.UNKNOWN_MEMBER_ID, []
         return 0, self._remove([member_id])
 
     def may_commit(self, who: Who, now: float) -> int:
@@ -174,12 +167,12 @@ class Group:
             if self.state is GroupState.EMPTY:
                 return 0
             is_too_early = self.state is GroupState.COMPLETING and self._rules.looks_at_state_first
-            return REBALANCING if is_too_early else UNKNOWN_MEMBER
+            return ErrorCode.REBALANCE_IN_PROGRESS if is_too_early else ErrorCode.UNKNOWN_MEMBER_ID
         code = self._why_not(who)
         if code and not (self.state is GroupState.COMPLETING and self._rules.looks_at_state_first):
             return code
         if self.state is GroupState.COMPLETING:
-            return REBALANCING
+            return ErrorCode.REBALANCE_IN_PROGRESS
         self._renew(self.members[who.member_id])
         return 0
 
@@ -216,7 +209,7 @@ class Group:
         member_id = f"{asked.instance_id or asked.client_id}-{self._new_id()}"
         if asked.names_members_first and asked.instance_id is None:
             self._pending[member_id] = self._now + asked.session_s
-            return [Reply(request, Joined(MEMBER_ID_REQUIRED, member_id=member_id))]
+            return [Reply(request, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))]
         return self._add(asked, member_id, request)
 
     def _join_static(self, asked: Join, request: object) -> list[Reply]:
@@ -225,10 +218,10 @@ class Group:
         old_id = self._static[asked.instance_id]
         member = self.members[old_id]
         if asked.member_id and asked.member_id != old_id:
-            return [Reply(request, Joined(FENCED_INSTANCE, member_id=asked.member_id))]
+            return [Reply(request, Joined(ErrorCode.FENCED_INSTANCE_ID, member_id=asked.member_id))]
         if asked.member_id:
             return self._join_again(member, asked, request)
-        fenced = member.refuse(FENCED_INSTANCE)
+        fenced = member.refuse(ErrorCode.FENCED_INSTANCE_ID)
         member.member_id = f"{asked.instance_id}-{self._new_id()}"
         self.members = {each.member_id: each for each in self.members.values()}
         self._static[asked.instance_id] = member.member_id
@@ -290,7 +283,7 @@ class Group:
 
     def _prepare(self, *, is_first: bool = False) -> list[Reply]:
         """Begin a rebalance; those who wait for the leader's assignment have to join again."""
-        replies = self._answer_syncs(REBALANCING) if self.state is GroupState.COMPLETING else []
+        replies = self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS) if self.state is GroupState.COMPLETING else []
         self.state, self._sync_until = GroupState.PREPARING, None
         longest_s = max((member.rebalance_s for member in self.members.values()), default=0.0)
         self._join_until = self._now + longest_s
@@ -359,7 +352,7 @@ class Group:
         if member.sync is None:
             return []
         request, member.sync = member.sync, None
-        return [Reply(request, Synced(REBALANCING))]
+        return [Reply(request, Synced(ErrorCode.REBALANCE_IN_PROGRESS))]
 
     # -- members -------------------------------------------------------------------------------------------------------
 
@@ -369,7 +362,7 @@ class Group:
             member = self.members.pop(member_id)
             if member.instance_id is not None:
                 self._static.pop(member.instance_id, None)
-            replies += member.refuse(UNKNOWN_MEMBER)
+            replies += member.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
             if self.leader == member_id:
                 self.leader = next(iter(self.members), "")
         if self.state is GroupState.PREPARING:
@@ -389,9 +382,9 @@ class Group:
         if who.instance_id is not None:
             known = self._static.get(who.instance_id)
             if known is None:
-                return UNKNOWN_MEMBER
+                return ErrorCode.UNKNOWN_MEMBER_ID
             if known != who.member_id:
-                return FENCED_INSTANCE
+                return ErrorCode.FENCED_INSTANCE_ID
         if who.member_id not in self.members:
-            return UNKNOWN_MEMBER
-        return 0 if who.generation == self.generation else ILLEGAL_GENERATION
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return 0 if who.generation == self.generation else ErrorCode.ILLEGAL_GENERATION

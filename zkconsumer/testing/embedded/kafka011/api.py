@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from simpleconsumer.messages.api import Api
 from simpleconsumer.messages.schema import Values
@@ -18,13 +18,12 @@ from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import GroupC
 from zkconsumer.testing.embedded.kafka011.habits import Habits
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transactions.transaction_coordinator import TransactionCoordinator
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import PRODUCER_FENCED
 from zkconsumer.testing.embedded.offset_storage import OffsetStorage
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "fenced_code", "refuse", "refuse_all"]
 
-INVALID_PRODUCER_EPOCH: Final = 47
 
 Body = TypeVar("Body")
 
@@ -149,4 +148,4 @@ def refuse_all(asked: Asked[Any]) -> None:
 
 def fenced_code(code: int, knows_fenced: bool) -> int:
     """Return an error code as the version of a request has it: older ones only know that an epoch is invalid."""
-    return INVALID_PRODUCER_EPOCH if code == PRODUCER_FENCED and not knows_fenced else code
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not knows_fenced else code

@@ -25,12 +25,12 @@ from simpleconsumer.kafka011.batch_head import (
     read_head,
 )
 from simpleconsumer.kafka011.varints import read_varint, read_varlong
-from zkconsumer.testing.embedded.disk.messages import INVALID_MESSAGE, MESSAGE_TOO_LARGE, Bytes, Refusal
+from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal
+from zkconsumer_error import ErrorCode
 
 __all__ = ["check_batch", "is_abort", "numbered"]
 
 UNSUPPORTED_CODEC: Final = 76
-INVALID_RECORD: Final = 87
 _MAX_INFLATED_BYTES: Final = 256 * 1024 * 1024
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
@@ -48,21 +48,25 @@ def check_batch(data: Bytes, max_message_bytes: int) -> BatchHead:
             something that no producer sends.
     """
     if len(data) < HEAD_BYTES:
-        raise Refusal(INVALID_MESSAGE if data else INVALID_RECORD, f"a batch of {len(data)} bytes")
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE if data else ErrorCode.INVALID_RECORD, f"a batch of {len(data)} bytes")
     if data[MAGIC_AT] != MAGIC:
-        raise Refusal(INVALID_RECORD, f"magic {data[MAGIC_AT]}: from version 3 on Produce takes record batches alone")
+        raise Refusal(
+            ErrorCode.INVALID_RECORD, f"magic {data[MAGIC_AT]}: from version 3 on Produce takes record batches alone"
+        )
     head = read_head(data, 0)
     end = head.size + OVERHEAD
     if head.size < SMALLEST_SIZE or end > len(data):
-        raise Refusal(INVALID_MESSAGE, f"a batch says {end} bytes, and {len(data)} came")
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch says {end} bytes, and {len(data)} came")
     if end < len(data):
-        raise Refusal(INVALID_RECORD, "more than one batch in a set")
+        raise Refusal(ErrorCode.INVALID_RECORD, "more than one batch in a set")
     if end > max_message_bytes:
-        raise Refusal(MESSAGE_TOO_LARGE, f"batch of {end} bytes, at most {max_message_bytes} are stored")
+        raise Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {end} bytes, at most {max_message_bytes} are stored")
     if not has_batch_checksum(data, 0, end):
-        raise Refusal(INVALID_MESSAGE, "the checksum of the batch is wrong")
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     if head.attributes & IS_CONTROL or head.records < 1 or head.records != head.last_delta + 1:
-        raise Refusal(INVALID_RECORD, f"{head.records} records up to {head.last_delta}, attributes {head.attributes}")
+        raise Refusal(
+            ErrorCode.INVALID_RECORD, f"{head.records} records up to {head.last_delta}, attributes {head.attributes}"
+        )
     _check_records(head, memoryview(data)[HEAD_BYTES:end])
     return head
 
@@ -75,7 +79,7 @@ def _check_records(head: BatchHead, area: Bytes) -> None:
     """
     codec = head.attributes & CODEC_MASK
     if codec > ZSTD:
-        raise Refusal(INVALID_RECORD, f"codec {codec} is unknown")
+        raise Refusal(ErrorCode.INVALID_RECORD, f"codec {codec} is unknown")
     try:
         records = codecs.decompress(codec, area, _MAX_INFLATED_BYTES) if codec else bytes(area)
         position = 0
@@ -85,11 +89,11 @@ def _check_records(head: BatchHead, area: Bytes) -> None:
             delta, _ = read_varint(records, behind)
             position = start + size
             if size < 0 or position > len(records) or delta != number:
-                raise Refusal(INVALID_RECORD, f"record {number} of {head.records} has offset delta {delta}")
+                raise Refusal(ErrorCode.INVALID_RECORD, f"record {number} of {head.records} has offset delta {delta}")
     except (DecodeError, IndexError) as reason:
-        raise Refusal(INVALID_RECORD, f"the records of the batch cannot be read: {reason}") from reason
+        raise Refusal(ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {reason}") from reason
     if position != len(records):
-        raise Refusal(INVALID_RECORD, f"{len(records) - position} bytes behind the last record")
+        raise Refusal(ErrorCode.INVALID_RECORD, f"{len(records) - position} bytes behind the last record")
 
 
 def numbered(data: Bytes, base_offset: int, leader_epoch: int) -> bytearray:

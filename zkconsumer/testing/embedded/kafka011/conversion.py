@@ -20,7 +20,6 @@ from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import Message
 from zkconsumer.testing.embedded.disk.messages import (
     ENTRY_OVERHEAD,
-    INVALID_MESSAGE,
     UNKNOWN,
     Bytes,
     CheckedSet,
@@ -36,6 +35,7 @@ from zkconsumer.testing.embedded.kafka011.message_sets import (
     encode_set,
     messages_of,
 )
+from zkconsumer_error import ErrorCode
 
 __all__ = ["down_converted", "down_converted_together", "needs_down_conversion", "numbered_set", "sent_for"]
 
@@ -156,7 +156,7 @@ def _of_batch(entry: Bytes, drops_headers: bool, *, is_append_time: bool) -> lis
     try:
         messages = list(KAFKA011.decode_messages(bytes(entry), "", 0, 0))
     except SimpleConsumerError as error:
-        raise Refusal(INVALID_MESSAGE, f"a batch cannot be read: {error}") from error
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot be read: {error}") from error
     if not drops_headers and any(each.headers for each in messages):
         raise Refusal(UNKNOWN, "a message has headers, which older clients do not know")
     return [

@@ -21,7 +21,7 @@ from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import Part, size_of
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.disk.log import PartitionLog
-from zkconsumer.testing.embedded.disk.messages import UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.fetch_wait import FetchWait, close_all, interleaved
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, refuse
@@ -34,6 +34,7 @@ from zkconsumer.testing.embedded.kafka011.conversion import (
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import NO_SESSION, FetchContext, Position, Seen
 from zkconsumer.testing.embedded.kafka011.writing import NULL_ARRAY, runs_of_topics
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["API"]
 
@@ -204,7 +205,7 @@ def _read_one(
         )  # fmt: skip
         return Fetched(0, *read)
     except Refusal as refusal:
-        is_unknown = refusal.code == UNKNOWN_TOPIC_OR_PARTITION
+        is_unknown = refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return Fetched(refusal.code, aborted=() if is_unknown and asked.host.habits.is_since_3 else None)
 
 

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["NO_SESSION", "FetchContext", "FetchSessions", "Position", "Seen"]
 
-SESSION_NOT_FOUND: Final = 70
-INVALID_SESSION_EPOCH: Final = 71
 NO_SESSION: Final = 0
 _FIRST_EPOCH: Final = 0
 _LAST_EPOCH: Final = -1
@@ -131,9 +130,9 @@ class FetchSessions:
                 return FetchContext(named, begins=epoch == _FIRST_EPOCH)
             session = self._sessions.get(number)
             if session is None:
-                return FetchContext({}, SESSION_NOT_FOUND)
+                return FetchContext({}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             if session.epoch != epoch:
-                return FetchContext({}, INVALID_SESSION_EPOCH)
+                return FetchContext({}, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             for where, position in named.items():
                 session.partitions.setdefault(where, _Partition(position)).position = position
             for where in forgotten:

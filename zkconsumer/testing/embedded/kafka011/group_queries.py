@@ -12,16 +12,15 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
-from zkconsumer.testing.embedded.disk.messages import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, Refusal
-from zkconsumer.testing.embedded.groups.codes import UNKNOWN_GROUP
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.groups.values import GroupState
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC, coordinator_by
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse_all
 from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import Described, Listed
 from zkconsumer.testing.embedded.kafka011.habits import Habits
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_coordinator import INVALID_REQUEST
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import BrokerAddress
+from zkconsumer_error import ErrorCode
 
 __all__ = ["DELETE_GROUPS", "DESCRIBE_GROUPS", "FIND_COORDINATOR", "LIST_GROUPS"]
 
@@ -31,7 +30,7 @@ __all__ = ["DELETE_GROUPS", "DESCRIBE_GROUPS", "FIND_COORDINATOR", "LIST_GROUPS"
 
 _GROUP: Final = 0
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
-_WORDS: Final = {0: "NONE", COORDINATOR_NOT_AVAILABLE: "The coordinator is not available."}
+_WORDS: Final = {0: "NONE", ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available."}
 _FIRST_OF_SEVERAL: Final = 4
 
 
@@ -52,7 +51,7 @@ def _answer_find(asked: Asked[FindCoordinator]) -> Values:
     topic = _TOPICS.get(asked.body.kind)
     found = None if code or topic is None else coordinator_by(asked.host.cluster, topic)
     if found is None:
-        code = code or (INVALID_REQUEST if topic is None else COORDINATOR_NOT_AVAILABLE)
+        code = code or (ErrorCode.INVALID_REQUEST if topic is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
         found = BrokerAddress(-1, "", -1)
     words = _WORDS.get(code, f"error {code}") if code or not asked.host.habits.is_before_2 else None
     row = {"error_code": code, "node_id": found.broker_id, "host": found.host, "port": found.port}
@@ -91,7 +90,9 @@ def _answer_list(asked: Asked[ListGroups]) -> Values:
         refuse_all(asked)
         listed = [each for each in asked.host.groups.listed() if _is_wanted(asked, each)]
     except Refusal as refusal:
-        code = refusal.code if refusal.code != NOT_COORDINATOR else 0  # a broker lists what it has, if it is nothing
+        code = (
+            refusal.code if refusal.code != ErrorCode.NOT_COORDINATOR else 0
+        )  # a broker lists what it has, if it is nothing
     return {"error_code": code, "groups": [
         {"group_id": each.name, "protocol_type": each.protocol_type,
          "group_state": _state_name(each.state, asked.host.habits), "group_type": _TYPE}
@@ -145,7 +146,7 @@ def _described(asked: Asked[DescribeGroups], name: str) -> Values:
         found = asked.host.groups.described(name) or _UNKNOWN
         state = _state_name(found.state, asked.host.habits)
         if found is _UNKNOWN and asked.version >= _FIRST_WITH_WORDS:
-            code, words = UNKNOWN_GROUP, f"Group {name} not found."
+            code, words = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found."
     except Refusal as refusal:
         code = refusal.code
     return {

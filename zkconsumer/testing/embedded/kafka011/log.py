@@ -20,12 +20,13 @@ from simpleconsumer.types import AbortedTransaction, OffsetAndTimestamp
 from zkconsumer.testing.embedded.disk.entries import last_offset
 from zkconsumer.testing.embedded.disk.log import Numbered, PartitionLog
 from zkconsumer.testing.embedded.disk.log_settings import LogSettings
-from zkconsumer.testing.embedded.disk.messages import OFFSET_OUT_OF_RANGE, Bytes, Refusal, check, entries
+from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal, check, entries
 from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment
 from zkconsumer.testing.embedded.kafka011 import batches
 from zkconsumer.testing.embedded.kafka011.conversion import numbered_set
 from zkconsumer.testing.embedded.kafka011.epochs import FILE, LeaderEpochs
 from zkconsumer.testing.embedded.kafka011.producers import Producers
+from zkconsumer_error import ErrorCode
 
 __all__ = ["BatchLog", "Read"]
 
@@ -250,7 +251,7 @@ class BatchLog(PartitionLog):
         with self._lock:
             self._require_open()
             if not self.start_offset <= offset <= self._end_offset:
-                raise Refusal(OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
+                raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
             stable = self.last_stable_offset
             limit = stable if is_committed else self._end_offset
             data = self._slice(offset, limit, max(max_bytes, 0), whole_first, may_cut_first)

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
 from zkconsumer.testing.embedded.disk.messages import Refusal
-from zkconsumer.testing.embedded.groups.codes import COORDINATOR_LOADING, REBALANCING
 from zkconsumer.testing.embedded.groups.values import Join, Joined, Sync, Synced, Who
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse_all
 from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import Leaving
+from zkconsumer_error import ErrorCode
 
 __all__ = ["HEARTBEAT", "JOIN_GROUP", "LEAVE_GROUP", "SYNC_GROUP", "who_of"]
 
@@ -98,8 +98,8 @@ def _answer_sync(asked: Asked[SyncGroup]) -> Values:
         refuse_all(asked)
         synced = asked.host.groups.sync(group, sync)
     except Refusal as refusal:
-        is_loading = refusal.code == COORDINATOR_LOADING and not asked.host.habits.is_before_2
-        synced = Synced(REBALANCING if is_loading else refusal.code)
+        is_loading = refusal.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and not asked.host.habits.is_before_2
+        synced = Synced(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else refusal.code)
     return {
         "error_code": synced.code, "protocol_type": synced.protocol_type, "protocol_name": synced.protocol,
         "assignment": synced.assignment,
@@ -136,7 +136,7 @@ def _beat(asked: Asked[Heartbeat]) -> int:
     try:
         return asked.host.groups.heartbeat(*asked.body)
     except Refusal as refusal:
-        if refusal.code == COORDINATOR_LOADING:
+        if refusal.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return 0  # who is a member is not known yet, and nobody is to be sent away for that
         raise
 

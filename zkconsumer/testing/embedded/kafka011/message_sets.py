@@ -16,15 +16,8 @@ from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
 from simpleconsumer.errors import DecodeError
-from zkconsumer.testing.embedded.disk.messages import (
-    ENTRY_OVERHEAD,
-    INVALID_MESSAGE,
-    Bytes,
-    Refusal,
-    entries,
-    key_of,
-    value_of,
-)
+from zkconsumer.testing.embedded.disk.messages import ENTRY_OVERHEAD, Bytes, Refusal, entries, key_of, value_of
+from zkconsumer_error import ErrorCode
 
 __all__ = ["CODEC_BITS", "NO_TIMESTAMP", "OldMessage", "codec_of", "encode_set", "messages_of"]
 
@@ -69,7 +62,9 @@ def messages_of(entry: Bytes) -> list[OldMessage]:
     try:
         inside = codecs.decompress(codec, value_of(message) or b"", _MAX_INFLATED_BYTES)
     except DecodeError as error:
-        raise Refusal(INVALID_MESSAGE, f"the wrapper with offset {offset} does not inflate: {error}") from error
+        raise Refusal(
+            ErrorCode.CORRUPT_MESSAGE, f"the wrapper with offset {offset} does not inflate: {error}"
+        ) from error
     found = list(_inner(inside))
     if message[4] == 1 and found:
         first = offset - found[-1].offset

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.partition_rows import topics_of
-from zkconsumer.testing.embedded.disk.messages import OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.groups.values import Who
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, refuse
 from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
@@ -22,6 +22,7 @@ from zkconsumer.testing.embedded.kafka011.member_requests import who_of
 from zkconsumer.testing.embedded.offset_storage import MAX_METADATA_BYTES
 from zkconsumer.testing.embedded.protocol import CommittedOffset
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["OFFSET_COMMIT", "OFFSET_FETCH"]
 
@@ -29,7 +30,6 @@ _NAMELESS: Final = "\0"
 """What stands before the id of a topic, in hex, that has no name."""
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _NO_ID: Final = "0" * 32
-_UNKNOWN_TOPIC_ID: Final = 100
 
 T = TypeVar("T")
 
@@ -93,7 +93,9 @@ def _answer_commit(asked: Asked[OffsetCommit]) -> Values:
     codes = _in_registry(asked) if asked.version == 0 else _in_kafka(asked)
     order = list(asked.body.offsets)
     if asked.host.habits.is_since_3:  # which name what they refuse by themselves before they ask the coordinator
-        order.sort(key=lambda where: codes[where] not in (UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC_ID))
+        order.sort(
+            key=lambda where: codes[where] not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+        )
     return {"topics": _answered_topics(asked, ((where, {"error_code": codes[where]}) for where in order))}
 
 
@@ -123,18 +125,18 @@ def _in_kafka(asked: Asked[OffsetCommit]) -> dict[TopicPartition, int]:
     except Refusal as refusal:
         code = refusal.code
     for where in known:
-        codes[where] = code or (0 if where in small else OFFSET_METADATA_TOO_LARGE)
+        codes[where] = code or (0 if where in small else ErrorCode.OFFSET_METADATA_TOO_LARGE)
     return codes
 
 
 def _code_of_topic(asked: Asked[OffsetCommit], where: TopicPartition) -> int:
     topic, partition = where
     if topic.startswith(_NAMELESS):
-        return _UNKNOWN_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_ID
     partitions = asked.host.cluster.image.topics.get(topic)
     # Before 2.0 nobody looks whether the partition exists.
     is_there = partitions is not None and (partition in partitions or asked.host.habits.is_before_2)
-    return 0 if is_there else UNKNOWN_TOPIC_OR_PARTITION
+    return 0 if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 OFFSET_COMMIT: Final = ServedApi(
@@ -219,7 +221,7 @@ def _rows(
                 if asked.version < _FIRST_IN_KAFKA:
                     stored = _registered(asked.host, group, where)
                 elif where[0].startswith(_NAMELESS):
-                    raise Refusal(_UNKNOWN_TOPIC_ID, "a topic that does not exist")
+                    raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "a topic that does not exist")
         except Refusal as refusal:
             stored, of_partition = _NOTHING, refusal.code
         yield where, {

@@ -16,14 +16,13 @@ from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.disk.messages import Refusal, entries
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, fenced_code, refuse
-from zkconsumer.testing.embedded.kafka011.batches import INVALID_RECORD
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.writing import by_topic
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["API"]
 
-INVALID_REQUIRED_ACKS: Final = 21
 _FIRST_OF_BATCHES: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 
@@ -64,7 +63,7 @@ def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _S
     try:
         refuse(asked.errors, where)
         if asked.body.acks not in (-1, 0, 1):
-            raise Refusal(INVALID_REQUIRED_ACKS, f"acks {asked.body.acks}")
+            raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {asked.body.acks}")
         log = asked.host.log(*where)
         _check_transaction(asked, where, log, data)
         base_offset = _append(asked, log, data)
@@ -98,7 +97,7 @@ def _append(asked: Asked[Produce], log: BatchLog, data: memoryview) -> int:
     if is_batch or asked.version >= _FIRST_OF_BATCHES:
         return log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD)
     if not asked.host.habits.is_before_2 and len({data[position + MAGIC_AT] for position, _ in entries(data)}) > 1:
-        raise Refusal(INVALID_RECORD, "messages of several formats in one set")
+        raise Refusal(ErrorCode.INVALID_RECORD, "messages of several formats in one set")
     return log.append_set(data, magic)
 
 

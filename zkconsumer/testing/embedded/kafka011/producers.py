@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011.batch_head import IS_CONTROL, IS_TRANSACTIONAL, BatchHead
 from zkconsumer.testing.embedded.disk.messages import Refusal
+from zkconsumer_error import ErrorCode
 
 __all__ = ["AbortedSpan", "Producers"]
 
-OUT_OF_ORDER: Final = 45
 INVALID_EPOCH: Final = 47
-INVALID_TXN_STATE: Final = 48
 _KEPT_BATCHES: Final = 5
 _SEQUENCES: Final = 1 << 31
 
@@ -84,10 +83,13 @@ class Producers:
             raise Refusal(INVALID_EPOCH, f"producer {head.producer_id} has epoch {known.epoch}")
         if head.producer_epoch > known.epoch:
             if head.base_sequence:
-                raise Refusal(OUT_OF_ORDER, f"the first batch of an epoch has sequence {head.base_sequence}")
+                raise Refusal(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"the first batch of an epoch has sequence {head.base_sequence}",
+                )
             return None
         if known.open_since is not None and not head.attributes & IS_TRANSACTIONAL:
-            raise Refusal(INVALID_TXN_STATE, f"producer {head.producer_id} has a transaction open")
+            raise Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {head.producer_id} has a transaction open")
         last = (head.base_sequence + head.last_delta) % _SEQUENCES
         for batch in known.batches:
             if (batch.first_sequence, batch.last_sequence) == (head.base_sequence, last):
@@ -95,7 +97,10 @@ class Producers:
         if known.batches:
             expected = (known.batches[-1].last_sequence + 1) % _SEQUENCES
             if head.base_sequence != expected:
-                raise Refusal(OUT_OF_ORDER, f"sequence {head.base_sequence} of {head.producer_id}, not {expected}")
+                raise Refusal(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"sequence {head.base_sequence} of {head.producer_id}, not {expected}",
+                )
         return None
 
     def note(self, head: BatchHead, *, is_abort: bool = False) -> None:

@@ -16,17 +16,13 @@ from simpleconsumer.partition_rows import topics_of
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.disk.log import EARLIEST, LATEST
-from zkconsumer.testing.embedded.disk.messages import (
-    INVALID_TOPIC,
-    LEADER_NOT_AVAILABLE,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    Refusal,
-)
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.internal_topics import INTERNAL_TOPICS, make_internal
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
 from zkconsumer.testing.embedded.kafka011.epochs import UNKNOWN_EPOCH
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["API_VERSIONS", "LIST_OFFSETS", "METADATA", "OFFSET_FOR_LEADER_EPOCH", "refused_version"]
 
@@ -34,7 +30,6 @@ __all__ = ["API_VERSIONS", "LIST_OFFSETS", "METADATA", "OFFSET_FOR_LEADER_EPOCH"
 # -- ApiVersions: a version that is not known is answered, too, in the encoding of version 0 ---------------------------
 
 
-UNSUPPORTED_VERSION: Final = 35
 _FIRST_THAT_NAMES_THE_RANGE: Final = 3
 """Brokers that serve this version of ApiVersions (2.4 and later) say so when they refuse another one."""
 
@@ -42,7 +37,7 @@ _FIRST_THAT_NAMES_THE_RANGE: Final = 3
 def _answer_api_versions(asked: Asked[Values]) -> Values | list[Part]:
     served = asked.host.served
     code = asked.errors.get(("", -1), 0)
-    if code == UNSUPPORTED_VERSION:
+    if code == ErrorCode.UNSUPPORTED_VERSION:
         return [refused_version(served[apis.API_VERSIONS.key])]
     return {"error_code": code, "api_keys": [
         {"api_key": key, "min_version": each.start, "max_version": each.stop - 1}
@@ -58,8 +53,8 @@ def refused_version(own: range) -> bytes:
     """
     newest = own.stop - 1
     if newest < _FIRST_THAT_NAMES_THE_RANGE:
-        return pack(">hi", UNSUPPORTED_VERSION, 0)
-    return pack(">hihhh", UNSUPPORTED_VERSION, 1, apis.API_VERSIONS.key, own.start, newest)
+        return pack(">hi", ErrorCode.UNSUPPORTED_VERSION, 0)
+    return pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, apis.API_VERSIONS.key, own.start, newest)
 
 
 API_VERSIONS: Final = ServedApi(
@@ -70,7 +65,6 @@ API_VERSIONS: Final = ServedApi(
 # -- Metadata: brokers, topics and leaders -----------------------------------------------------------------------------
 
 
-REPLICA_NOT_AVAILABLE: Final = 9
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 
 
@@ -126,14 +120,14 @@ def _found_topic(
     if name in image.topics:
         return 0, image.topics[name]
     if not is_legal_topic(name):
-        return INVALID_TOPIC, {}
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, {}
     if not asked.body.may_create or not (cluster.auto_create_topics or name in INTERNAL_TOPICS):
-        return UNKNOWN_TOPIC_OR_PARTITION, {}
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {}
     if name in INTERNAL_TOPICS:
         make_internal(cluster, name)
     else:
         cluster.create_automatically(name, config={})
-    return LEADER_NOT_AVAILABLE, {}
+    return ErrorCode.LEADER_NOT_AVAILABLE, {}
 
 
 def _partition(
@@ -159,13 +153,13 @@ def _of_version_0(
     living = tuple(each for each in replicas if each in image.brokers)
     isr = () if code else tuple(each for each in state.isr if each in image.brokers)
     is_whole = len(living) == len(replicas) and len(isr) == len(state.isr)
-    return code if code or is_whole else REPLICA_NOT_AVAILABLE, living, isr
+    return code if code or is_whole else ErrorCode.REPLICA_NOT_AVAILABLE, living, isr
 
 
 def _leader(image: ClusterImage, state: PartitionState) -> tuple[int, int]:
     """Return error code and leader of a partition."""
     if state.leader == NO_LEADER or state.leader not in image.brokers:
-        return LEADER_NOT_AVAILABLE, NO_LEADER
+        return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     return 0, state.leader
 
 

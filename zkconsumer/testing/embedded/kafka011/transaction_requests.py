@@ -15,10 +15,11 @@ from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.partition_rows import topics_of
 from simpleconsumer.types import ProducerId
-from zkconsumer.testing.embedded.disk.messages import UNKNOWN_TOPIC_OR_PARTITION, Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, fenced_code
 from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import NO_PRODUCER
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["ADD_PARTITIONS_TO_TXN", "END_TXN", "INIT_PRODUCER_ID"]
 
@@ -66,7 +67,6 @@ INIT_PRODUCER_ID: Final = ServedApi(apis.INIT_PRODUCER_ID, "init_producer_id", r
 # -- AddPartitionsToTxn: names the partitions of a transaction to its coordinator, before the first batch --------------
 
 
-OPERATION_NOT_ATTEMPTED: Final = 55
 _FIRST_WITH_FENCED: Final = 2
 
 
@@ -100,9 +100,9 @@ def _codes(asked: Asked[AddPartitionsToTxn]) -> Mapping[TopicPartition, int]:
     refused = {where: asked.errors[where] for where in body.partitions if asked.errors.get(where)}
     for where in body.partitions:
         if not _exists(asked.host, where):
-            refused.setdefault(where, UNKNOWN_TOPIC_OR_PARTITION)
+            refused.setdefault(where, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if refused:
-        return dict.fromkeys(body.partitions, OPERATION_NOT_ATTEMPTED) | refused
+        return dict.fromkeys(body.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
     code = 0
     try:
         asked.host.transactions.add(body.name, body.producer, body.partitions)

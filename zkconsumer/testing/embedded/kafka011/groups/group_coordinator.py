@@ -17,15 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from zkconsumer.testing.embedded.cluster_image import Cluster
-from zkconsumer.testing.embedded.disk.messages import NOT_COORDINATOR, Refusal
-from zkconsumer.testing.embedded.groups.codes import (
-    COORDINATOR_LOADING,
-    ILLEGAL_GENERATION,
-    INVALID_GROUP,
-    NON_EMPTY_GROUP,
-    UNKNOWN_GROUP,
-    UNKNOWN_MEMBER,
-)
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.groups.group import Group
 from zkconsumer.testing.embedded.groups.values import (
     GroupRules,
@@ -44,6 +36,7 @@ from zkconsumer.testing.embedded.kafka011.groups.parked import Parked
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["Described", "DescribedMember", "GroupCoordinator", "Leaving", "Listed"]
 
@@ -167,7 +160,7 @@ class GroupCoordinator:
             groups, self._groups = self._groups, {}
             self._log = self._stored = None
             for name, group in groups.items():
-                self._answer(name, group, group.close(NOT_COORDINATOR))
+                self._answer(name, group, group.close(ErrorCode.NOT_COORDINATOR))
             for each in self._abandoned:
                 each.give(None)
             self._abandoned.clear()
@@ -183,14 +176,14 @@ class GroupCoordinator:
             Refusal: 24 the name of the group is empty, 16 another broker coordinates, 14 groups are being loaded.
         """
         if not group and not may_be_empty:
-            raise Refusal(INVALID_GROUP, "a group without a name")
+            raise Refusal(ErrorCode.INVALID_GROUP_ID, "a group without a name")
         try:
             log = self._host.log(OFFSETS_TOPIC, 0)
         except Refusal as refusal:
-            raise Refusal(NOT_COORDINATOR, f"{OFFSETS_TOPIC}/0 is not led here") from refusal
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}/0 is not led here") from refusal
         self.take_over(log)
         if self._stored is None:
-            raise Refusal(COORDINATOR_LOADING, "groups are being loaded")
+            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
         return self._stored
 
     # ---- requests of members
@@ -206,7 +199,7 @@ class GroupCoordinator:
             group = self._groups.get(name)
             if group is None:
                 if asked.member_id:
-                    return Joined(UNKNOWN_MEMBER, member_id=asked.member_id)
+                    return Joined(ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id)
                 group = self._new_group()
                 if self._rules.stores_new_groups:
                     with as_members_see_it():
@@ -226,7 +219,7 @@ class GroupCoordinator:
             self._coordinate(name)
             group = self._groups.get(name)
             if group is None:
-                return Synced(UNKNOWN_MEMBER)
+                return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
             request = self._park(name)
             self._settle(name, group, group.sync(asked, request, _now()))
         answer = request.wait()
@@ -238,7 +231,7 @@ class GroupCoordinator:
         with self._lock:
             self._coordinate(name)
             group = self._groups.get(name)
-            code = UNKNOWN_MEMBER if group is None else group.heartbeat(who, _now())
+            code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(who, _now())
             self._changed.notify_all()
             return code
 
@@ -248,7 +241,7 @@ class GroupCoordinator:
             self._coordinate(name)
             group = self._groups.get(name)
             if group is None:
-                return [UNKNOWN_MEMBER] * len(leaving)
+                return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
             codes = []
             for each in leaving:
                 code, replies = group.leave(each.member_id, each.instance_id, _now())
@@ -265,7 +258,7 @@ class GroupCoordinator:
             group = self._groups.get(name)
             if group is None:
                 if who.generation >= 0:
-                    return ILLEGAL_GENERATION
+                    return ErrorCode.ILLEGAL_GENERATION
                 group = self._new_group()
                 if self._rules.keeps_empty_groups:
                     self._groups[name] = group
@@ -329,9 +322,9 @@ class GroupCoordinator:
             stored = self._coordinate(name, may_be_empty=True)
             group = self._groups.get(name)
             if group is None:
-                return UNKNOWN_GROUP
+                return ErrorCode.GROUP_ID_NOT_FOUND
             if group.state is not GroupState.EMPTY:
-                return NON_EMPTY_GROUP
+                return ErrorCode.NON_EMPTY_GROUP
             with as_members_see_it():
                 stored.forget_group(name, offsets=list(stored.offsets(name)))
             del self._groups[name]

@@ -6,25 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from zkconsumer.testing.embedded.disk.messages import (
-    COORDINATOR_NOT_AVAILABLE,
-    MESSAGE_SET_TOO_LARGE,
-    MESSAGE_TOO_LARGE,
-    NOT_COORDINATOR,
-    NOT_LEADER,
-    REQUEST_TIMED_OUT,
-    UNKNOWN,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    Refusal,
-)
-from zkconsumer.testing.embedded.groups.codes import REBALANCING
+from zkconsumer.testing.embedded.disk.messages import UNKNOWN, Refusal
 from zkconsumer.testing.embedded.groups.group import Group
 from zkconsumer.testing.embedded.groups.values import GroupState, Member
 from zkconsumer.testing.embedded.kafka011.groups.group_records import GroupRecord, MemberRecord
+from zkconsumer_error import ErrorCode
 
 __all__ = ["as_members_see_it", "record_of", "restored", "translated"]
 
-INVALID_COMMIT_SIZE: Final = 28
 _MS: Final = 1000
 
 
@@ -71,13 +60,13 @@ def translated(code: int, *, of_group: bool = False) -> int:
     Args:
         of_group: it was the record of the group, not offsets.
     """
-    if code == UNKNOWN_TOPIC_OR_PARTITION:
-        return COORDINATOR_NOT_AVAILABLE
-    if code == NOT_LEADER:
-        return NOT_COORDINATOR
-    if code in (MESSAGE_TOO_LARGE, MESSAGE_SET_TOO_LARGE):
-        return UNKNOWN if of_group else INVALID_COMMIT_SIZE
-    return REBALANCING if code == REQUEST_TIMED_OUT and of_group else code
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return ErrorCode.NOT_COORDINATOR
+    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        return UNKNOWN if of_group else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return ErrorCode.REBALANCE_IN_PROGRESS if code == ErrorCode.REQUEST_TIMED_OUT and of_group else code
 
 
 @contextmanager

@@ -12,30 +12,22 @@ import logging
 import threading
 import time
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import Protocol
 
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.cluster_image import Cluster
-from zkconsumer.testing.embedded.disk.messages import NOT_COORDINATOR, Refusal
+from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.transactions.state_reader import StateReader
 from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import encode_transaction
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import (
-    CONCURRENT_TRANSACTIONS,
-    INVALID_PRODUCER_ID_MAPPING,
-    INVALID_TXN_STATE,
-    PRODUCER_FENCED,
-    Transaction,
-    TransactionState,
-)
+from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import Transaction, TransactionState
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["TransactionCoordinator"]
 
-INVALID_REQUEST: Final = 42
-INVALID_TRANSACTION_TIMEOUT: Final = 50
 _log = logging.getLogger(__name__)
 
 
@@ -91,13 +83,15 @@ class TransactionCoordinator:
         with self._lock:
             self._coordinate(name)
             if not 0 < timeout_ms <= self._max_timeout_ms:
-                raise Refusal(INVALID_TRANSACTION_TIMEOUT, f"time-out {timeout_ms} ms, at most {self._max_timeout_ms}")
+                raise Refusal(
+                    ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"time-out {timeout_ms} ms, at most {self._max_timeout_ms}"
+                )
             known = self._known.get(name) or Transaction(self._host.cluster.next_producer_id())
             started = known.started(expected, timeout_ms, self._host.cluster.next_producer_id)
             self._store(name, started)
             if started.is_prepared:
                 self._write_markers(name)
-                raise Refusal(CONCURRENT_TRANSACTIONS, f"the transaction of {known.producer} is aborted")
+                raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {known.producer} is aborted")
             return started.producer
 
     def add(self, name: str, producer: ProducerId, partitions: Collection[TopicPartition]) -> None:
@@ -143,10 +137,10 @@ class TransactionCoordinator:
         """
         known = self._read_states().get(name)
         if known is not None and known.producer_id == producer.producer_id and known.epoch > producer.epoch:
-            raise Refusal(PRODUCER_FENCED, f"{producer} is not {known.producer}")
+            raise Refusal(ErrorCode.PRODUCER_FENCED, f"{producer} is not {known.producer}")
         is_open = known is not None and known.state is TransactionState.ONGOING
         if known is None or not is_open or known.producer != producer or where not in known.partitions:
-            raise Refusal(INVALID_TXN_STATE, f"{where} was not added to a transaction of {producer}")
+            raise Refusal(ErrorCode.INVALID_TXN_STATE, f"{where} was not added to a transaction of {producer}")
 
     def _read_states(self) -> dict[str, Transaction]:
         """What the coordinator has written, here or on another broker."""
@@ -166,17 +160,17 @@ class TransactionCoordinator:
         self._coordinate(name)
         known = self._known.get(name)
         if known is None:
-            raise Refusal(INVALID_PRODUCER_ID_MAPPING, f"transactional id {name} is unknown")
+            raise Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {name} is unknown")
         return known
 
     def _coordinate(self, name: str) -> None:
         """Be the coordinator, with what the log says, or raise Refusal 16."""
         if not name:
-            raise Refusal(INVALID_REQUEST, "an empty transactional id")
+            raise Refusal(ErrorCode.INVALID_REQUEST, "an empty transactional id")
         try:
             states = self._host.log(TRANSACTIONS_TOPIC, 0)
         except Refusal as refusal:
-            raise Refusal(NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}/0 is not led here") from refusal
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}/0 is not led here") from refusal
         if self._states is not states:
             self._known = StateReader(states).read()
             self._states = states

@@ -17,13 +17,10 @@ from typing import Final
 from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer_error import ErrorCode
 
 __all__ = ["NO_PRODUCER", "Transaction", "TransactionState"]
 
-INVALID_TXN_STATE: Final = 48
-INVALID_PRODUCER_ID_MAPPING: Final = 49
-CONCURRENT_TRANSACTIONS: Final = 51
-PRODUCER_FENCED: Final = 90
 NO_PRODUCER: Final = ProducerId(-1, -1)
 LAST_EPOCH: Final = 0x7FFF - 1
 _NO_EPOCH: Final = -1
@@ -92,9 +89,9 @@ class Transaction:
             Refusal: 51 a transaction is still being ended, 90 another producer has the name.
         """
         if not self._may_be(expected):
-            raise Refusal(PRODUCER_FENCED, f"{expected} is not {self.producer}")
+            raise Refusal(ErrorCode.PRODUCER_FENCED, f"{expected} is not {self.producer}")
         if self.is_prepared:
-            raise Refusal(CONCURRENT_TRANSACTIONS, f"the transaction of {self.producer} is being ended")
+            raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {self.producer} is being ended")
         if self.state is TransactionState.ONGOING:
             return self.fenced()
         if self.epoch >= LAST_EPOCH and expected.epoch in (_NO_EPOCH, self.epoch):
@@ -119,7 +116,7 @@ class Transaction:
             return self.epoch + 1, self.epoch
         if expected.epoch == self.last_epoch:
             return self.epoch, self.last_epoch  # the answer to its first request was lost
-        raise Refusal(PRODUCER_FENCED, f"epoch {expected.epoch} is not {self.epoch}")
+        raise Refusal(ErrorCode.PRODUCER_FENCED, f"epoch {expected.epoch} is not {self.epoch}")
 
     def fenced(self) -> Transaction:
         """Return an open transaction prepared for its abort, under an epoch that its producer does not have."""
@@ -135,7 +132,7 @@ class Transaction:
         """
         self._require(producer)
         if self.is_prepared:
-            raise Refusal(CONCURRENT_TRANSACTIONS, f"the transaction of {self.producer} is being ended")
+            raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {self.producer} is being ended")
         is_open = self.state is TransactionState.ONGOING
         if is_open and self.partitions.issuperset(partitions):
             return self
@@ -157,16 +154,16 @@ class Transaction:
             return replace(self, state=state)
         wanted = "COMMIT" if commit else "ABORT"
         if not self.state.name.endswith(wanted):
-            raise Refusal(INVALID_TXN_STATE, f"{self.producer} is in {self.state.name}, not to be ended")
+            raise Refusal(ErrorCode.INVALID_TXN_STATE, f"{self.producer} is in {self.state.name}, not to be ended")
         if self.is_prepared:
-            raise Refusal(CONCURRENT_TRANSACTIONS, f"the transaction of {self.producer} is being ended")
+            raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {self.producer} is being ended")
         return self
 
     def _require(self, producer: ProducerId) -> None:
         if producer.producer_id != self.producer_id:
-            raise Refusal(INVALID_PRODUCER_ID_MAPPING, f"{producer} is not {self.producer}")
+            raise Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{producer} is not {self.producer}")
         if producer.epoch != self.epoch:
-            raise Refusal(PRODUCER_FENCED, f"{producer} is not {self.producer}")
+            raise Refusal(ErrorCode.PRODUCER_FENCED, f"{producer} is not {self.producer}")
 
     # ---- what the coordinator does by itself
 
