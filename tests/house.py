@@ -134,14 +134,14 @@ def _more_than_once(pairs: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 MOST: Final[dict[str, float]] = {
-    "files": 760,
-    "lines of code": 73100,
+    "files": 759,
+    "lines of code": 72949,
     "folders with more than 25 files": 0,
-    "files with fewer than 40 lines of code": 128,
-    "imports and __all__, in percent of the code": 13.4,
+    "files with fewer than 40 lines of code": 127,
+    "imports and __all__, in percent of the code": 13.3,
     "file names that several files have": 72,
     "class names that several files have": 90,
-    "lines of docs/ARCHITECTURE.md": 330,
+    "lines of docs/ARCHITECTURE.md": 328,
 }
 """The bounds: what each figure was when it was last lowered."""
 

@@ -19,19 +19,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics
+from simpleconsumer.messages import apis
+from simpleconsumer.messages.schema import Values
+from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics, results_of, topics_of
 from simpleconsumer.primitives import (
-    encode_array,
     encode_int32,
-    encode_int64,
     encode_string,
-    read_array,
     read_bytes,
     read_int16,
     read_int32,
     read_int64,
-    read_nullable_string,
-    read_string,
     require_end,
 )
 from simpleconsumer.types import (
@@ -71,11 +68,8 @@ _HEADER = Struct(">ihhi")
 _PRODUCE_HEAD = Struct(">hi")
 _FETCH_HEAD = Struct(">iii")
 _FETCH_PARTITION = Struct(">iqi")
-_OFFSETS_PARTITION = Struct(">iqi")
-_TIME_PARTITION = Struct(">iq")
 _CONSUMER_REPLICA = -1
 _NO_GENERATION = -1
-_BROKER_RETENTION = -1
 _BROKER_TIME = -1
 
 
@@ -180,28 +174,25 @@ def throttle(api_key: int, version: int, answer: Buffer) -> tuple[str, int]:
 
 def encode_offsets(partitions: Iterable[Partition], time_ms: int, max_offsets: int) -> bytes:
     """Return a request for segment starts (and the end) of partitions before a time; -1 latest, -2 earliest."""
-    wanted = ((topic, _OFFSETS_PARTITION.pack(number, time_ms, max_offsets)) for topic, number in partitions)
-    return encode_int32(_CONSUMER_REPLICA) + by_topic(wanted)
+    rows = [
+        (topic, {"partition_index": number, "timestamp": time_ms, "max_num_offsets": max_offsets})
+        for topic, number in partitions
+    ]
+    return apis.LIST_OFFSETS.request.encode(0, {"topics": topics_of(rows)})
 
 
 def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, list[int]]]:
     """Return error code and offsets, newest first, of each partition, in the order asked."""
-
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, list[int]]], int]:
-        number, offset = read_int32(buffer, offset)
-        code, offset = read_int16(buffer, offset)
-        offsets, offset = read_array(buffer, offset, read_int64, 8)
-        return (number, (code, offsets)), offset
-
-    topics, end = read_topics(answer, 0, read, 10)
-    require_end(answer, end, "offsets response")
-    return in_order("offsets", topics, asked)
+    values = apis.LIST_OFFSETS.decode(0, answer)
+    return results_of("offsets", values["topics"], asked, lambda row: (row["error_code"], row["old_style_offsets"]))
 
 
 def encode_offsets_for_times(times_ms: Mapping[Partition, int]) -> bytes:
     """Return a request for the first message at or after a time in each partition: offsets of version 1."""
-    wanted = ((topic, _TIME_PARTITION.pack(number, time_ms)) for (topic, number), time_ms in times_ms.items())
-    return encode_int32(_CONSUMER_REPLICA) + by_topic(wanted)
+    rows = [
+        (topic, {"partition_index": number, "timestamp": time_ms}) for (topic, number), time_ms in times_ms.items()
+    ]
+    return apis.LIST_OFFSETS.request.encode(1, {"topics": topics_of(rows)})
 
 
 def decode_offsets_for_times(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, OffsetAndTimestamp]]:
@@ -210,44 +201,41 @@ def decode_offsets_for_times(answer: Buffer, asked: Sequence[Partition]) -> list
     No message at or after the time is offset -1 and timestamp -1, with code 0.
     """
 
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, OffsetAndTimestamp]], int]:
-        number, offset = read_int32(buffer, offset)
-        code, offset = read_int16(buffer, offset)
-        timestamp_ms, offset = read_int64(buffer, offset)
-        found, offset = read_int64(buffer, offset)
-        return (number, (code, OffsetAndTimestamp(found, timestamp_ms))), offset
+    def result(row: Values) -> tuple[int, OffsetAndTimestamp]:
+        return row["error_code"], OffsetAndTimestamp(row["offset"], row["timestamp"])
 
-    topics, end = read_topics(answer, 0, read, 22)
-    require_end(answer, end, "offsets response")
-    return in_order("offsets", topics, asked)
+    return results_of("offsets", apis.LIST_OFFSETS.decode(1, answer)["topics"], asked, result)
 
 
 def decode_api_versions(answer: Buffer) -> tuple[int, dict[int, range]]:
     """Return error code, and for each API key the versions that the broker serves; the request has no body."""
-
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, range], int]:
-        api_key, offset = read_int16(buffer, offset)
-        oldest, offset = read_int16(buffer, offset)
-        newest, offset = read_int16(buffer, offset)
-        return (api_key, range(oldest, newest + 1)), offset
-
-    code, offset = read_int16(answer, 0)
-    served, end = read_array(answer, offset, read, 6)
-    require_end(answer, end, "API versions response")
-    return code, dict(served)
+    values = apis.API_VERSIONS.decode(0, answer)
+    return values["error_code"], {
+        row["api_key"]: range(row["min_version"], row["max_version"] + 1) for row in values["api_keys"]
+    }
 
 
 def encode_metadata(topics: Iterable[str]) -> bytes:
     """Return a metadata request; no topics means all topics."""
-    return encode_array([encode_string(topic) for topic in topics])
+    return apis.METADATA.request.encode(0, {"topics": [{"name": topic} for topic in topics]})
 
 
 def decode_metadata(answer: Buffer) -> ClusterMetadata:
     """Return brokers and topics, error codes included."""
-    brokers, offset = read_array(answer, 0, _read_broker, 10)
-    topics, offset = read_array(answer, offset, _read_topic_metadata, 8)
-    require_end(answer, offset, "metadata response")
-    return ClusterMetadata({broker.id: broker for broker in brokers}, {topic.topic: topic for topic in topics})
+    values = apis.METADATA.decode(0, answer)
+    brokers = {row["node_id"]: Broker(row["node_id"], row["host"], row["port"]) for row in values["brokers"]}
+    return ClusterMetadata(brokers, {row["name"]: _topic(row) for row in values["topics"]})
+
+
+def _topic(row: Values) -> TopicMetadata:
+    partitions = tuple(
+        PartitionMetadata(
+            each["partition_index"], None if each["leader_id"] == -1 else each["leader_id"],
+            tuple(each["replica_nodes"]), tuple(each["isr_nodes"]), each["error_code"],
+        )
+        for each in row["partitions"]
+    )  # fmt: skip
+    return TopicMetadata(row["name"], row["error_code"], partitions)
 
 
 def encode_offset_commit(
@@ -262,34 +250,24 @@ def encode_offset_commit(
         timestamp_ms: When the offsets were committed, from which the broker counts their retention; -1: now. Version 1
             alone has it.
     """
-    head = encode_string(group)
-    if version >= 1:
-        head += encode_int32(_NO_GENERATION) + encode_string("")
-    if version >= 2:
-        head += encode_int64(_BROKER_RETENTION)
-    timestamp = encode_int64(timestamp_ms) if version == 1 else b""
-    return head + by_topic(
-        (topic, encode_int32(number) + encode_int64(value.offset) + timestamp + encode_string(value.metadata))
+    rows = [
+        (topic, {"partition_index": number, "committed_offset": value.offset, "commit_timestamp": timestamp_ms,
+                 "committed_metadata": value.metadata})
         for (topic, number), value in offsets.items()
-    )
+    ]  # fmt: skip
+    values = {"group_id": group, "generation_id": _NO_GENERATION, "member_id": "", "topics": topics_of(rows)}
+    return apis.OFFSET_COMMIT.request.encode(version, values)
 
 
 def decode_offset_commit(answer: Buffer, asked: Sequence[Partition]) -> list[int]:
     """Return the error code of each partition, in the order asked; the same in all versions."""
-
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, int], int]:
-        number, offset = read_int32(buffer, offset)
-        code, offset = read_int16(buffer, offset)
-        return (number, code), offset
-
-    topics, end = read_topics(answer, 0, read, 6)
-    require_end(answer, end, "offset commit response")
-    return in_order("offset commit", topics, asked)
+    values = apis.OFFSET_COMMIT.decode(0, answer)
+    return results_of("offset commit", values["topics"], asked, lambda row: int(row["error_code"]))
 
 
 def encode_offset_fetch(group: str, partitions: Iterable[Partition]) -> bytes:
     """Return an offset fetch, the same in versions 0 (from ZooKeeper) and 1 (from Kafka)."""
-    return encode_string(group) + by_topic((topic, encode_int32(number)) for topic, number in partitions)
+    return apis.OFFSET_FETCH.request.encode(0, {"group_id": group, "topics": topics_of(partitions)})
 
 
 def decode_offset_fetch(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int, OffsetAndMetadata]]:
@@ -298,67 +276,28 @@ def decode_offset_fetch(answer: Buffer, asked: Sequence[Partition]) -> list[tupl
     Nothing committed is offset -1, with code 3 in version 0 and code 0 in version 1.
     """
 
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[int, tuple[int, OffsetAndMetadata]], int]:
-        number, offset = read_int32(buffer, offset)
-        committed, offset = read_int64(buffer, offset)
-        metadata, offset = read_nullable_string(buffer, offset)
-        code, offset = read_int16(buffer, offset)
-        return (number, (code, OffsetAndMetadata(committed, metadata or ""))), offset
+    def result(row: Values) -> tuple[int, OffsetAndMetadata]:
+        return row["error_code"], OffsetAndMetadata(row["committed_offset"], row["metadata"] or "")
 
-    topics, end = read_topics(answer, 0, read, 16)
-    require_end(answer, end, "offset fetch response")
-    return in_order("offset fetch", topics, asked)
+    return results_of("offset fetch", apis.OFFSET_FETCH.decode(0, answer)["topics"], asked, result)
 
 
 def encode_consumer_metadata(group: str) -> bytes:
     """Return a request for the broker that coordinates a group (and keeps its offsets in Kafka)."""
-    return encode_string(group)
+    return apis.FIND_COORDINATOR.request.encode(0, {"key": group})
 
 
 def decode_consumer_metadata(answer: Buffer) -> tuple[int, Broker]:
     """Return error code and coordinator (id and port -1 with an error)."""
-    code, offset = read_int16(answer, 0)
-    broker, offset = _read_broker(answer, offset)
-    require_end(answer, offset, "consumer metadata response")
-    return code, broker
+    values = apis.FIND_COORDINATOR.decode(0, answer)
+    return values["error_code"], Broker(values["node_id"], values["host"], values["port"])
 
 
 def encode_delete_groups(groups: Iterable[str]) -> bytes:
     """Return a request that deletes groups with all offsets that a broker keeps of them in Kafka."""
-    return encode_array([encode_string(group) for group in groups])
+    return apis.DELETE_GROUPS.request.encode(0, {"groups_names": list(groups)})
 
 
 def decode_delete_groups(answer: Buffer) -> dict[str, int]:
     """Return the error code of each group."""
-
-    def read(buffer: Buffer, offset: int) -> tuple[tuple[str, int], int]:
-        group, offset = read_string(buffer, offset)
-        code, offset = read_int16(buffer, offset)
-        return (group, code), offset
-
-    found, end = read_array(answer, read_int32(answer, 0)[1], read, 4)  # behind the throttle time
-    require_end(answer, end, "delete groups response")
-    return dict(found)
-
-
-def _read_broker(buffer: Buffer, offset: int) -> tuple[Broker, int]:
-    number, offset = read_int32(buffer, offset)
-    host, offset = read_string(buffer, offset)
-    port, offset = read_int32(buffer, offset)
-    return Broker(number, host, port), offset
-
-
-def _read_topic_metadata(buffer: Buffer, offset: int) -> tuple[TopicMetadata, int]:
-    code, offset = read_int16(buffer, offset)
-    topic, offset = read_string(buffer, offset)
-    partitions, offset = read_array(buffer, offset, _read_partition_metadata, 18)
-    return TopicMetadata(topic, code, tuple(partitions)), offset
-
-
-def _read_partition_metadata(buffer: Buffer, offset: int) -> tuple[PartitionMetadata, int]:
-    code, offset = read_int16(buffer, offset)
-    number, offset = read_int32(buffer, offset)
-    leader, offset = read_int32(buffer, offset)
-    replicas, offset = read_array(buffer, offset, read_int32, 4)
-    isr, offset = read_array(buffer, offset, read_int32, 4)
-    return PartitionMetadata(number, None if leader == -1 else leader, tuple(replicas), tuple(isr), code), offset
+    return {row["group_id"]: row["error_code"] for row in apis.DELETE_GROUPS.decode(0, answer)["results"]}
