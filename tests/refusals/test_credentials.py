@@ -161,7 +161,7 @@ def test_a_mechanism_that_fails_on_our_side_is_said(
     with_sasl: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Kerberos is at hand: its library is taken to be there, and pure-sasl then finds that it is not."""
-    monkeypatch.setattr("zkconsumer.config.zookeeper_settings._check_sasl_library", lambda mechanism: None)
+    monkeypatch.setattr("zkconsumer.config.zookeeper_options._check_sasl_library", lambda mechanism: None)
     refused(with_sasl.connect, ZooKeeperUnavailable,
             r"was not shown our credentials: SASL failed here \(kerberos module not installed.*\); check "
             "zookeeper.sasl.mechanism", zookeeper_sasl_mechanism="GSSAPI")

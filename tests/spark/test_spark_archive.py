@@ -80,7 +80,7 @@ def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_wha
     )
     inside = str(target)
     assert run_alone(program).split() == [
-        f"{inside}/zkconsumer/spark/record_batches.py", f"{inside}/kazoo/__init__.py", "zkconsumer"
+        f"{inside}/zkconsumer/spark/reading/record_batches.py", f"{inside}/kazoo/__init__.py", "zkconsumer"
     ]  # fmt: skip
 
 
