@@ -1,1 +1,1 @@
-"""Reads how far groups are behind, once or again and again."""
+"""Reads the lag of groups, once or at intervals."""
