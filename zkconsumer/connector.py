@@ -8,7 +8,6 @@ Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -58,7 +57,6 @@ from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 __all__ = ["ConsumerConnector", "new_consumer_id"]
 
-log = logging.getLogger(__name__)
 
 _CALLBACK_S = 0.4
 """Longest wait for a call of `on_statistics` that is under way at the end, beyond the time-out."""

@@ -37,8 +37,6 @@ from zkconsumer.config.zookeeper_options import zookeeper_options
 
 __all__ = ["Admin", "GroupOffsets", "connection_options"]
 
-CONNECTION_TIMEOUT_S: Final = 6.0
-"""Longest wait for the connection to ZooKeeper, as the default of `zookeeper.connection.timeout.ms`."""
 _BROKER_TIMEOUT_S: Final = 5.0
 """Longest wait for one answer of a broker."""
 

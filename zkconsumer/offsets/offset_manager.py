@@ -16,7 +16,6 @@ Source: kafka.client.ClientUtils.channelToOffsetManager, kafka.consumer.Zookeepe
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,6 @@ from zkconsumer_error import ErrorCode
 
 __all__ = [ "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
 
-log = logging.getLogger(__name__)
 
 _LOOKUP_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker to name the offset manager; there are others to ask."""
