@@ -161,13 +161,13 @@ class Kafka07:
         """Raise NoSuchRequest."""
         _refuse("the end of a leader's epoch", "partitions have no leaders: each is on one broker")
 
-    def commit(
+    def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> Request[list[int]]:
         """Raise NoSuchRequest."""
         _refuse("committing offsets", _IN_ZOOKEEPER)
 
-    def committed(
+    def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
         """Raise NoSuchRequest."""

@@ -139,7 +139,7 @@ class Kafka08(NumberedOffsets):
         """Raise NoSuchRequest."""
         raise NoSuchRequest(self.name, "the end of a leader's epoch", "`get_offsets_before` returns where a log ends")
 
-    def commit(
+    def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> Request[list[int]]:
         """Return the request that stores offsets of a group; the answer is one error code for each.
@@ -153,7 +153,7 @@ class Kafka08(NumberedOffsets):
             requests.OFFSET_COMMIT, version, body, lambda answer: requests.decode_offset_commit(answer, list(wanted))
         )
 
-    def committed(
+    def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""

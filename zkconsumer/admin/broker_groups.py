@@ -202,7 +202,7 @@ class BrokerGroups(BrokerGroupOffsets):
             NotFound: There is no such group.
         """
         found = self._described(group)
-        offsets = self._coordinators.offsets(group)
+        offsets = self._coordinators.fetch_offsets(group)
         if found.state == DEAD and not offsets:
             raise self._not_found(group, found)
         stored = {name: row.offset for name, row in offsets.items()}

@@ -367,7 +367,7 @@ class OffsetManager:
         committer = self._committer
         assert committer is not None
         wanted = {name: rows.get(name) or committer.notes.to_store(name, offset) for name, offset in offsets.items()}
-        codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
+        codes = {name: code for name, code in consumer.commit_offsets_as(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
         if over is not None:
             committer.refused(member, over)

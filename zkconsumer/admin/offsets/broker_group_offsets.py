@@ -256,7 +256,7 @@ class BrokerGroupOffsets(OffsetChanging):
         return _stored(found, self._offsets_of(group))
 
     def _offsets_of(self, group: str) -> dict[TopicPartition, int]:
-        return {name: row.offset for name, row in self._coordinators.offsets(group).items()}
+        return {name: row.offset for name, row in self._coordinators.fetch_offsets(group).items()}
 
     def _partitions_of_group(
         self, stored: StoredOffsets, store: str | None
@@ -282,10 +282,10 @@ class BrokerGroupOffsets(OffsetChanging):
             self._check_unchanged(group, needed)
         for group, needed in groups.items():
             new = {name: change.new for name, change in needed.items() if change.new is not None}
-            _check_codes(group, self._coordinators.store(group, new), len(new), "set")
+            _check_codes(group, self._coordinators.commit_offsets(group, new), len(new), "set")
 
     def _check_unchanged(self, group: str, needed: Mapping[TopicPartition, OffsetChange]) -> None:
-        now = self._coordinators.offsets(group)
+        now = self._coordinators.fetch_offsets(group)
         for name, change in needed.items():
             offset = now[name].offset if name in now else None
             if offset != change.old:
