@@ -1,4 +1,4 @@
-"""The interface of clusters of real and of embedded brokers, and what both share: addresses, the `with` block."""
+"""The interface of clusters of real and of embedded brokers, with what both share: addresses, the `with` block."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import socket
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Literal, Protocol, Self
 
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kept_writer import KeptWriter
+from zkconsumer.testing.new_topics import NewTopic, check_name
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import Produced, Sendable, produce
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
@@ -48,152 +48,21 @@ class Broker(Protocol):
         """`host:port` as advertised to clients."""
 
 
-class Cluster(Protocol):
+class Cluster(WithBlock):
     """Brokers and their ZooKeeper: a `KafkaCluster` or an `EmbeddedCluster`; a test typed for it runs on either.
-
-    Attributes:
-        version: of Kafka, whose protocol the brokers speak.
-        chroot: path in ZooKeeper under which the cluster lives, or nothing.
-        folder: holds the data of the brokers.
-        timeout_s: longest wait for a leader.
-        login: how it and its members authenticate to ZooKeeper; None: not at all.
-        jar: path of the jar of Kafka 0.7, for its brokers and Java members; None: the environment names it.
-    """
-
-    version: str
-    chroot: str
-    folder: Path
-    timeout_s: float
-    login: ZooKeeperLogin | None
-    jar: str | os.PathLike[str] | None
-
-    @property
-    def brokers(self) -> Mapping[int, Broker]:
-        """The brokers by id."""
-
-    @property
-    def has_zookeeper(self) -> bool:
-        """Whether there is a ZooKeeper; a cluster in KRaft mode has none."""
-
-    @property
-    def is_written_as_08(self) -> bool:
-        """Whether the kit writes to its brokers with the requests of Kafka 0.8, which they take."""
-
-    @property
-    def zookeeper(self) -> ZooKeeperServer:
-        """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
-
-    @property
-    def zookeeper_hosts(self) -> str:
-        """Connect string without the chroot."""
-
-    @property
-    def zookeeper_connect(self) -> str:
-        """Connect string for consumers, with the chroot."""
-
-    @property
-    def broker_list(self) -> str:
-        """`host:port,host:port` of the running brokers, as advertised to clients."""
-
-    @property
-    def client(self) -> KazooClient:
-        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start."""
-
-    def port(self, broker_id: int) -> int:
-        """The port a broker listens on."""
-
-    def advertise(self, broker_id: int, port: int | None) -> None:
-        """Advertise another port of 127.0.0.1 for a broker, from its next start on."""
-
-    def start_all(self) -> Self:
-        """Start whatever does not run; returns when all brokers answer requests."""
-
-    def start(self, broker_id: int, *, port: int | None = None) -> None:
-        """Start one broker again on its data, on another port if one is given."""
-
-    def stop(self, broker_id: int) -> None:
-        """End one broker in order; returns when its id node is gone."""
-
-    def kill(self, broker_id: int, *, expire: bool = False) -> None:
-        """End one broker as SIGKILL does; its id node stays until its session expires, or goes with `expire`."""
-
-    def pause(self, broker_id: int) -> None:
-        """Have one broker answer nothing, its connections open."""
-
-    def resume(self, broker_id: int) -> None:
-        """Go on after `pause()`."""
-
-    def close(self) -> None:
-        """End everything that belongs to the cluster."""
-
-    def __enter__(self) -> Self:
-        """`start_all()`, and `close()` if that fails."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """`close()`."""
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None = None,
-        replication: int = 1,
-        *,
-        assignment: Mapping[int, Sequence[int]] | None = None,
-        config: Mapping[str, object] | None = None,
-    ) -> dict[int | str, int]:
-        """Partition -> leader of a new topic; returns when every leader serves requests."""
-
-    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
-        """Partition -> leader after the topic has grown to `total` partitions."""
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when its node is gone."""
-
-    def partitions(self, topic: str) -> list[int | str]:
-        """The partitions of a topic, in order; KitError if there is no such topic."""
-
-    def leader(self, topic: str, partition: int | str) -> int | None:
-        """Leader of a partition as it is registered; None without one."""
-
-    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Make a broker the leader of a partition; returns when it serves requests."""
-
-    def wait_leaders(
-        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
-    ) -> dict[int | str, int]:
-        """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
-
-    def produce(
-        self,
-        topic: str,
-        messages: Iterable[Sendable],
-        *,
-        key: bytes | str | None = None,
-        partition: int | str | None = None,
-        partitions: int | None = None,
-        codec: str = "none",
-        timeout_s: float = 30.0,
-    ) -> list[Produced]:
-        """Write messages; returns where each of them went, once their leaders have stored them."""
-
-
-AnyBroker = TypeVar("AnyBroker", bound=Broker)
-
-
-class ClusterFrame(WithBlock, Generic[AnyBroker]):
-    """The part of a cluster that is the same for both kinds: where everything is, and that it ends with its block.
 
     Attributes:
         version: of Kafka, whose protocol the brokers speak; set by the kinds.
         brokers: by id; set by the kinds.
+        chroot: path in ZooKeeper under which the cluster lives, or nothing.
+        folder: holds the data of the brokers.
+        timeout_s: longest wait for a leader.
         login: how the cluster and its members authenticate to ZooKeeper; None: not at all.
         jar: path of the jar of Kafka 0.7, for its brokers and Java members; None: the environment names it.
     """
 
     version: str
-    brokers: dict[int, AnyBroker]
+    brokers: Mapping[int, Broker]
     login: ZooKeeperLogin | None = None
     jar: str | os.PathLike[str] | None = None
 
@@ -333,7 +202,8 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
             key=key, partition=partition, partitions=partitions, codec=codec, timeout_s=timeout_s,
         )  # fmt: skip
 
-    @abstractmethod
+    # ---- topics
+
     def create_topic(
         self,
         name: str,
@@ -343,7 +213,32 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> dict[int | str, int]:
-        """Partition -> leader of a new topic; returns when every leader serves requests."""
+        """Partition -> leader of a new topic; returns when every leader serves requests and every broker knows it.
+
+        Args:
+            partitions: how many; None means 1. In Kafka 0.7 on each broker, and the brokers' settings decide: None, or
+                as many as they have.
+            assignment: partition -> replica ids, the leader first, instead of an even spread.
+            config: topic settings such as `{"segment.bytes": 1048576}`.
+
+        Raises:
+            KitError: the topic exists, or its name is not allowed.
+            NotSupported: 0.7, which has no replicas and no settings of a topic, or has other numbers of partitions.
+        """
+        check_name(name)
+        return self._create(NewTopic(name, partitions, replication, assignment, config or {}))
+
+    @abstractmethod
+    def _create(self, topic: NewTopic) -> dict[int | str, int]:
+        """Partition -> leader of a new topic."""
+
+    @abstractmethod
+    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
+        """Partition -> leader after the topic has grown to `total` partitions."""
+
+    @abstractmethod
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when its node is gone."""
 
     @abstractmethod
     def partitions(self, topic: str) -> list[int | str]:
@@ -352,6 +247,16 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     @abstractmethod
     def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as it is registered; None without one."""
+
+    @abstractmethod
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition; returns when it serves requests."""
+
+    @abstractmethod
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
+        """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
 
     # ---- start and end
 
@@ -378,9 +283,34 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
             if self._own_folder:
                 remove_folder(self.folder)
 
+    @property
+    @abstractmethod
+    def client(self) -> KazooClient:
+        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start, or without ZooKeeper."""
+
     @abstractmethod
     def start_all(self) -> Self:
         """Start whatever does not run; returns when all brokers answer requests."""
+
+    @abstractmethod
+    def start(self, broker_id: int, *, port: int | None = None) -> None:
+        """Start one broker again on its data, on another port if one is given."""
+
+    @abstractmethod
+    def stop(self, broker_id: int) -> None:
+        """End one broker in order; returns when its id node is gone."""
+
+    @abstractmethod
+    def kill(self, broker_id: int, *, expire: bool = False) -> None:
+        """End one broker as SIGKILL does; its id node stays until its session expires, or goes with `expire`."""
+
+    @abstractmethod
+    def pause(self, broker_id: int) -> None:
+        """Have one broker answer nothing, its connections open."""
+
+    @abstractmethod
+    def resume(self, broker_id: int) -> None:
+        """Go on after `pause()`."""
 
     def _enter(self) -> object:
         return self.start_all()
