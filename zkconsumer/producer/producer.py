@@ -28,7 +28,7 @@ from zkconsumer.producer.messages.placing import Encoding, as_partitioner
 from zkconsumer.producer.sending.delivery import Delivery
 from zkconsumer.producer.sending.lifetime import Lifetime
 from zkconsumer.producer.sending.opening import FoundCluster, Handlers, open_sending
-from zkconsumer.producer.sending.sending import DirectSending, Sending
+from zkconsumer.producer.sending.sending import DirectSending
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.transactions.transactions import Transactions
 
@@ -91,7 +91,7 @@ class Producer:
         events = event_handler or configured_handler(config.event_handler, config.event_handler_props, "event.handler")
         with ExitStack() as opened:
             handlers = Handlers(callbacks, events)
-            self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
+            self._sending = open_sending(config, encoding, handlers, cluster, opened, rng)
             self._lifetime = Lifetime(self, self._sending, opened.pop_all().close)
         self._append = None if self._is_sync else self._sending.append
         self._is_forked = False
