@@ -61,7 +61,9 @@ class HandledSending:
         wait_s: Longest wait for room in the queue; None waits for ever.
     """
 
-    def __init__(self, callbacks: object, dispatch: BrokerDispatch | EventDispatch, limits: Limits, wait_s: float | None) -> None:
+    def __init__(
+        self, callbacks: object, dispatch: BrokerDispatch | EventDispatch, limits: Limits, wait_s: float | None
+    ) -> None:
         self.append: Callable[[Any, Any], SendFuture | None] | None = None
         self._hooks = hooks_of(callbacks)
         self._dispatch = dispatch

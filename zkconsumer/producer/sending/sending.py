@@ -13,7 +13,6 @@ from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.producer.messages.keyed_message import GivenHeaders
 from zkconsumer.producer.messages.placing import Placer
 from zkconsumer.producer.sending.delivery import Delivery
-from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.transactions.transactions import Transactions
 
 __all__ = ["DirectSending"]

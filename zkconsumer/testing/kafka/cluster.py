@@ -96,12 +96,7 @@ class KafkaCluster(Cluster):
         self.is_kraft = version_tuple(version) >= FIRST_WITHOUT_ZOOKEEPER if kraft is None else kraft
         given = (zookeeper, zookeeper_port, login, chroot or None)
         check_mode(version, self.is_kraft, any(each is not None for each in given), controllers)
-        if login is not None:
-            login.check_java(f"a broker of Kafka {version}", speaks_tls=version_tuple(version) >= FIRST_WITH_TLS)
-        if security is not None:
-            security.check(version)
-            if login is not None and login.username:  # both need a file of the JVM, and there is one
-                require(version, FIRST_WITH_LISTENER_JAAS, "a login to ZooKeeper together with security")
+        _check_logins(version, login, security)
         ids = broker_ids(brokers)
         super().__init__(
             ids, zookeeper=False if self.is_kraft else zookeeper, chroot=chroot, port=port,
@@ -115,24 +110,28 @@ class KafkaCluster(Cluster):
         self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
         self.controllers: Mapping[int, KafkaServerProcess] = {}
         self._certificates: BrokerCertificates | None = None
-        self._mode: BrokersOfKraft | BrokersWithZooKeeper
         self._topics: TopicControl
         self._topics_07 = topics_07.Topics07(self, lambda topic: topics_07.partitions_of(self.client, topic))
-        if self.is_kraft:
-            count = int(len(ids) > 1) if controllers is None else controllers
-            self._mode = BrokersOfKraft(version, self._ports, count, self.folder, heap_mb=heap_mb, timeout_s=timeout_s)
-            self.controllers = self._mode.controllers
-            self._topics = TopicsByRequests(self._answering_ports, timeout_s)
-        else:
-            self._mode = BrokersWithZooKeeper(
-                version, self._ports, self.folder, self.zookeeper_hosts, self.chroot, login, heap_mb=heap_mb,
-                timeout_s=timeout_s,
-            )  # fmt: skip
-            self._topics = TopicsInZooKeeper(lambda: self.client, timeout_s)
+        self._mode = self._mode_of(int(len(ids) > 1) if controllers is None else controllers, heap_mb)
         self.brokers = dict(self._mode.brokers)
         self.security = security
         if security is not None:
             self._secure(security)
+
+    def _mode_of(self, controllers: int, heap_mb: int) -> BrokersOfKraft | BrokersWithZooKeeper:
+        """Make the processes, and what changes their topics."""
+        if self.is_kraft:
+            mode = BrokersOfKraft(
+                self.version, self._ports, controllers, self.folder, heap_mb=heap_mb, timeout_s=self.timeout_s
+            )
+            self.controllers = mode.controllers
+            self._topics = TopicsByRequests(self._answering_ports, self.timeout_s)
+            return mode
+        self._topics = TopicsInZooKeeper(lambda: self.client, self.timeout_s)
+        return BrokersWithZooKeeper(
+            self.version, self._ports, self.folder, self.zookeeper_hosts, self.chroot, self.login, heap_mb=heap_mb,
+            timeout_s=self.timeout_s,
+        )  # fmt: skip
 
     def _secure(self, security: BrokerSecurity) -> None:
         """Give the brokers further listeners."""
@@ -350,3 +349,17 @@ class KafkaCluster(Cluster):
 
     def _needs(self, minimum: tuple[int, ...], what: str) -> None:
         require(self.version, minimum, what)
+
+
+def _check_logins(version: str, login: ZooKeeperLogin | None, security: BrokerSecurity | None) -> None:
+    """Return if brokers of this version can authenticate to ZooKeeper, and have listeners, as is asked for.
+
+    Raises:
+        NotSupported: they cannot.
+    """
+    if login is not None:
+        login.check_java(f"a broker of Kafka {version}", speaks_tls=version_tuple(version) >= FIRST_WITH_TLS)
+    if security is not None:
+        security.check(version)
+        if login is not None and login.username:  # both need a file of the JVM, and there is one
+            require(version, FIRST_WITH_LISTENER_JAAS, "a login to ZooKeeper together with security")
