@@ -25,13 +25,7 @@ from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import (
-    CommitFailed,
-    ConnectorClosed,
-    ForkedConnector,
-    MessageStreamsExist,
-    PauseFailed,
-)
+from zkconsumer.errors import CommitFailed, ConnectorClosed, ForkedConnector, MessageStreamsExist, PauseFailed
 from zkconsumer.filters import TopicFilter
 from zkconsumer.forking import notify_after_fork
 from zkconsumer.member.connector_checks import (

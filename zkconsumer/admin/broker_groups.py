@@ -14,13 +14,7 @@ from typing import Final, Self
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import (
-    CoordinatorUnavailable,
-    GroupHasMembers,
-    GroupNotDeleted,
-    NotFound,
-    OffsetsNotSet,
-)
+from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, GroupNotDeleted, NotFound, OffsetsNotSet
 from zkconsumer.admin.groups.broker_group_deletion import delete_broker_groups
 from zkconsumer.admin.groups.broker_group_report import (
     BROKERS,

@@ -23,12 +23,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.group_types import DescribedGroup
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.admin.errors import AdminError, CoordinatorUnavailable, GroupNotAuthorized
-from zkconsumer.admin.groups.coordinated_groups import (
-    DEAD,
-    CoordinatedGroup,
-    of_classic_protocol,
-    of_newest_protocol,
-)
+from zkconsumer.admin.groups.coordinated_groups import DEAD, CoordinatedGroup, of_classic_protocol, of_newest_protocol
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer_error import ErrorCode
 

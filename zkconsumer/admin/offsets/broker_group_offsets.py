@@ -33,9 +33,7 @@ from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges,
 from zkconsumer.admin.offsets.offset_changing import OffsetChanging, check_partitions
 from zkconsumer.admin.offsets.offset_deletion import chosen_offsets
 from zkconsumer.admin.offsets.offset_lines import OffsetLine, fault_of_group
-from zkconsumer.admin.offsets.offset_plans import (
-    OffsetTarget,
-)
+from zkconsumer.admin.offsets.offset_plans import OffsetTarget
 from zkconsumer.admin.offsets.store_choice import KAFKA
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, lines_of
 from zkconsumer.admin.phrases import count_of

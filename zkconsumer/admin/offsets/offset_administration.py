@@ -31,11 +31,7 @@ from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges,
 from zkconsumer.admin.offsets.offset_changing import OffsetChanging, away_07, check_partitions
 from zkconsumer.admin.offsets.offset_deletion import check_not_consumed, chosen_offsets
 from zkconsumer.admin.offsets.offset_lines import parse_store
-from zkconsumer.admin.offsets.offset_plans import (
-    OffsetTarget,
-    changes_of,
-    topic_partitions,
-)
+from zkconsumer.admin.offsets.offset_plans import OffsetTarget, changes_of, topic_partitions
 from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER, check_store
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, export_offsets, lines_of
 from zkconsumer.admin.topics.topic_nodes import read_listed_partitions

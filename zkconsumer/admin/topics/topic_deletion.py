@@ -25,14 +25,7 @@ from zkconsumer.admin.offsets.deleted_topics import warnings_of_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.topic_brokers import DELETIONS, REASSIGNMENT, is_reassigned, read_brokers
-from zkconsumer.admin.topics.topic_changes import (
-    Progress,
-    TopicChange,
-    assigned,
-    check_not_internal,
-    poll,
-    read_topic,
-)
+from zkconsumer.admin.topics.topic_changes import Progress, TopicChange, assigned, check_not_internal, poll, read_topic
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
 from zkconsumer_error import first_few
 
