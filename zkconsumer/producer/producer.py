@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import Any, Final, overload
 
+from simpleconsumer.closing import Closing
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.forking import notify_after_fork
 from zkconsumer.producer.batching.bulk import BulkSend, SendSummary
@@ -37,7 +37,7 @@ __all__ = ["Producer"]
 _NOT_GIVEN: Final = object()
 
 
-class Producer:
+class Producer(Closing):
     """Sends messages; a context manager that ends with `close()`.
 
     Every message has an outcome: the partition and offset where its broker has it, or an error that names it. With
@@ -346,14 +346,6 @@ class Producer:
         self._is_closed = True
         self._append = None
         return self._lifetime.close(timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _check_process(self) -> None:
         if self._is_forked:

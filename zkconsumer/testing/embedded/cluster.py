@@ -18,7 +18,7 @@ from typing import IO, Any, Final, Literal, Self, overload
 from kazoo.client import KazooClient
 
 from simpleconsumer.kafka011.batch_head import MAGIC
-from zkconsumer.testing.cluster import Cluster, broker_ids
+from zkconsumer.testing.cluster import Cluster, NewTopic, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
@@ -36,7 +36,6 @@ from zkconsumer.testing.embedded.leading_broker import LeadingBroker
 from zkconsumer.testing.embedded.registries.registry import Registry
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError, StartFailed
-from zkconsumer.testing.new_topics import NewTopic
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer

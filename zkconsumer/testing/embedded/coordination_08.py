@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing.cluster import Cluster
+from zkconsumer.testing.cluster import Cluster, NewTopic, grown, spread
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.controller import Controller
 from zkconsumer.testing.embedded.disk.log import PartitionLog
@@ -32,7 +32,6 @@ from zkconsumer.testing.embedded.registries.registry import (
 from zkconsumer.testing.embedded.registries.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.new_topics import NewTopic, grown, spread
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer_error import ErrorCode
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing.cluster import Cluster, broker_ids
+from zkconsumer.testing.cluster import Cluster, NewTopic, broker_ids, grown
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.kafka.jars import is_07, kafka_jars
@@ -22,7 +22,6 @@ from zkconsumer.testing.kafka.server_process import KafkaServerProcess
 from zkconsumer.testing.kafka.settings import FIRST_WITH_TLS, FIRST_WITHOUT_ZOOKEEPER, version_tuple
 from zkconsumer.testing.kafka.topic_control import TopicControl, TopicsByRequests, TopicsInZooKeeper
 from zkconsumer.testing.kafka.zookeeper_mode import BrokersWithZooKeeper
-from zkconsumer.testing.new_topics import NewTopic, grown
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkconsumer.testing.cluster import Broker, Cluster
+from zkconsumer.testing.cluster import Broker, Cluster, NewTopic
 from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
-from zkconsumer.testing.new_topics import NewTopic
 from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 

@@ -12,9 +12,8 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
-from typing import Self
 
+from simpleconsumer.closing import Closing
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, has_batch_checksum
 from zkconsumer.testing.embedded.disk.entries import OFFSETS_BYTES, last_offset
 from zkconsumer.testing.embedded.disk.file_ends import append_bytes
@@ -29,7 +28,7 @@ _SEARCH_BYTES = 8 * 1024
 _LOG_SUFFIX = ".log"
 
 
-class LogSlice:
+class LogSlice(Closing):
     """A run of bytes of a segment, with a file descriptor of its own: retention may delete the file meanwhile.
 
     Close it, or use it in a `with` block.
@@ -56,14 +55,6 @@ class LogSlice:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def segment_files(folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing.cluster import Cluster
+from zkconsumer.testing.cluster import Cluster, NewTopic
 from zkconsumer.testing.embedded.faults import FaultPlan
 from zkconsumer.testing.embedded.kafka07.broker import Broker07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
@@ -16,7 +16,6 @@ from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.registries.session import cluster_client, end_owner
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka import topics_07
-from zkconsumer.testing.new_topics import NewTopic
 from zkconsumer.testing.versions import refused, require
 
 VERSION = "0.7.2"
