@@ -64,4 +64,4 @@ def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tupl
     for (topic, number), reason in reasons.items():
         reason = reason.removeprefix(f"{topic}/{number}: ")
         found.setdefault(reason, []).append(f"{topic}{between}{number}")
-    return [(first_few(names), reason) for reason, names in found.items()]
+    return [(first_few(*names), reason) for reason, names in found.items()]

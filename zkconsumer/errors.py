@@ -401,4 +401,4 @@ def shown_broker(broker: Broker | None) -> str:
 
 def _rows(reasons: Mapping[tuple[str, int | str], object]) -> str:
     rows = [f"{topic}/{part}: {why}" for (topic, part), why in reasons.items()]
-    return first_few(rows, 5, "; ", "; and {} more")
+    return first_few(*rows, between="; ", rest="; and {} more")

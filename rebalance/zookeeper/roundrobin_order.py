@@ -311,7 +311,7 @@ class RoundrobinOrder:
                          f"members until their owner nodes show it, for {self._wait_s:g} s at most; an explicit "
                          f"roundrobin.order needs no wait")
         if self.decided == ORDERS[1]:
-            notes.append(f"roundrobin.order is {self.decided}, as {first_few(self._shown_by, 3)} assigned by it "
+            notes.append(f"roundrobin.order is {self.decided}, as {first_few(*self._shown_by, most=3)} assigned by it "
                          f"({_VERSIONS[self.decided]}); set it in all members of the group")
         if self._contrary and self._explicit is not None:
             notes.append(f"{self._contradiction()}; the explicit setting is obeyed")
@@ -320,12 +320,14 @@ class RoundrobinOrder:
         unsettled = self._unsettled(snapshot)
         if unsettled and now >= self._window[1] + self._wait_s:
             other = next(order for order in ORDERS if order != self.order)
-            notes.append(f"{first_few(unsettled, 3)} did not claim what roundrobin.order {self.order} assigns within "
-                         f"{self._wait_s:g} s of the last change of the group; {_VERSIONS[other]} need "
-                         f"roundrobin.order {other} in all members of this client, and a restart of the Java members")
+            names = first_few(*unsettled, most=3)
+            notes.append(f"{names} did not claim what roundrobin.order {self.order} assigns within {self._wait_s:g} s "
+                         f"of the last change of the group; {_VERSIONS[other]} need roundrobin.order {other} in all "
+                         "members of this client, and a restart of the Java members")  # fmt: skip
         if self._dissenters:
-            notes.append(f"{first_few(self._dissenters, 3)} of this client assigns by another roundrobin.order than "
-                         f"{self.order}; set it alike in all members")
+            names = first_few(*self._dissenters, most=3)
+            notes.append(f"{names} of this client assigns by another roundrobin.order than {self.order}; set it alike "
+                         "in all members")  # fmt: skip
         return notes
 
     def _contradiction(self) -> str:

@@ -31,4 +31,4 @@ def nearest(name: str, known: Sequence[str], kind: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"the {kind}s there are {first_few(known, 10, rest=', ...')}"
+    return f"the {kind}s there are {first_few(*known, most=10, rest=', ...')}"

@@ -153,7 +153,7 @@ def import_offsets(
     if found.new_groups:
         names = found.new_groups
         noun, verb = ("group", "is") if len(names) == 1 else ("groups", "are")
-        click.echo(f"{noun} {first_few(names)} {verb} new", err=True)
+        click.echo(f"{noun} {first_few(*names)} {verb} new", err=True)
     print_changes(found, as_json)
 
 

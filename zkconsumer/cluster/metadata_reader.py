@@ -147,7 +147,7 @@ class MetadataReader:
             found = self._ask(address, None, topics, failures)
             if found is not None:
                 return found, _NO_ID
-        shown = first_few(failures.values(), 3, "; ", "; and {} more")
+        shown = first_few(*failures.values(), most=3, between="; ", rest="; and {} more")
         raise BrokersSilent(f"no broker answers a question about the cluster ({shown})")
 
     # -- what callers of the ZooKeeper registry ask --------------------------------------------------------------------

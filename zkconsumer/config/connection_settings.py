@@ -274,7 +274,7 @@ def _read_profile(name: str, environment: Mapping[str, str], variable: str | Non
     if not path.exists():
         of_variable = "" if variable is None else f" of {variable}"
         known = profile_names({"XDG_CONFIG_HOME": str(path.parent.parent)})
-        shown = first_few(known, 10, rest=", ...")
+        shown = first_few(*known, most=10, rest=", ...")
         raise SettingsNotUsable(f"there is no profile {name!r}{of_variable}: {path} does not exist",
                                 f"the profiles are {shown}" if known else "write that file, or give --config FILE")
     return _SettingsFile.read(str(path), f"the profile {name!r},", variable)

@@ -280,7 +280,7 @@ class Leave:
             rows = [f"{topic}-{number}: {why}" for (topic, number), why in unstored.items()]
             log.warning("%s has left, and the positions of %d partitions are not committed: %s; their last messages "
                         "may be delivered again", self._member.consumer_id, len(rows),
-                        first_few(rows, 5, "; ", "; and {} more"))
+                        first_few(*rows, between="; ", rest="; and {} more"))
 
 
 def _named(reasons: Mapping[Partition, str]) -> dict[TopicPartition, str]:

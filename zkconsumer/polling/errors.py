@@ -165,4 +165,4 @@ class LogTruncated(PollingError):
 
 def shown(partitions: Iterable[TopicPartition]) -> str:
     """Return `topic/partition` of some partitions, and how many more there are."""
-    return first_few([f"{topic}/{partition}" for topic, partition in partitions])
+    return first_few(*[f"{topic}/{partition}" for topic, partition in partitions])

@@ -160,7 +160,7 @@ class MessagesLost(SparkSourceError):
     remedy = "with failOnDataLoss=false the stream continues after them"
 
     def _sentence(self) -> str:
-        return f"messages are lost: {first_few(self.losses, 5, '; ', '; and {} more')}"
+        return f"messages are lost: {first_few(*self.losses, between='; ', rest='; and {} more')}"
 
 
 class AnotherCluster(SparkSourceError):

@@ -236,7 +236,7 @@ class BoundsSearch:
         wait_s = _BACKOFF.wait_s(failures)
         if time.monotonic() + wait_s > self._deadline:
             rows = [f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing]
-            shown = first_few(rows, 5, "; ", "; and {} more partitions")
+            shown = first_few(*rows, between="; ", rest="; and {} more partitions")
             answered = [name.partition for name in names if name in found]
             instead = f"; the leaders of {_ranges(answered)} answered, and these can be read alone" if answered else ""
             raise ReadFailed(

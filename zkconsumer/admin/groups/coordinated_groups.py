@@ -146,7 +146,7 @@ def of_newest_protocol(found: DescribedConsumerGroup, coordinator: Broker) -> Co
 
 def shown_members(members: tuple[CoordinatedMember, ...]) -> str:
     """Return how many members there are and the first of them, for the sentence of an error."""
-    return first_few([f"{each.member_id} of {each.host}" for each in members])
+    return first_few(*[f"{each.member_id} of {each.host}" for each in members])
 
 
 def _member(found: DescribedMember, protocol_type: str, shows_all: bool) -> CoordinatedMember:

@@ -153,7 +153,7 @@ def delete_groups(
 def _after_others(error: GroupNotDeleted, deleted: Sequence[str]) -> GroupNotDeleted:
     if not deleted:
         return error
-    shown = first_few([*map(repr, deleted)], 3, rest=", ...")
+    shown = first_few(*map(repr, deleted), most=3, rest=", ...")
     verb = "was" if len(deleted) == 1 else "were"
     sentence = f"{error.sentence}; {count_of(len(deleted), 'group')} {verb} deleted before ({shown})"
     return GroupNotDeleted(sentence, error.remedy)
@@ -207,7 +207,7 @@ def _check_unused(group: str, tree: Mapping[str, _Node]) -> None:
     ids = znodes.ids_path(group)
     members = {path.removeprefix(f"{ids}/"): node for path, node in tree.items() if path.startswith(f"{ids}/")}
     if members:
-        shown = first_few(members, 3, rest=", ...")
+        shown = first_few(*members, most=3, rest=", ...")
         verb = "is" if len(members) == 1 else "are"
         remedy = "stop them first"
         persistent = [name for name, node in members.items() if not node.session]

@@ -165,7 +165,8 @@ def check_names(port: ZooKeeperPort, group: str, topic: str, partition: int | st
         return
     # A topic of Kafka 0.7 whose brokers are all gone shows none of its partitions.
     if numbers and str(partition) not in map(str, numbers):
-        raise NotFound(f"{no_partition(topic, [partition], numbers)}; it has {first_few(numbers, 10, rest=', ...')}")
+        known = first_few(*numbers, most=10, rest=", ...")
+        raise NotFound(f"{no_partition(topic, [partition], numbers)}; it has {known}")
 
 
 def read_claim(port: ZooKeeperPort, path: str) -> Claim | None:

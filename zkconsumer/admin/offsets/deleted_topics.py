@@ -92,7 +92,7 @@ def warnings_of_offsets(
     having = [group for group in groups if any(at is not None for at in answers[group].offsets.values())]
     found = []
     if having:
-        shown = first_few(having, rest=", ...")
+        shown = first_few(*having, rest=", ...")
         verb = "has" if len(having) == 1 else "have"
         found.append(
             f"{count_of(len(having), 'group')} {verb} offsets of it in Kafka ({shown}); brokers before Kafka 0.10.2 "

@@ -132,7 +132,7 @@ class _Progress:
         groups = [each for each, count in self.written.items() if count and each != group]
         of_groups = ""
         if groups:
-            of_groups = f", among them all of {first_few([*map(repr, groups)], 3, rest=', ...')}"
+            of_groups = f", among them all of {first_few(*map(repr, groups), most=3, rest=', ...')}"
         return OffsetsNotSet(
             f"the offset of {name.topic}-{name.partition} of group {group!r} in Kafka is not written: {reason}"
             f"{more}; {written} of {count_of(self._total, 'offset')} in Kafka {'was' if self._total == 1 else 'were'} "

@@ -297,7 +297,7 @@ class OffsetAdministration(OffsetChanging):
             raise group_not_found(self._port, self._zookeeper, group, everywhere.kafka_unknown)
         topics = sorted({*concerned_topics(nodes), *(name for name, _ in everywhere.names())})
         gone = [name for name in topics if name not in nodes.known_topics]
-        left_out = first_few(gone, 3)
+        left_out = first_few(*gone, most=3)
         if len(gone) == len(topics):
             raise OffsetsNotSet(
                 f"no offset was set: no topic of group {group!r} exists any more ({left_out})" if gone else

@@ -152,7 +152,7 @@ def check_no_members(port: ZooKeeperPort, groups: Sequence[str], warn: Callable[
     names = [name for found in live.values() for name in found]
     verb = "is" if len(names) == 1 else "are"
     where = f"group {next(iter(live))!r}" if len(live) == 1 else f"groups {', '.join(live)}"
-    sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({first_few(names, rest=', ...')})"
+    sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({first_few(*names, rest=', ...')})"
     if warn is None:
         sentence += " and would go on from their own positions"
         raise GroupHasMembers(f"no offset was set: {sentence}", FORCE)

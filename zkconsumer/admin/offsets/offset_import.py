@@ -109,8 +109,9 @@ def check_logs(
                 refused.append(f"{name.topic}-{name.partition} of group {group!r} to {offset}: {error}")
     moved = {} if refused else _moved(cluster, offsets, refused)
     if refused:
+        shown = first_few(*refused, most=3, between="; ")
         raise OffsetsNotSet(
-            f"no offset was set: {count_of(len(refused), 'offset')} cannot be set: {first_few(refused, 3, '; ')}",
+            f"no offset was set: {count_of(len(refused), 'offset')} cannot be set: {shown}",
             "create the topics and start their brokers first, or set them all the same: force=True, --force",
         )
     notes = [moved_note(name, position, start) for (name, position), start in moved.items()]
@@ -125,7 +126,7 @@ def _why_unknown(name: TopicPartition, known: Collection[TopicPartition]) -> str
     others = sort_partitions([each.partition for each in known if each.topic == name.topic])
     if not others:
         return "there is no such partition, as there is no such topic, or no broker that has it is registered"
-    shown = first_few(others, 10, rest=", ...")
+    shown = first_few(*others, most=10, rest=", ...")
     return f"there is no such partition{why_away([name.partition], others)}; the topic has {shown}"
 
 

@@ -276,7 +276,7 @@ def shift_offsets(
         )  # fmt: skip
     left_out = [f"{name.topic}-{name.partition}" for name in names if name not in known]
     if left_out:
-        notes.append(f"left out, as without a stored offset: {first_few(left_out, 3)}")
+        notes.append(f"left out, as without a stored offset: {first_few(*left_out, most=3)}")
     logs = cluster.log_ends(list(known), [EARLIEST, LATEST])
 
     def moved(name: TopicPartition) -> dict[str, int]:
@@ -326,8 +326,9 @@ def check_stores_agree(stored: StoredOffsets, stores: Sequence[str], names: Sequ
         for topic, name in names if stored.differs((topic, name))
     ]  # fmt: skip
     if differing:
+        shown = first_few(*differing, most=3, between="; ")
         raise OffsetsNotSet(
-            f"no offset was set: the stores of group {stored.group!r} differ ({first_few(differing, 3, '; ')})",
+            f"no offset was set: the stores of group {stored.group!r} differ ({shown})",
             "choose the store in which the group works: --store zookeeper or kafka (store=...); --store both changes "
             "each of them",
         )
@@ -344,7 +345,8 @@ def _each(
         except ValueError as error:
             refused.append(f"{name.topic}-{name.partition}: {error}")
     if refused:
-        raise OffsetsNotSet(f"no offset was set: {text} cannot be set for {first_few(refused, 3, '; ')}", remedy)
+        shown = first_few(*refused, most=3, between="; ")
+        raise OffsetsNotSet(f"no offset was set: {text} cannot be set for {shown}", remedy)
     return offsets
 
 

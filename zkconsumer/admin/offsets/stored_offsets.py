@@ -145,7 +145,7 @@ def lines_of(text: str, source: str) -> list[OffsetLine]:
     """
     lines, problems = parse_lines(text)
     if problems:
-        shown = first_few(problems, 5, "; ", "; and {} more")
+        shown = first_few(*problems, between="; ", rest="; and {} more")
         raise OffsetsNotSet(
             f"no offset was set: {source} has {count_of(len(problems), 'line')} that cannot be used: {shown}",
             "correct or delete these lines; each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",

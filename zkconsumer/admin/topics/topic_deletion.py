@@ -156,7 +156,7 @@ def _readers(port: ZooKeeperPort, topic: str) -> list[str]:
     hidden = [found for found in listings if isinstance(found, RefusedNode)]
     sentences = []
     if reading:
-        shown = first_few(reading, rest=", ...")
+        shown = first_few(*reading, rest=", ...")
         verb = "reads" if len(reading) == 1 else "read"
         sentences.append(f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted "
                          "topic creates it again where auto.create.topics.enable is true")  # fmt: skip

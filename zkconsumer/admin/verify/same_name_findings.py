@@ -38,7 +38,7 @@ def same_name_findings(nodes: GroupNodes, other: CoordinatedGroup | None) -> Ite
     if shared is None:
         what += "; whether both read the same topics is not known yet"
     elif shared:
-        names = first_few([*map(repr, shared)], 3)
+        names = first_few(*map(repr, shared), most=3)
         what += f": both groups read {names}, so each message is delivered twice, and both store offsets of it"
     else:
         yield Finding("same-name", path, f"{what}, which read other topics", "nothing", fault=False)

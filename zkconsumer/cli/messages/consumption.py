@@ -98,7 +98,8 @@ def not_read(status: ConnectorStatus, timed_out: bool, silence_s: float) -> CliE
         if reason is not None:
             reasons[f"{row.topic}-{row.partition}"] = reason
     if reasons:
-        shown = first_few([f"{name}: {reason}" for name, reason in reasons.items()], 3, "; ", "; and {} more")
+        rows = [f"{name}: {reason}" for name, reason in reasons.items()]
+        shown = first_few(*rows, most=3, between="; ", rest="; and {} more")
         verb = "was" if len(reasons) == 1 else "were"
         return CliError(f"{count_of(len(reasons), 'partition')} {verb} not read to the end ({shown})")
     if hidden and timed_out:

@@ -124,7 +124,7 @@ def audit(
                             rows.missing(span))
         )  # fmt: skip
     if wrong:
-        raise AuditFailed(f"nothing was published: {first_few(wrong, 5, '; ', '; and {} more')}")
+        raise AuditFailed(f"nothing was published: {first_few(*wrong, between='; ', rest='; and {} more')}")
     return tuple(loaded)
 
 

@@ -108,7 +108,7 @@ class ClusterStateReader:
         if silent and not may_be_silent:
             rows = [f"{name.topic}/{name.partition} ({reason})" for name, reason in silent.items()]
             raise PlanningFailed(f"nothing is known after {self._options.patience_ms / 1000:g} s of "
-                                 + first_few(rows, 5, "; ", "; and {} more"))
+                                 + first_few(*rows, between="; ", rest="; and {} more"))
         compacted = self._compacted(logs)
         kept_ends: dict[TopicPartition, int] = {}
         last_messages: dict[TopicPartition, LastMessage] = {}

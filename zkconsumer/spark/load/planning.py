@@ -89,7 +89,8 @@ def plan_run(
     lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
     lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:
-        raise OffsetsLost(f"messages are not in the logs any more: {first_few(lost, 5, '; ', '; and {} more')}")
+        shown = first_few(*lost, between="; ", rest="; and {} more")
+        raise OffsetsLost(f"messages are not in the logs any more: {shown}")
     positions: dict[TopicPartition, int] = {}
     for name, position in step.positions.items():
         if name not in logs.partitions and selects(name) and not logs.may_return:

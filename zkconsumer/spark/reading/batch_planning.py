@@ -152,7 +152,7 @@ def _only(spec: OffsetSpec, names: Collection[TopicPartition]) -> OffsetSpec:
 def _described(partitions: Sequence[int | str]) -> str:
     if not are_byte_positions(TopicPartition("", each) for each in partitions):
         return f"{len(partitions)}"
-    return f"{first_few(partitions, 10, rest=', ...')} on the brokers that are registered now"
+    return f"{first_few(*partitions, most=10, rest=', ...')} on the brokers that are registered now"
 
 
 def _nearest(topic: str, known: list[str]) -> str:
@@ -161,4 +161,4 @@ def _nearest(topic: str, known: list[str]) -> str:
         return f"did you mean {near[0]!r}?"
     if not known:
         return "there are no topics at all"
-    return f"there are {first_few(known, 10, rest=', ...')}"
+    return f"there are {first_few(*known, most=10, rest=', ...')}"

@@ -104,7 +104,7 @@ def offsets_at_times(spec: OffsetSpec, found: Mapping[TopicPartition, AtTime]) -
     missing = sorted(name for name, answer in found.items() if answer.offset is None)
     if missing and spec.on_no_match == "error":
         times = spec.times_ms(missing)
-        shown = first_few([f"{name.topic}/{name.partition} ({_shown_time(times[name])})" for name in missing])
+        shown = first_few(*[f"{name.topic}/{name.partition} ({_shown_time(times[name])})" for name in missing])
         raise NoMessageAtTime(
             f"option {spec.option}: no message is that recent in {shown}",
             remedy="with startingOffsetsByTimestampStrategy=latest such a partition starts at its end",
@@ -197,7 +197,7 @@ def _within(
 
 
 def _names(partitions: list[TopicPartition]) -> str:
-    return first_few([f"{name.topic}/{name.partition}" for name in partitions])
+    return first_few(*[f"{name.topic}/{name.partition}" for name in partitions])
 
 
 def _shown_time(time_ms: int) -> str:

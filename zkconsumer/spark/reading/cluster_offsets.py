@@ -337,4 +337,4 @@ def _offsets_in(
 
 def _shown(missing: Collection[TopicPartition], reasons: Mapping[TopicPartition, str]) -> str:
     rows = [f"{name.topic}/{name.partition} ({reasons[name]})" for name in sorted(missing)]
-    return first_few(rows, 5, "; ", "; and {} more")
+    return first_few(*rows, between="; ", rest="; and {} more")

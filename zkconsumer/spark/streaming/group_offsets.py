@@ -58,7 +58,7 @@ class GroupHasMembers(SparkSourceError):  # noqa: N818 - as in `errors`, the nam
     remedy = "stop them, take another group.id, or set commitToLiveGroup to true"
 
     def _sentence(self) -> str:
-        shown = first_few(self.members, rest=", ...")
+        shown = first_few(*self.members, rest=", ...")
         verb = "consumer is" if len(self.members) == 1 else "consumers are"
         return f"the offsets of group {self.group!r} are not written: {len(self.members)} {verb} in it ({shown})"
 
@@ -77,7 +77,7 @@ class OffsetsNotStored(SparkSourceError):  # noqa: N818
         self.reason = reason
 
     def _sentence(self) -> str:
-        names = first_few([f"{topic}-{number}" for topic, number in self.partitions], rest=", ...")
+        names = first_few(*[f"{topic}-{number}" for topic, number in self.partitions], rest=", ...")
         return f"offsets of group {self.group!r} are not stored for {names}: {self.reason}"
 
 

@@ -304,7 +304,7 @@ class StreamDriver:
         if lag is not None:
             figures = " ".join(f"{name}={value}" for name, value in lag.figures().items())
             topics = sorted({name.topic for name in end.offsets})
-            log.info("lag after this batch: %s, over %d partitions of %s", figures, lag.partitions, first_few(topics))
+            log.info("lag after this batch: %s, over %d partitions of %s", figures, lag.partitions, first_few(*topics))
 
     def _report_losses(self, losses: Sequence[Loss]) -> None:
         """Raise for losses, or count and log each of them once.

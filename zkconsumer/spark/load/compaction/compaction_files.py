@@ -91,7 +91,7 @@ def compare_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape:
              f"{_said(after.get(place))} were written"
              for place in sorted(before.keys() | after.keys()) if before.get(place) != after.get(place)]  # fmt: skip
     if wrong:
-        raise AuditFailed(f"nothing was published: {first_few(wrong, 5, '; ', '; and {} more')}")
+        raise AuditFailed(f"nothing was published: {first_few(*wrong, between='; ', rest='; and {} more')}")
     return sum(each.rows for each in after.values())
 
 
