@@ -95,7 +95,7 @@ class Chunk:
         self.error = error
         self.resume: object = None
 
-    def decoded(
+    def opened(
         self, decode: Callable[..., T], partition: TopicPartition, offset: int, index: int, max_decoded_bytes: int,
         resume: object,
     ) -> T:  # fmt: skip

@@ -282,7 +282,7 @@ class PollReader:
         if open_chunk is not chunk or open_kind is not kind or items is None:
             index = queue.index if position == queue.position else 0
             opened = partial(kind.opened, chunk.dialect)
-            items = chunk.decoded(opened, queue.partition, position, index, self._max_decoded_bytes, None)
+            items = chunk.opened(opened, queue.partition, position, index, self._max_decoded_bytes, None)
             self._open[queue] = chunk, kind, items
         is_first = not taken.records
         try:

@@ -121,7 +121,7 @@ class Cursor:
             return iter(())
         decode = dialect.decode_messages if self.batches is None else partial(self.batches._decode, dialect)
         place = (0, 0) if is_behind else (queue.position, queue.index)
-        return chunk.decoded(decode, queue.partition, *place, self._max_decoded_bytes, resume)
+        return chunk.opened(decode, queue.partition, *place, self._max_decoded_bytes, resume)
 
     def _decode_uninterrupted(self, queue: PartitionQueue, chunk: Chunk) -> UninterruptedDecoding | None:
         """Return what comes next in a chunk, decoded or being decoded; None if the system gives no thread for it."""

@@ -238,7 +238,7 @@ class PartitionReads:
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None or chunk.dialect is None:
             return iter(())
-        items = chunk.decoded(
+        items = chunk.opened(
             chunk.dialect.decode_messages, queue.partition, start_offset, start_index, self._config.decoded_max_bytes,
             resume,
         )  # fmt: skip
