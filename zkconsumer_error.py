@@ -16,7 +16,22 @@
 
 import enum
 
-__all__ = ["ErrorCode", "RemediedError", "ZkConsumerError", "printable", "shown"]
+__all__ = ["ErrorCode", "RemediedError", "ZkConsumerError", "first_few", "printable", "shown"]
+
+
+def first_few(*items: object, most: int = 5, between: str = ", ", rest: str = " and {} more") -> str:
+    """Return the first items as text, and how many more there are.
+
+    >>> first_few("a", "b", "c", "d", most=3), first_few(*range(5), most=2, between="; ", rest="; ...")
+    ('a, b, c and 1 more', '0; 1; ...')
+
+    Args:
+        *items: What a message lists.
+        most: How many it shows.
+        between: What stands between two of them.
+        rest: What follows if there are more; `{}` stands for their number.
+    """
+    return between.join(map(str, items[:most])) + (rest.format(len(items) - most) if len(items) > most else "")
 
 
 def printable(text: str, keep: str = "") -> str:

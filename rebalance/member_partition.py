@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from rebalance import partition as p
 from rebalance.assignment import Partition
 from rebalance.loop import Timer
+from zkconsumer_error import first_few
 
 __all__ = ["MemberPartition", "by_reason"]
-
-_SHOWN: Final = 5
 
 
 @dataclass(slots=True)
@@ -66,9 +64,4 @@ def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tupl
     for (topic, number), reason in reasons.items():
         reason = reason.removeprefix(f"{topic}/{number}: ")
         found.setdefault(reason, []).append(f"{topic}{between}{number}")
-    return [(_shown(names), reason) for reason, names in found.items()]
-
-
-def _shown(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return [(first_few(*names), reason) for reason, names in found.items()]

@@ -5,12 +5,13 @@ This module needs pyarrow (the extra `columns`); it is imported only when column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
 from simpleconsumer import kernel
+from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import MAX_INT64, Headers
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
     "KNOWN",
     "LARGEST_BATCH_BYTES",
     "NO_TIME",
-    "Rows",
+    "batches_of",
     "checked_schema",
     "header_bytes",
     "last_wanted",
@@ -80,39 +81,12 @@ def header_bytes(headers: Headers) -> int:
     return sum(_HEADER_BYTES + len(key.encode()) + len(value or b"") for key, value in headers)
 
 
-class Rows(Protocol):
-    """Rows of a record batch.
+class PlainRows:
+    """Rows of a record batch, in lists of Python.
 
     Attributes:
         size_bytes: What the rows count; 0 without any.
     """
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def add(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        timestamp_ms: int | None,
-        timestamp_type: int,
-        headers: Headers,
-        size_bytes: int,
-        entry_index: int = 0,
-        next_offset: int = 0,
-    ) -> None:
-        """Add one row that counts `size_bytes`."""
-
-    def close_entry(self, offset: int, end: int) -> None:
-        """Give the last row the end of its entry, if it is one of the entry at `offset` (Kafka 0.7)."""
-
-    def take(self) -> Any:
-        """Return what was added since the last call as a record batch."""
-
-
-class PlainRows:
-    """Rows in lists of Python."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
@@ -131,19 +105,19 @@ class PlainRows:
         entry_index: int = 0,
         next_offset: int = 0,
     ) -> None:
-        """Add one row."""
+        """Add one row that counts `size_bytes`."""
         row = (key, value, offset, timestamp_ms, timestamp_type, headers or None, entry_index, next_offset)
         for values, cell in zip(self._lists.values(), row, strict=True):
             values.append(cell)
         self.size_bytes += size_bytes
 
     def close_entry(self, offset: int, end: int) -> None:
-        """Give the last row the end of its entry, if it is one of the entry at `offset`."""
+        """Give the last row the end of its entry, if it is one of the entry at `offset` (Kafka 0.7)."""
         if self._lists["offset"] and self._lists["offset"][-1] == offset:
             self._lists["next_offset"][-1] = end
 
     def take(self) -> Any:
-        """Return the rows as a record batch."""
+        """Return what was added since the last call as a record batch."""
         arrays = [pa.array(self._lists[field.name], field.type) for field in self._schema]
         for values in self._lists.values():
             values.clear()
@@ -156,7 +130,7 @@ class KernelRows:
 
     Attributes:
         rows: What the kernel fills.
-        add, close_entry: As those of `Rows`.
+        add, close_entry: As those of `PlainRows`.
     """
 
     def __init__(self, schema: Any, row_bytes: int) -> None:
@@ -177,13 +151,34 @@ class KernelRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def rows_of(schema: Any, row_bytes: int) -> Rows:
+def rows_of(schema: Any, row_bytes: int) -> PlainRows | KernelRows:
     """Return rows for a record batch.
 
     Args:
         row_bytes: What a row counts besides its key, its value and its headers.
     """
     return PlainRows(schema) if kernel.compiled is None else KernelRows(schema, row_bytes)
+
+
+def batches_of(rows: PlainRows | KernelRows, full: Iterable[Any]) -> Iterator[Any]:
+    """Yield batches that are full, then the rest; what is wrong with a message is raised after all before it.
+
+    Args:
+        rows: What `full` fills.
+        full: Yields the batches.
+    """
+    trouble = None
+    try:
+        yield from full
+    except (MessageError, BrokenFraming) as error:
+        trouble = error
+    if rows.size_bytes:
+        yield rows.take()
+    if trouble is not None:
+        try:
+            raise trouble
+        finally:
+            trouble = None  # its traceback holds this frame: a cycle for each error otherwise
 
 
 def _array(kind: Any, count: int, column: Any) -> Any:

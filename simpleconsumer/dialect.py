@@ -220,7 +220,7 @@ class Dialect(Protocol):
             epochs: Partition -> the epoch, and the epoch of now as far as it is known (-1: not known).
         """
 
-    def commit(
+    def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> AnyRequest[list[int]]:
         """Return the request that stores offsets of a group; the answer is one error code for each.
@@ -229,7 +229,7 @@ class Dialect(Protocol):
             timestamp_ms: When they were committed, -1: now; in version 1 alone.
         """
 
-    def committed(
+    def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> AnyRequest[list[tuple[int, OffsetAndMetadata]]]:
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""

@@ -64,12 +64,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka_consumer import KafkaConsumer
     from zkconsumer.member.broker_coordination import CoordinatorSilent
     from zkconsumer.member.listening import RebalanceListener
-    from zkconsumer.polling.consumer_errors import (
-        ConcurrentConsumerUse,
-        ConsumerClosed,
-        ConsumerWokenUp,
-        PollTimeout,
-    )
+    from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ConsumerWokenUp, PollTimeout
     from zkconsumer.polling.errors import (
         LogTruncated,
         NoOffsetForPartition,

@@ -1,6 +1,6 @@
 """ConsumerConnector: a member of a consumer group, in ZooKeeper or of the brokers, that delivers messages to streams.
 
-It creates the streams and a member (`zkconsumer.member.group_member`), and owns their lifecycle; it makes no decision
+It creates the streams and a member (`zkconsumer.member.membership`), and owns their lifecycle; it makes no decision
 itself. Rule: every call ends, and `shutdown` leaves nothing behind.
 
 Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
@@ -8,7 +8,6 @@ Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -26,13 +25,7 @@ from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import (
-    CommitFailed,
-    ConnectorClosed,
-    ForkedConnector,
-    MessageStreamsExist,
-    PauseFailed,
-)
+from zkconsumer.errors import CommitFailed, ConnectorClosed, ForkedConnector, MessageStreamsExist, PauseFailed
 from zkconsumer.filters import TopicFilter
 from zkconsumer.forking import notify_after_fork
 from zkconsumer.member.connector_checks import (
@@ -43,7 +36,6 @@ from zkconsumer.member.connector_checks import (
     checked_timeout,
 )
 from zkconsumer.member.coordination import Coordination
-from zkconsumer.member.group_member import GroupMember
 from zkconsumer.member.leaving import end_dropped
 from zkconsumer.member.listening import HeldListener, ListenerThread, check_listener
 from zkconsumer.member.membership import MemberFaults, Membership
@@ -58,7 +50,6 @@ from zkconsumer.streams.stream import KafkaStream, StreamParts
 
 __all__ = ["ConsumerConnector", "new_consumer_id"]
 
-log = logging.getLogger(__name__)
 
 _CALLBACK_S = 0.4
 """Longest wait for a call of `on_statistics` that is under way at the end, beyond the time-out."""
@@ -120,7 +111,7 @@ class ConsumerConnector:
         self._created = False
         self._closing = False
         self._has_returned = False
-        self._member: GroupMember | None = None
+        self._member: Membership | None = None
         self._streams: tuple[KafkaStream, ...] = ()
         self._pid = os.getpid()
         self._forked: ForkedConnector | None = None
@@ -273,7 +264,7 @@ class ConsumerConnector:
         lease: Lease,
         streams: Mapping[tuple[str, str], KafkaStream],
         on_generation: Callable[[str], None],
-    ) -> GroupMember:
+    ) -> Membership:
         coordinated: Callable[[Loop, Counters, MemberFaults], Coordination]
         if self.config.coordination == "brokers":
             from zkconsumer.member.broker_coordination import BrokerCoordination  # each is loaded where it is used
@@ -369,7 +360,7 @@ class ConsumerConnector:
         member = self._member
         return frozenset() if member is None or self._is_closed else member.paused()
 
-    def _member_for(self, wanted: str, partitions: Collection[tuple[str, int | str]]) -> GroupMember:
+    def _member_for(self, wanted: str, partitions: Collection[tuple[str, int | str]]) -> Membership:
         self._refuse_fork()
         if self._closing:
             raise ConnectorClosed
@@ -397,7 +388,7 @@ class ConsumerConnector:
             return ConnectorStatistics(self.config.group_id, 0.0, status)
         return self._member.statistics(status)
 
-    def _start_statistics(self, member: GroupMember) -> None:
+    def _start_statistics(self, member: Membership) -> None:
         interval_ms = self.config.statistics_interval_ms
         if self._on_statistics is None or interval_ms is None:
             return
@@ -479,7 +470,7 @@ class ConsumerConnector:
         member.leave(wait_s, reader=None, in_hand_is_done=False, caller=None)
         return member.unstored()
 
-    def _close(self) -> GroupMember | None:
+    def _close(self) -> Membership | None:
         """Take no further calls; the member that has to leave, if there is one."""
         if self._forked is not None:
             return None

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from simpleconsumer.types import Broker
-from zkconsumer_error import RemediedError, ZkConsumerError
+from zkconsumer_error import RemediedError, ZkConsumerError, first_few
 
 __all__ = [
     "CommitFailed",
@@ -59,8 +59,6 @@ __all__ = [
     "ZooKeeperUnavailable",
     "shown_broker",
 ]
-
-_SHOWN_PARTITIONS = 5
 
 
 class ConfigError(ZkConsumerError, ValueError):
@@ -402,6 +400,5 @@ def shown_broker(broker: Broker | None) -> str:
 
 
 def _rows(reasons: Mapping[tuple[str, int | str], object]) -> str:
-    rows = [f"{topic}/{part}: {why}" for (topic, part), why in list(reasons.items())[:_SHOWN_PARTITIONS]]
-    more = len(reasons) - len(rows)
-    return "; ".join(rows) + (f"; and {more} more" if more > 0 else "")
+    rows = [f"{topic}/{part}: {why}" for (topic, part), why in reasons.items()]
+    return first_few(*rows, between="; ", rest="; and {} more")

@@ -17,7 +17,7 @@ from typing import Any, Final, Self, Unpack
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
 from zkconsumer.forking import notify_after_fork
 from zkconsumer.member.leaving import end_dropped

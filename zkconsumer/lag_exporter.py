@@ -28,7 +28,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from zkconsumer.prometheus import MetricsServer, serve_collectors  # isort: skip - says what to install
@@ -36,6 +35,7 @@ from zkconsumer.prometheus import MetricsServer, serve_collectors  # isort: skip
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from simpleconsumer.closing import Closing
 from simpleconsumer.errors import AuthenticationFailed
 from zkconsumer.admin import Admin, BrokerAdmin, GroupLag, LagChoice, LagReader, LagReport, PartitionRow, TopicLag
 from zkconsumer.admin.admin import connection_options
@@ -128,7 +128,7 @@ class _State(NamedTuple):
     duration_s: float = 0.0
 
 
-class LagExporter:
+class LagExporter(Closing):
     """Reads the lag of all groups of a cluster again and again, and exports it.
 
     The first connection may fail as any later one: the exporter starts, reports it and tries again. Reading starts with
@@ -205,11 +205,6 @@ class LagExporter:
 
     def __enter__(self) -> Self:
         return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 

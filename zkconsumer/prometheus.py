@@ -16,8 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from threading import Thread
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIServer
 
 try:
@@ -29,6 +28,7 @@ except ImportError as error:
         "zkconsumer.prometheus needs the package prometheus_client: pip install 'zkconsumer[prometheus]'"
     ) from error
 
+from simpleconsumer.closing import Closing
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ForkedConnector
 from zkconsumer.producer.metrics import ProducerCollector
@@ -172,7 +172,7 @@ def _partition_labels(member: ConnectorStatistics, owned: OwnedPartition) -> lis
     return [*_labels(member), owned.topic, str(owned.partition)]
 
 
-class MetricsServer:
+class MetricsServer(Closing):
     """A running endpoint; `close`, or the end of a `with` block, stops it.
 
     Attributes:
@@ -189,14 +189,6 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5.0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def serve(

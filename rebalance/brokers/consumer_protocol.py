@@ -26,8 +26,6 @@ from typing import Final, NamedTuple, TypeVar
 from rebalance.errors import UnreadableMetadata
 
 __all__ = [
-    "COOPERATIVE_VERSION",
-    "EAGER_VERSION",
     "NO_GENERATION",
     "Assignment",
     "Partition",
@@ -45,10 +43,6 @@ Partition = tuple[str, int]
 """Topic and number."""
 
 NO_GENERATION: Final = -1
-EAGER_VERSION: Final = 0
-"""Every member reads it. Equal subscriptions have equal bytes in it, so joining again with one starts no rebalance."""
-COOPERATIVE_VERSION: Final = 3
-"""As Java's members write it from Kafka 3.4 on; it says of which generation `owned` is."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")

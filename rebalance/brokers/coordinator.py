@@ -24,14 +24,7 @@ from rebalance.brokers.consumer_protocol import NO_GENERATION, decode_assignment
 from rebalance.brokers.consumer_protocol import Subscription as JoinSubscription
 from rebalance.brokers.group_member import BrokerGroupMember, threads_of_assigned
 from rebalance.brokers.group_port import GroupPort, Joined, NamedMember, Refused, Synced, TopicPort
-from rebalance.brokers.leading import (
-    AssignmentRefused,
-    assign,
-    subscriptions_of,
-    take_over,
-    topics_of,
-    user_data_of,
-)
+from rebalance.brokers.leading import AssignmentRefused, assign, subscriptions_of, take_over, topics_of, user_data_of
 from rebalance.brokers.machine import MemberMachine, MemberState, MemberTimes
 from rebalance.brokers.reactions import Asked
 from rebalance.brokers.refusals import refusal

@@ -37,16 +37,7 @@ from rebalance.zookeeper.port.requests import (
     WatchEvent,
 )
 
-__all__ = [
-    "MOST_WRITES",
-    "UNREAD",
-    "UNREAD_OWNER",
-    "Ask",
-    "Claims",
-    "Fence",
-    "IsOwned",
-    "create_parents",
-]
+__all__ = ["MOST_WRITES", "UNREAD", "UNREAD_OWNER", "Ask", "Claims", "Fence", "IsOwned", "create_parents"]
 
 log = logging.getLogger(__name__)
 

@@ -19,13 +19,14 @@ Source: docs/REBALANCE.md, "The order of roundrobin"; kafka.consumer.PartitionAs
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rebalance.assignment import Assignment, Partition
 from rebalance.subscription import Subscription, consumer_id_of
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, assign
+from zkconsumer_error import first_few
 
 __all__ = ["AUTO", "ORDERS", "RoundrobinOrder"]
 
@@ -310,7 +311,7 @@ class RoundrobinOrder:
                          f"members until their owner nodes show it, for {self._wait_s:g} s at most; an explicit "
                          f"roundrobin.order needs no wait")
         if self.decided == ORDERS[1]:
-            notes.append(f"roundrobin.order is {self.decided}, as {_names(self._shown_by)} assigned by it "
+            notes.append(f"roundrobin.order is {self.decided}, as {first_few(*self._shown_by, most=3)} assigned by it "
                          f"({_VERSIONS[self.decided]}); set it in all members of the group")
         if self._contrary and self._explicit is not None:
             notes.append(f"{self._contradiction()}; the explicit setting is obeyed")
@@ -319,12 +320,14 @@ class RoundrobinOrder:
         unsettled = self._unsettled(snapshot)
         if unsettled and now >= self._window[1] + self._wait_s:
             other = next(order for order in ORDERS if order != self.order)
-            notes.append(f"{_names(unsettled)} did not claim what roundrobin.order {self.order} assigns within "
-                         f"{self._wait_s:g} s of the last change of the group; {_VERSIONS[other]} need "
-                         f"roundrobin.order {other} in all members of this client, and a restart of the Java members")
+            names = first_few(*unsettled, most=3)
+            notes.append(f"{names} did not claim what roundrobin.order {self.order} assigns within {self._wait_s:g} s "
+                         f"of the last change of the group; {_VERSIONS[other]} need roundrobin.order {other} in all "
+                         "members of this client, and a restart of the Java members")  # fmt: skip
         if self._dissenters:
-            notes.append(f"{_names(self._dissenters)} of this client assigns by another roundrobin.order than "
-                         f"{self.order}; set it alike in all members")
+            names = first_few(*self._dissenters, most=3)
+            notes.append(f"{names} of this client assigns by another roundrobin.order than {self.order}; set it alike "
+                         "in all members")  # fmt: skip
         return notes
 
     def _contradiction(self) -> str:
@@ -358,9 +361,3 @@ def _allowing(held: Nodes, tables: Tables) -> frozenset[str]:
     """The orders that assign to a member all that it holds, and perhaps more."""
     return frozenset(order for order, table in tables.items()
                      if all(table.get(partition) == thread for partition, thread in held.items()))
-
-
-def _names(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return ", ".join(found[:3]) + more

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from simpleconsumer.calls.broker_calls import BrokerCalls
 from simpleconsumer.calls.fetch_memory import FetchMemory
+from simpleconsumer.closing import Closing
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.dialect_types import AnyRequest
@@ -28,7 +28,7 @@ _LATE_S: Final = 3.0
 _PROBE_S: Final = 5.0
 
 
-class BrokerClient:
+class BrokerClient(Closing):
     """What the requests of `SimpleConsumer` have in common; its docstring says how calls behave.
 
     Attributes:
@@ -223,11 +223,3 @@ class BrokerClient:
         probe = self._probe
         if probe is not None:
             probe.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -84,23 +84,14 @@ class CoordinatorClient(BrokerClient):
         """Return the error code of a leave."""
         return self._ask(KAFKA011.leave_group(group, member))
 
-    def commit(
+    def commit_offsets_as(
         self, member: GenerationMember, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
         """Return the error code of each partition whose offset a member stores."""
         if not offsets:
             return {}
-        codes = self._ask(KAFKA011.commit_as(member, offsets))
+        codes = self._ask(KAFKA011.commit_offsets_as(member, offsets))
         return dict(zip(offsets, codes, strict=True))
-
-    def committed(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, tuple[int, OffsetAndMetadata]]:
-        """Return error code and stored offset of each partition, -1 for none."""
-        if not partitions:
-            return {}
-        found = self._ask(KAFKA011.committed(group, partitions))
-        return dict(zip(partitions, found, strict=True))
 
     def _ask(self, asked: AnyRequest[T]) -> T:
         """Return the answer; brokers of 0.9, which list no versions, have the oldest version of each request."""
@@ -130,7 +121,7 @@ class GroupsClient(CoordinatorClient):
     Threads: One at a time.
     """
 
-    def lists_groups(self) -> bool:
+    def serves_list_groups(self) -> bool:
         """Return whether the broker lists groups, which it does from Kafka 0.9 on."""
         if self.dialect.chooses_versions:
             return KAFKA011.serves_list_groups(self.served_versions())
@@ -148,7 +139,7 @@ class GroupsClient(CoordinatorClient):
         """Return states and members of groups of the classic protocol, in the order asked."""
         return self._ask(KAFKA011.describe_groups(groups)) if groups else []
 
-    def describes_consumer_groups(self) -> bool:
+    def serves_describe_consumer_groups(self) -> bool:
         """Return whether the broker describes groups of the protocol of KIP-848, which it does from Kafka 4.0 on."""
         return KAFKA011.serves_describe_consumer_groups(self.served_versions())
 
@@ -160,11 +151,11 @@ class GroupsClient(CoordinatorClient):
         """
         return self._ask(KAFKA011.describe_consumer_groups(groups)) if groups else []
 
-    def deletes_groups(self) -> bool:
+    def serves_delete_groups(self) -> bool:
         """Return whether the broker deletes groups, which it does from Kafka 1.1 on."""
         return KAFKA011.serves_delete_groups(self.served_versions())
 
-    def delete(self, group: str) -> int:
+    def delete_group(self, group: str) -> int:
         """Return the error code of a deletion of a group with its offsets; 68 while it has members.
 
         Raises:
@@ -172,25 +163,36 @@ class GroupsClient(CoordinatorClient):
         """
         return self._ask(KAFKA011.delete_group(group))
 
-    def lists_offsets(self) -> bool:
-        """Return whether the broker names all partitions of which a group has offsets: from Kafka 0.10.2 on."""
-        return KAFKA011.serves_all_committed(self.served_versions())
+    def fetch_offsets(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, OffsetAndMetadata]]:
+        """Return error code and stored offset of each partition, -1 for none."""
+        if not partitions:
+            return {}
+        found = self._ask(KAFKA011.fetch_offsets(group, partitions))
+        return dict(zip(partitions, found, strict=True))
 
-    def all_committed(self, group: str) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata]]]:
+    def serves_fetch_all_offsets(self) -> bool:
+        """Return whether the broker names all partitions of which a group has offsets: from Kafka 0.10.2 on."""
+        return KAFKA011.serves_fetch_all_offsets(self.served_versions())
+
+    def fetch_all_offsets(self, group: str) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata]]]:
         """Return the error code of a group, and error code and offset of each partition of which it has one.
 
         Raises:
             VersionNotServed: The broker is older than Kafka 0.10.2.
         """
-        return self._ask(KAFKA011.all_committed(group))
+        return self._ask(KAFKA011.fetch_all_offsets(group))
 
-    def store(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, int]:
         """Return the error code of each partition whose offset is stored for a group without members; else 25."""
-        return self.commit(GenerationMember(group, _NO_GENERATION, ""), offsets)
+        return self.commit_offsets_as(GenerationMember(group, _NO_GENERATION, ""), offsets)
 
-    def deletes_offsets(self) -> bool:
+    def serves_delete_offsets(self) -> bool:
         """Return whether the broker deletes single offsets, which it does from Kafka 2.4 on."""
-        return KAFKA011.serves_delete_committed(self.served_versions())
+        return KAFKA011.serves_delete_offsets(self.served_versions())
 
     def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the error code of each partition whose offset is deleted; 86 where a member subscribes to the topic.
@@ -200,5 +202,5 @@ class GroupsClient(CoordinatorClient):
         """
         if not partitions:
             return {}
-        codes = self._ask(KAFKA011.delete_committed(group, partitions))
+        codes = self._ask(KAFKA011.delete_offsets(group, partitions))
         return dict(zip(partitions, codes, strict=True))

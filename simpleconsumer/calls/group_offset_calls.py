@@ -41,7 +41,7 @@ class GroupOffsetCalls(BrokerClient):
         if not wanted:
             return
         check_numbers(wanted)
-        codes = self.ask(self.dialect.commit(group, wanted, version, timestamp_ms))
+        codes = self.ask(self.dialect.commit_offsets(group, wanted, version, timestamp_ms))
         _raise_codes(
             (code, *partition, wanted[partition].offset) for partition, code in zip(wanted, codes, strict=True)
         )
@@ -58,7 +58,7 @@ class GroupOffsetCalls(BrokerClient):
         if not wanted:
             return {}
         check_numbers(wanted)
-        rows = self.ask(self.dialect.committed(group, wanted, version))
+        rows = self.ask(self.dialect.fetch_offsets(group, wanted, version))
         _raise_codes((code, *partition, None) for partition, (code, _) in zip(wanted, rows, strict=True))
         return {partition: row for partition, (_, row) in zip(wanted, rows, strict=True)}
 

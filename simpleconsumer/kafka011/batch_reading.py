@@ -45,15 +45,10 @@ from simpleconsumer.kafka08.level import Level
 from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, Message
 
-__all__ = ["BatchReading", "OldEntries", "Place", "copied", "open_reading", "reading_place"]
+__all__ = ["BatchReading", "OldEntries", "copied", "open_reading"]
 
 _ENTRY = Struct(">qi").unpack_from
-_PLAIN: Final = Struct(">qi4xbIhiq22xi").unpack_from
-"""A head without the leader epoch, the largest timestamp and the producer."""
-_MAX_TIME: Final = Struct(">35xq").unpack_from
 _MAY_BE_LEFT_OUT: Final = IS_CONTROL | IS_TRANSACTIONAL
-_LARGEST_OFFSET: Final = 2**62
-_LARGEST_TIME: Final = 2**62
 _NO_RECORDS: Final = (-1, 0)
 """Last difference and count of a head that is not believed."""
 
@@ -70,18 +65,6 @@ class OldEntries(NamedTuple):
     start: int
     end: int
     resume: object
-
-
-class Place(NamedTuple):
-    """How far reading has come; places of one set compare in their order.
-
-    Attributes:
-        set_byte: Where the next entry of the set starts.
-        batch_byte: Where the next record starts in the batch that is open; behind all of them if none is.
-    """
-
-    set_byte: int
-    batch_byte: int
 
 
 class BatchReading:
@@ -311,11 +294,6 @@ def copied(reading: BatchReading, buffer: Buffer) -> BatchReading:
     if reading.batch is not None:
         other.batch = reading.batch.within(buffer)
     return other
-
-
-def reading_place(reading: BatchReading) -> Place:
-    """Return how far a reading has come."""
-    return Place(reading.level.position, MAX_INT64 if reading.batch is None else reading.batch.position)
 
 
 def open_reading(

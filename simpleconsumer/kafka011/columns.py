@@ -21,13 +21,14 @@ from simpleconsumer.column_rows import (
     CREATE_TIME,
     KNOWN,
     NO_TIME,
+    batches_of,
     checked_schema,
     header_bytes,
     last_wanted,
     rows_of,
 )
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
-from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.errors import MessageError
 from simpleconsumer.kafka011.batch_reading import BatchReading, open_reading
 from simpleconsumer.kafka011.records import Record
 from simpleconsumer.kafka08 import columns as kafka08
@@ -96,20 +97,13 @@ class _Decoding:
         self._is_over = reading.start_offset > last_offset
 
     def batches(self) -> Iterator[Any]:
-        """Yield the rest of the set."""
-        rows, trouble = self._rows, None
-        try:
-            while not self._is_over:
-                yield from self._some()
-        except (MessageError, BrokenFraming) as error:
-            trouble = error
-        if rows.size_bytes:
-            yield rows.take()
-        if trouble is not None:
-            try:
-                raise trouble
-            finally:
-                trouble = None  # its traceback holds this frame: a cycle for each error otherwise
+        """Return the batches of the rest of the set."""
+        return batches_of(self._rows, self._full())
+
+    def _full(self) -> Iterator[Any]:
+        """Yield the batches that are full."""
+        while not self._is_over:
+            yield from self._some()
 
     def _some(self) -> Iterator[Any]:
         """Read what comes next, and yield the batches that are full."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES, Appended, FetchResult
+from simpleconsumer.dialect_types import Appended, FetchResult
 from simpleconsumer.kafka011 import entry_heads, record_batch
 from simpleconsumer.kafka011.appended import appended
 from simpleconsumer.kafka011.batch_head import MAGIC
@@ -15,7 +15,7 @@ from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.kafka011.requests import Requests
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
 from simpleconsumer.numbered_offsets import NumberedOffsets
-from simpleconsumer.types import AbortedTransaction, Buffer, FetchedPartition, Message
+from simpleconsumer.types import Buffer, FetchedPartition, Message
 
 __all__ = ["Kafka011"]
 
@@ -44,24 +44,11 @@ class Kafka011(NumberedOffsets, Requests):
         return encode_message_set(messages, codec, 1 if magic is None else magic, timestamp_ms=timestamp_ms)
 
     def decode_messages(
-        self,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        start_index: int = 0,
-        data_offset: int | None = None,
-        high_watermark: int | None = None,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        aborted: Sequence[AbortedTransaction] = (),
-        resume: object = None,
-    ) -> Iterator[Message]:
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *,
+        start_index: int = 0, data_offset: int | None = None, **how: Any,
+    ) -> Iterator[Message]:  # fmt: skip
         """Return the messages of a set; see `record_batch.decode_messages`."""
-        return record_batch.decode_messages(
-            data, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-            aborted=aborted, resume=resume,
-        )  # fmt: skip
+        return record_batch.decode_messages(data, topic, partition, start_offset, **how)
 
     def decode_runs(
         self, data: Buffer, topic: str, partition: int | str, start_offset: int, *, start_index: int = 0,
@@ -71,30 +58,13 @@ class Kafka011(NumberedOffsets, Requests):
         return record_batch.decode_runs(open_reading(data, start_offset, **how), topic, partition)
 
     def decode_columns(
-        self,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        columns: Sequence[str],
-        start_index: int = 0,
-        data_offset: int | None = None,
-        end_offset: int | None = None,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        high_watermark: int | None = None,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        aborted: Sequence[AbortedTransaction] = (),
-        resume: object = None,
-    ) -> Iterator[Any]:
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *,
+        start_index: int = 0, data_offset: int | None = None, **how: Any,
+    ) -> Iterator[Any]:  # fmt: skip
         """Return the messages of a set as record batches of Arrow; see `columns.decode_columns`."""
         from simpleconsumer.kafka011.columns import decode_columns
 
-        return decode_columns(
-            data, topic, partition, start_offset, end_offset=end_offset, columns=columns,
-            max_batch_bytes=max_batch_bytes, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-            aborted=aborted, resume=resume,
-        )  # fmt: skip
+        return decode_columns(data, topic, partition, start_offset, **how)
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""

@@ -105,7 +105,7 @@ class GroupRequests:
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
-    def commit(
+    def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int = 2, timestamp_ms: int = -1
     ) -> VersionedRequest[list[int]]:
         """Return the request that stores offsets of a group in Kafka; the answer is one error code for each.
@@ -113,9 +113,9 @@ class GroupRequests:
         Args:
             timestamp_ms: Not looked at: Kafka 0.10.0 and later take the time of the request.
         """
-        return self.commit_as(GenerationMember(group, _NO_GENERATION, ""), offsets)
+        return self.commit_offsets_as(GenerationMember(group, _NO_GENERATION, ""), offsets)
 
-    def commit_as(
+    def commit_offsets_as(
         self, member: GenerationMember, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> VersionedRequest[list[int]]:
         """Return the request with which a member stores offsets; one of a generation that is over is refused."""
@@ -130,7 +130,7 @@ class GroupRequests:
             lambda answer: results_of("offset commit", answer["topics"], list(wanted), _error_code),
         )  # fmt: skip
 
-    def committed(
+    def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition], version: int = 1
     ) -> VersionedRequest[list[Committed]]:
         """Return the request for the offsets that a group has in Kafka; none is offset -1, without error."""
@@ -145,7 +145,7 @@ class GroupRequests:
 
         return call(apis.OFFSET_FETCH, values, result, can_resend=True)
 
-    def all_committed(self, group: str) -> VersionedRequest[tuple[int, dict[TopicPartition, Committed]]]:
+    def fetch_all_offsets(self, group: str) -> VersionedRequest[tuple[int, dict[TopicPartition, Committed]]]:
         """Return the request for all offsets that a group has in Kafka, after its error code: 0.10.2 and later.
 
         They come as they are now, stable or not.
@@ -160,11 +160,11 @@ class GroupRequests:
         values = {"group_id": group, "topics": None, "require_stable": False}
         return call(apis.OFFSET_FETCH, values, result, apis.OFFSET_FETCH.versions[1:], can_resend=True)
 
-    def serves_all_committed(self, served: Mapping[int, range]) -> bool:
-        """Return whether a broker that serves these versions answers `all_committed`."""
+    def serves_fetch_all_offsets(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `fetch_all_offsets`."""
         return serves(served, apis.OFFSET_FETCH, apis.OFFSET_FETCH.versions[1:])
 
-    def delete_committed(self, group: str, partitions: Sequence[TopicPartition]) -> VersionedRequest[list[int]]:
+    def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> VersionedRequest[list[int]]:
         """Return the request that deletes offsets of a group: Kafka 2.4; the answer is one error code for each."""
         wanted = [numbered(partition) for partition in partitions]
 
@@ -174,8 +174,8 @@ class GroupRequests:
 
         return call(apis.OFFSET_DELETE, {"group_id": group, "topics": topics_of(wanted)}, codes)
 
-    def serves_delete_committed(self, served: Mapping[int, range]) -> bool:
-        """Return whether a broker that serves these versions answers `delete_committed`."""
+    def serves_delete_offsets(self, served: Mapping[int, range]) -> bool:
+        """Return whether a broker that serves these versions answers `delete_offsets`."""
         return serves(served, apis.OFFSET_DELETE)
 
     # -- groups --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from simpleconsumer.types import (
     FetchRequest,
     ProducedPartition,
     ProducerId,
-    SaslAnswer,
     TopicPartition,
 )
 
@@ -169,18 +168,6 @@ class Requests(GroupRequests, TopicRequests):
             apis.END_TXN, _of_producer(transactional_id, producer) | {"committed": commit},
             lambda answer: int(answer["error_code"]),
         )  # fmt: skip
-
-    # -- authentication ------------------------------------------------------------------------------------------------
-
-    def sasl_handshake(self, mechanism: str) -> VersionedRequest[tuple[int, list[str]]]:
-        """Return the request for a mechanism of authentication; error code, and the mechanisms that there are."""
-        return call(
-            apis.SASL_HANDSHAKE, {"mechanism": mechanism}, lambda answer: (answer["error_code"], answer["mechanisms"])
-        )
-
-    def sasl_authenticate(self, token: bytes) -> VersionedRequest[SaslAnswer]:
-        """Return the request for one step of an authentication: Kafka 1.0 and later, after a handshake of version 1."""
-        return call(apis.SASL_AUTHENTICATE, {"auth_bytes": token}, SaslAnswer.of)
 
 
 def _of_producer(transactional_id: str, producer: ProducerId) -> Values:

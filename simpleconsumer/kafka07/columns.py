@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from simpleconsumer import kernel
 from simpleconsumer.column_rows import COLUMNS_07 as COLUMNS
-from simpleconsumer.column_rows import NO_TIME, checked_schema, last_wanted, rows_of
+from simpleconsumer.column_rows import NO_TIME, batches_of, checked_schema, last_wanted, rows_of
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
-from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka07.level import is_plain_at
 from simpleconsumer.kafka07.message_set import Reading, next_entry, open_reading
 from simpleconsumer.types import MAX_INT64, Buffer
@@ -86,23 +85,16 @@ class _Decoding:
         self._has_all = False
 
     def batches(self) -> Iterator[Any]:
-        """Yield the rest of the levels, the innermost one first."""
-        rows, trouble = self._rows, None
-        try:
-            while self._reading.levels and not self._is_over():
-                if kernel.compiled is not None and self._is_followed:
-                    yield from self._filled()
-                if not self._is_over():
-                    yield from self._one()
-        except (MessageError, BrokenFraming) as error:
-            trouble = error
-        if rows.size_bytes:
-            yield rows.take()
-        if trouble is not None:
-            try:
-                raise trouble
-            finally:
-                trouble = None  # its traceback holds this frame: a cycle for each error otherwise
+        """Return the batches of the rest of the levels, the innermost one first."""
+        return batches_of(self._rows, self._full())
+
+    def _full(self) -> Iterator[Any]:
+        """Yield the batches that are full."""
+        while self._reading.levels and not self._is_over():
+            if kernel.compiled is not None and self._is_followed:
+                yield from self._filled()
+            if not self._is_over():
+                yield from self._one()
 
     def _is_over(self) -> bool:
         """Return whether the next entry of the log starts behind the end of the range."""

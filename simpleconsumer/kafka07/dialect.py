@@ -7,8 +7,6 @@ from typing import Any, Final, NoReturn
 
 from simpleconsumer.dialect_types import (
     MAX_ANSWER_BYTES,
-    MAX_BATCH_BYTES,
-    MAX_DECODED_BYTES,
     Appended,
     Boundary,
     FetchResult,
@@ -161,13 +159,13 @@ class Kafka07:
         """Raise NoSuchRequest."""
         _refuse("the end of a leader's epoch", "partitions have no leaders: each is on one broker")
 
-    def commit(
+    def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> Request[list[int]]:
         """Raise NoSuchRequest."""
         _refuse("committing offsets", _IN_ZOOKEEPER)
 
-    def committed(
+    def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
         """Raise NoSuchRequest."""
@@ -210,24 +208,11 @@ class Kafka07:
         return encode_message_set(messages, codec, 1 if magic is None else magic)
 
     def decode_messages(
-        self,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        start_index: int = 0,
-        data_offset: int | None = None,
-        high_watermark: int | None = None,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        aborted: Sequence[AbortedTransaction] = (),
-        resume: object = None,
-    ) -> Iterator[Message]:
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *,
+        high_watermark: int | None = None, aborted: Sequence[AbortedTransaction] = (), **how: Any,
+    ) -> Iterator[Message]:  # fmt: skip
         """Return the messages of a set; see `message_set.decode_messages`. There is no high watermark."""
-        return message_set.decode_messages(
-            data, topic, partition, start_offset, start_index=start_index, data_offset=data_offset,
-            max_decoded_bytes=max_decoded_bytes, resume=resume,
-        )  # fmt: skip
+        return message_set.decode_messages(data, topic, partition, start_offset, **how)
 
     def decode_runs(
         self, data: Buffer, topic: str, partition: int | str, start_offset: int, **how: Any
@@ -236,30 +221,13 @@ class Kafka07:
         return iter((self.decode_messages(data, topic, partition, start_offset, **how),))
 
     def decode_columns(
-        self,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        columns: Sequence[str],
-        start_index: int = 0,
-        data_offset: int | None = None,
-        end_offset: int | None = None,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        high_watermark: int | None = None,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        aborted: Sequence[AbortedTransaction] = (),
-        resume: object = None,
-    ) -> Iterator[Any]:
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *,
+        high_watermark: int | None = None, aborted: Sequence[AbortedTransaction] = (), **how: Any,
+    ) -> Iterator[Any]:  # fmt: skip
         """Return the messages of a set as record batches; see `columns.decode_columns`."""
         from simpleconsumer.kafka07.columns import decode_columns
 
-        return decode_columns(
-            data, topic, partition, start_offset, start_index=start_index, data_offset=data_offset,
-            end_offset=end_offset, columns=columns, max_batch_bytes=max_batch_bytes,
-            max_decoded_bytes=max_decoded_bytes, resume=resume,
-        )  # fmt: skip
+        return decode_columns(data, topic, partition, start_offset, **how)
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the position behind the last one, and how many there are."""

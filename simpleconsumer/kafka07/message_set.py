@@ -53,7 +53,6 @@ __all__ = [
     "Reading",
     "decode_messages",
     "next_entry",
-    "open_entry_at",
     "open_reading",
     "read_messages",
     "with_positions",
@@ -250,17 +249,6 @@ def next_entry(reading: Reading, topic: str, partition: int | str) -> Entry | No
     is_wanted = reading.is_wanted()
     entry.index += 1
     return found if is_wanted else None
-
-
-def open_entry_at(level: Level, position: int) -> Level | None:
-    """Return the inside of a compressed entry of the outermost set; None if anything is wrong with it."""
-    at = copy(level)
-    at.position = position
-    try:
-        found = _read_entry(at, is_inside=False)
-        return None if found is None or not found.codec else _open_entry([at], found)
-    except (_Fault, BrokenFraming):
-        return None
 
 
 def open_reading(

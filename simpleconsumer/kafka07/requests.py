@@ -35,7 +35,6 @@ __all__ = [
     "MULTI_PRODUCE",
     "OFFSETS",
     "PRODUCE",
-    "RANDOM_PARTITION",
     "decode_fetch",
     "decode_multi_fetch",
     "decode_offsets",
@@ -54,8 +53,6 @@ MULTI_FETCH: Final = 2
 MULTI_PRODUCE: Final = 3
 OFFSETS: Final = 4
 
-RANDOM_PARTITION: Final = -1
-"""As the partition of a produce request: the broker chooses one of its own."""
 
 _HEADER = Struct(">ih")
 _FETCH_TAIL = Struct(">iqi")
@@ -126,7 +123,7 @@ def decode_multi_fetch(answer: Buffer, requests: Sequence[FetchRequest]) -> list
 
 
 def encode_produce(partition: TopicPartition, message_set: bytes) -> bytes:
-    """Return the body of a produce request; `RANDOM_PARTITION` lets the broker choose. No answer comes."""
+    """Return the body of a produce request; partition -1 lets the broker choose. No answer comes."""
     number = _PARTITION.pack(partition_number(partition.partition))
     return encode_string(partition.topic) + number + encode_bytes(message_set)
 

@@ -21,12 +21,13 @@ from simpleconsumer.column_rows import (
     CREATE_TIME,
     KNOWN,
     NO_TIME,
+    batches_of,
     checked_schema,
     last_wanted,
     rows_of,
 )
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
-from simpleconsumer.errors import BrokenFraming, MessageError
+from simpleconsumer.errors import MessageError
 from simpleconsumer.kafka08.level import NO_TIMESTAMP, Level
 from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, REACHED, Entry, next_entry, open_levels
 from simpleconsumer.types import Buffer
@@ -97,23 +98,16 @@ class _Decoding:
         self._is_over = start_offset > last_offset
 
     def batches(self, levels: list[Level]) -> Iterator[Any]:
-        """Yield the rest of the levels, the innermost one first."""
-        rows, trouble = self._rows, None
-        try:
-            while levels and not self._is_over:
-                if kernel.compiled is not None:
-                    yield from self._filled(levels[-1])
-                if not self._is_over:
-                    yield from self._one(levels)
-        except (MessageError, BrokenFraming) as error:
-            trouble = error
-        if rows.size_bytes:
-            yield rows.take()
-        if trouble is not None:
-            try:
-                raise trouble
-            finally:
-                trouble = None  # its traceback holds this frame: a cycle for each error otherwise
+        """Return the batches of the rest of the levels, the innermost one first."""
+        return batches_of(self._rows, self._full(levels))
+
+    def _full(self, levels: list[Level]) -> Iterator[Any]:
+        """Yield the batches that are full."""
+        while levels and not self._is_over:
+            if kernel.compiled is not None:
+                yield from self._filled(levels[-1])
+            if not self._is_over:
+                yield from self._one(levels)
 
     def _filled(self, level: Level) -> Iterator[Any]:
         """Let the kernel read, and yield the batches that are full."""

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from simpleconsumer.dialect_types import (
     MAX_ANSWER_BYTES,
-    MAX_BATCH_BYTES,
-    MAX_DECODED_BYTES,
     Appended,
     FetchResult,
     Request,
@@ -139,7 +137,7 @@ class Kafka08(NumberedOffsets):
         """Raise NoSuchRequest."""
         raise NoSuchRequest(self.name, "the end of a leader's epoch", "`get_offsets_before` returns where a log ends")
 
-    def commit(
+    def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], version: int, timestamp_ms: int = -1
     ) -> Request[list[int]]:
         """Return the request that stores offsets of a group; the answer is one error code for each.
@@ -153,7 +151,7 @@ class Kafka08(NumberedOffsets):
             requests.OFFSET_COMMIT, version, body, lambda answer: requests.decode_offset_commit(answer, list(wanted))
         )
 
-    def committed(
+    def fetch_offsets(
         self, group: str, partitions: Sequence[TopicPartition], version: int
     ) -> Request[list[tuple[int, OffsetAndMetadata]]]:
         """Return the request for the committed offsets of a group; nothing committed is offset -1, without error."""
@@ -212,24 +210,11 @@ class Kafka08(NumberedOffsets):
         return encode_message_set(messages, codec, magic or 0, timestamp_ms=timestamp_ms)
 
     def decode_messages(
-        self,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        start_index: int = 0,
-        data_offset: int | None = None,
-        high_watermark: int | None = None,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        aborted: Sequence[AbortedTransaction] = (),
-        resume: object = None,
-    ) -> Iterator[Message]:
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *,
+        start_index: int = 0, data_offset: int | None = None, aborted: Sequence[AbortedTransaction] = (), **how: Any,
+    ) -> Iterator[Message]:  # fmt: skip
         """Return the messages of a set; see `message_set.decode_messages`. Offsets are in the data."""
-        return message_set.decode_messages(
-            data, topic, partition, start_offset, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-            resume=resume,
-        )  # fmt: skip
+        return message_set.decode_messages(data, topic, partition, start_offset, **how)
 
     def decode_runs(
         self, data: Buffer, topic: str, partition: int | str, start_offset: int, **how: Any
@@ -238,30 +223,13 @@ class Kafka08(NumberedOffsets):
         return iter((self.decode_messages(data, topic, partition, start_offset, **how),))
 
     def decode_columns(
-        self,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        columns: Sequence[str],
-        start_index: int = 0,
-        data_offset: int | None = None,
-        end_offset: int | None = None,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-        high_watermark: int | None = None,
-        max_decoded_bytes: int = MAX_DECODED_BYTES,
-        aborted: Sequence[AbortedTransaction] = (),
-        resume: object = None,
-    ) -> Iterator[Any]:
+        self, data: Buffer, topic: str, partition: int | str, start_offset: int, *,
+        start_index: int = 0, data_offset: int | None = None, aborted: Sequence[AbortedTransaction] = (), **how: Any,
+    ) -> Iterator[Any]:  # fmt: skip
         """Return the messages of a set as record batches; see `columns.decode_columns`."""
         from simpleconsumer.kafka08.columns import decode_columns
 
-        return decode_columns(
-            data, topic, partition, start_offset, end_offset=end_offset, columns=columns,
-            max_batch_bytes=max_batch_bytes, high_watermark=high_watermark, max_decoded_bytes=max_decoded_bytes,
-            resume=resume,
-        )  # fmt: skip
+        return decode_columns(data, topic, partition, start_offset, **how)
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
         """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""

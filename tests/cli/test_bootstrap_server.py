@@ -149,7 +149,7 @@ def with_nameless(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 def test_a_group_without_a_name_is_no_fault_of_the_program(with_nameless: EmbeddedCluster, words: list[str]) -> None:
     broker = probed_broker("127.0.0.1", with_nameless.port(0))
     with GroupsClient(broker.host, broker.port, 10.0, dialect=dialect_of(broker)) as client:
-        client.store("", {TopicPartition("clicks", 0): OffsetAndMetadata(1)})
+        client.commit_offsets("", {TopicPartition("clicks", 0): OffsetAndMetadata(1)})
     done = run(*words, "--bootstrap-server", with_nameless.broker_list)
     said = (done.stdout + done.stderr).decode()
     assert "fault of the program" not in said

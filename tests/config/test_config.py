@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from simpleconsumer.security.security import ALIASES
 from simpleconsumer.security.security import SETTINGS as SECURITY_SETTINGS
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.tables.keys import KEYS, find_key
-from zkconsumer.config.tables.kinds import CREATOR_ACL, OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.keys import KEYS, SHARED_KEYS, find_key
+from zkconsumer.config.tables.kinds import CREATOR_ACL, OPEN_ACL, Integer, Kind, ZooKeeperAcl, ZooKeeperAuth
 from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
 from zkconsumer.config.tables.security_keys import SECURITY_KEYS
@@ -157,6 +157,13 @@ def test_every_setting_of_the_table_is_tested_here() -> None:
     assert [known.name for known in KEYS] == [row[0] for row in ROWS]
 
 
+def type_of(kind: Kind) -> typing.Any:
+    """The type of a converted value."""
+    if isinstance(kind, Integer) and not kind.off:
+        return int
+    return typing.get_type_hints(kind.convert)["return"]
+
+
 def test_every_setting_is_an_attribute_of_its_type() -> None:
     other = {"_given", "settings_table"}
     hints = {name: hint for name, hint in typing.get_type_hints(ConsumerConfig).items() if name not in other}
@@ -165,11 +172,12 @@ def test_every_setting_is_an_attribute_of_its_type() -> None:
         if known.default is None and not known.derive and (not known.required or known.unless)
     }
     expected = {
-        known.attribute: known.kind.python_type | None if known.attribute in optional else known.kind.python_type  # type: ignore[operator]
+        known.attribute: type_of(known.kind) | None if known.attribute in optional else type_of(known.kind)
         for known in KEYS
     }
     assert hints == expected
-    assert list(hints) == [known.attribute for known in KEYS]
+    in_order = [*SHARED_KEYS, *(known for known in KEYS if known not in SHARED_KEYS)]
+    assert list(hints) == [known.attribute for known in in_order]
 
 
 def test_the_settings_of_security_are_those_that_connections_read() -> None:
@@ -540,7 +548,7 @@ def test_every_setting_has_an_effect_but_those_that_the_documentation_names() ->
     root = Path(__file__).resolve().parents[2] / "zkconsumer"
     tables = (
         "consumer_config.py", "keys.py", "typed_settings.py", "producer_config.py", "producer_keys.py",
-        "typed_producer_settings.py", "security_keys.py",
+        "frozen_settings.py", "kafka_consumer_config.py", "security_keys.py",
     )  # fmt: skip
     sources = [path for path in root.rglob("*.py") if path.name not in tables]
     words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in sources)))

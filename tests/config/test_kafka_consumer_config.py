@@ -19,7 +19,8 @@ from rebalance.brokers.assignors.simple import RangeAssignor
 from zkconsumer.config import ConsumerConfig, KafkaConsumerConfig
 from zkconsumer.config.deserializers import DESERIALIZERS
 from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS, KAFKA_CONSUMER_SETTINGS, WITHOUT_EFFECT
-from zkconsumer.config.tables.keys import ZOOKEEPER_KEYS
+from zkconsumer.config.tables.keys import SHARED_KEYS, ZOOKEEPER_KEYS
+from zkconsumer.config.tables.kinds import Integer
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
 from zkconsumer.config.tables.security_keys import SECURITY_KEYS
 from zkconsumer.config.tables.setting_table import Key
@@ -144,10 +145,14 @@ def test_every_setting_of_the_table_is_tested_here() -> None:
 def test_every_setting_is_an_attribute_of_its_type() -> None:
     other = {"_given", "settings_table"}
     hints = {name: hint for name, hint in typing.get_type_hints(KafkaConsumerConfig).items() if name not in other}
-    assert list(hints) == [known.attribute for known in KAFKA_CONSUMER_KEYS]
+    in_order = [*SHARED_KEYS, *(known for known in KAFKA_CONSUMER_KEYS if known not in SHARED_KEYS)]
+    assert list(hints) == [known.attribute for known in in_order]
     for known in KAFKA_CONSUMER_KEYS:
         is_optional = known.default is None and known.derive is None
-        expected = known.kind.python_type | None if is_optional else known.kind.python_type  # type: ignore[operator]
+        value_type = typing.get_type_hints(known.kind.convert)["return"]
+        if isinstance(known.kind, Integer):
+            value_type = int
+        expected = value_type | None if is_optional else value_type
         assert hints[known.attribute] == expected
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.config.properties import parse_properties, read_properties
+from zkconsumer.config.properties import last_values, parse_properties, read_property_lines
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_broken_escape_is_refused(text: str) -> None:
 )
 def test_encodings(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "p").write_bytes(data)
-    assert read_properties(tmp_path / "p") == {"a": "grüße"}
+    assert last_values(read_property_lines(tmp_path / "p")) == {"a": "grüße"}
 
 
 def stored(entries: dict[str, str]) -> str:

@@ -142,13 +142,13 @@ class GroupClient:
 
     def commit(self, topic: str, offset: int, partition: int = 0, *, as_nobody: bool = False, text: str = "m") -> int:
         who = GenerationMember(self.group, -1, "") if as_nobody else self.who
-        self.ask(KAFKA011.commit_as(who, {TopicPartition(topic, partition): OffsetAndMetadata(offset, text)}))
+        self.ask(KAFKA011.commit_offsets_as(who, {TopicPartition(topic, partition): OffsetAndMetadata(offset, text)}))
         [code] = self._answer()
         return int(code)
 
     def committed(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """Error code and offset."""
-        self.ask(KAFKA011.committed(self.group, [TopicPartition(topic, partition)]))
+        self.ask(KAFKA011.fetch_offsets(self.group, [TopicPartition(topic, partition)]))
         [(code, found)] = self._answer()
         return code, found.offset
 

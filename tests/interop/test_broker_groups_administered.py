@@ -231,7 +231,7 @@ def test_a_group_without_a_name_is_shown_and_changed_like_every_other(place: Pla
 
     def store() -> None:
         with GroupsClient(broker.host, broker.port, PATIENCE_S, dialect=dialect_of(broker)) as client:
-            assert client.store("", {zero: OffsetAndMetadata(5)}) == {zero: 0}
+            assert client.commit_offsets("", {zero: OffsetAndMetadata(5)}) == {zero: 0}
 
     store()
     assert admin.describe("").lag == COUNT - 5

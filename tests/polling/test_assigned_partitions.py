@@ -1,4 +1,4 @@
-"""Assigned partitions: positions, turns, pauses, lag; and a model that random calls are compared with."""
+"""Assigned partitions: positions, pauses, lag; and a model that random calls are compared with."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from simpleconsumer.types import TopicPartition
 from zkconsumer.polling.assigned_partitions import AssignedPartitions
 from zkconsumer.polling.errors import LogTruncated, NoOffsetForPartition, NotAssigned, OffsetOutOfRange
-from zkconsumer.polling.partition_position import FetchPosition as At
 from zkconsumer.polling.partition_position import OffsetReset, ResetRequest
-from zkconsumer.polling.partition_position import PositionState as S
 from zkconsumer.polling.records import OffsetAndMetadata
 
 A, B, C = (TopicPartition("clicks", number) for number in range(3))
 EARLIEST, LATEST = OffsetReset.EARLIEST, OffsetReset.LATEST
 
 
-def assigned(*partitions: TopicPartition, reset: OffsetReset | None = LATEST, committed: bool = False,
-             at: int | None = None) -> AssignedPartitions:  # fmt: skip
+def assigned(*partitions: TopicPartition, at: int | None = None) -> AssignedPartitions:
     """Return assigned partitions, each at an offset."""
-    made = AssignedPartitions(reset, read_committed=committed)
+    made = AssignedPartitions()
     made.change_to(partitions, keep=True)
     if at is not None:
         for each in partitions:
@@ -40,7 +37,7 @@ def test_a_kept_partition_keeps_its_position_and_its_pause() -> None:
     tested.pause([A])
     change = tested.change_to([C, A], keep=True)
     assert change == ((C,), (B,))
-    assert tested.position(A) == At(5)
+    assert tested.position(A) == 5
     assert tested.paused() == {A}
     assert tested.initializing() == [C]
 
@@ -55,9 +52,7 @@ def test_a_partition_that_is_not_kept_starts_anew() -> None:
 
 def test_the_same_assignment_once_more_is_no_change() -> None:
     tested = assigned(A, B)
-    number = tested.assignment_id
     assert tested.change_to([B, A], keep=True) == ((), ())
-    assert tested.assignment_id == number
 
 
 CALLS = {
@@ -76,7 +71,7 @@ def test_a_partition_that_is_not_assigned_is_named_and_nothing_is_changed(call: 
     tested = assigned(A, at=5)
     with pytest.raises(NotAssigned, match=f"{call}: clicks/1 is not assigned to this consumer; assigned are clicks/0"):
         CALLS[call](tested)
-    assert tested.position(A) == At(5)
+    assert tested.position(A) == 5
     assert tested.paused() == set()
 
 
@@ -92,51 +87,16 @@ def test_an_error_names_five_partitions_and_counts_the_others() -> None:
 def test_a_committed_offset_is_the_position() -> None:
     tested = assigned(A, B)
     assert tested.initializing() == [A, B]
-    assert not tested.has_all_positions
-    assert tested.take_committed({A: OffsetAndMetadata(7, "note", 2), B: OffsetAndMetadata(0)}, tested.assignment_id)
-    assert (tested.position(A), tested.position(B)) == (At(7, 2), At(0))
-    assert tested.has_all_positions
-
-
-def test_offsets_of_an_earlier_assignment_are_dropped() -> None:
-    tested = assigned(A)
-    asked_in = tested.assignment_id
-    tested.change_to([], keep=False)
-    tested.change_to([A], keep=False)
-    assert not tested.take_committed({A: OffsetAndMetadata(7)}, asked_in)
-    assert tested.initializing() == [A]
+    tested.take_committed({A: 7, B: 0})
+    assert (tested.position(A), tested.position(B)) == (7, 0)
+    assert tested.initializing() == []
 
 
 def test_a_seek_before_the_answer_counts() -> None:
     tested = assigned(A)
     tested.seek(A, 3)
-    assert tested.take_committed({A: OffsetAndMetadata(7)}, tested.assignment_id)
-    assert tested.position(A) == At(3)
-
-
-@pytest.mark.parametrize("policy", [EARLIEST, LATEST])
-def test_without_a_commit_the_policy_says_where_to_start(policy: OffsetReset) -> None:
-    tested = assigned(A, reset=policy)
-    tested.take_committed({A: None}, tested.assignment_id)
-    [(partition, request)] = tested.awaiting_reset(0.0).items()
-    assert (partition, request.policy) == (A, policy)
-    assert tested.reset_answered(A, request, 40)
-    assert tested.position(A) == At(40)
-
-
-def test_without_a_policy_all_partitions_without_a_commit_are_named_and_the_others_start() -> None:
-    tested = assigned(A, B, C, reset=None)
-    with pytest.raises(NoOffsetForPartition, match="no offset is committed for clicks/0, clicks/2") as refused:
-        tested.take_committed({A: None, B: OffsetAndMetadata(7), C: None}, tested.assignment_id)
-    assert refused.value.partitions == (A, C)
-    assert tested.position(B) == At(7)
-    assert tested.initializing() == [A, C]
-
-
-def test_a_partition_that_was_sought_meanwhile_needs_no_commit() -> None:
-    tested = assigned(A, reset=None)
-    tested.seek(A, 3)
-    assert tested.take_committed({A: None}, tested.assignment_id)
+    tested.take_committed({A: 7})
+    assert tested.position(A) == 3
 
 
 # Resets
@@ -151,7 +111,7 @@ def test_a_second_seek_to_the_end_is_asked_for_anew() -> None:
     second = tested.awaiting_reset(0.0)[A]
     assert not tested.reset_answered(A, first, 40)
     assert tested.reset_answered(A, second, 50)
-    assert tested.position(A) == At(50)
+    assert tested.position(A) == 50
 
 
 def test_without_partitions_all_are_reset() -> None:
@@ -165,7 +125,6 @@ def test_a_reset_under_way_is_not_asked_for_again_before_its_time() -> None:
     tested.seek_to_end()
     tested.postpone([A], 9.0)
     assert list(tested.awaiting_reset(8.9)) == [B]
-    assert tested.next_retry() == 9.0
     assert list(tested.awaiting_reset(9.0)) == [A, B]
 
 
@@ -174,120 +133,19 @@ def test_a_negative_offset_is_refused(offset: int) -> None:
     tested = assigned(A, at=5)
     with pytest.raises(ValueError, match=f"offset {offset} of clicks/0 is negative; it must be 0 or more"):
         tested.seek(A, offset)
-    assert tested.position(A) == At(5)
-
-
-# Out of range
-
-
-def test_a_position_out_of_range_is_reset_by_the_policy() -> None:
-    tested = assigned(A, at=5, reset=EARLIEST)
-    assert tested.out_of_range(A, 5)
-    assert tested.awaiting_reset(0.0)[A].policy is EARLIEST
-
-
-def test_only_the_present_position_is_out_of_range() -> None:
-    tested = assigned(A, at=5, reset=None)
-    tested.seek(A, 6)
-    assert not tested.out_of_range(A, 5)
-    assert not tested.out_of_range(B, 5)
-    assert tested.position(A) == At(6)
-
-
-def test_without_a_policy_the_position_and_the_log_are_named_each_time() -> None:
-    tested = assigned(A, at=5, reset=None)
-    for _ in range(2):
-        with pytest.raises(OffsetOutOfRange, match="clicks/0: position 5 is out of range, and"):
-            tested.out_of_range(A, 5)
-    tested.log_known(A, log_start=10, high_watermark=20)
-    with pytest.raises(OffsetOutOfRange, match="out of range: the log starts at 10 and ends at 20, and") as refused:
-        tested.out_of_range(A, 5)
-    assert (refused.value.log_start, refused.value.log_end) == (10, 20)
-
-
-# Validation
-
-
-def test_a_position_is_validated_when_the_leader_changes() -> None:
-    tested = assigned(A, at=5)
-    tested.advance(A, 8, 2)
-    assert tested.leader_epoch_known(A, 3)
-    assert tested.fetchable() == []
-    assert tested.position(A) is None
-    assert tested.has_all_positions
-    [(partition, position)] = tested.awaiting_validation(0.0).items()
-    assert (partition, position) == (A, At(8, 2, 3))
-    assert tested.validation_answered(A, position, 8, 2)
-    assert tested.position(A) == At(8, 2, 3)
-
-
-def test_a_truncated_log_sets_the_position_to_where_it_is_the_same() -> None:
-    tested = assigned(A, at=5)
-    tested.advance(A, 8, 2)
-    tested.leader_epoch_known(A, 3)
-    assert tested.validation_answered(A, At(8, 2, 3), 6, 1)
-    assert tested.position(A) == At(6, 1, 3)
-
-
-@pytest.mark.parametrize(("end_offset", "end_epoch"), [(None, None), (None, 1), (9, None)])
-def test_where_the_leader_knows_no_epoch_the_policy_counts(end_offset: int | None, end_epoch: int | None) -> None:
-    tested = assigned(A, at=5)
-    tested.advance(A, 8, 2)
-    tested.leader_epoch_known(A, 3)
-    assert tested.validation_answered(A, At(8, 2, 3), end_offset, end_epoch)
-    assert tested.awaiting_reset(0.0)[A].policy is LATEST
-
-
-@pytest.mark.parametrize(
-    ("end", "divergent", "said"),
-    [((6, 1), 6, "it is the one that was read up to 6"), ((None, None), None, "the leader does not know this epoch")],
-)
-def test_without_a_policy_a_truncated_log_is_an_error(
-    end: tuple[int | None, int | None], divergent: int | None, said: str
-) -> None:
-    tested = assigned(A, at=5, reset=None)
-    tested.advance(A, 8, 2)
-    tested.leader_epoch_known(A, 3)
-    for _ in range(2):
-        with pytest.raises(LogTruncated, match=f"clicks/0: .* position 8 of leader epoch 2: {said}") as refused:
-            tested.validation_answered(A, At(8, 2, 3), *end)
-        assert refused.value.divergent_offset == divergent
-    assert tested.state(A) is S.AWAITING_VALIDATION
-
-
-def test_an_answer_about_an_earlier_epoch_does_not_count() -> None:
-    tested = assigned(A, at=5, reset=None)
-    tested.advance(A, 8, 2)
-    tested.leader_epoch_known(A, 3)
-    asked = tested.awaiting_validation(0.0)[A]
-    tested.leader_epoch_known(A, 4)
-    assert not tested.validation_answered(A, asked, 6, 1)
-    assert tested.awaiting_validation(0.0)[A] == At(8, 2, 4)
+    assert tested.position(A) == 5
 
 
 # Fetching
 
 
-def test_partitions_take_turns() -> None:
-    tested = assigned(A, B, C, at=0)
-    assert tested.fetchable() == [A, B, C]
-    tested.advance(A, 1)
-    assert tested.fetchable() == [B, C, A]
-    tested.move_to_end(B)
-    assert tested.fetchable() == [C, A, B]
-    tested.move_to_end(TopicPartition("gone", 0))
-    assert len(tested) == 3
-
-
-def test_paused_partitions_and_those_about_to_be_revoked_are_not_fetched() -> None:
-    tested = assigned(A, B, C, at=0)
+def test_paused_partitions_are_not_fetched() -> None:
+    tested = assigned(A, B, at=0)
     tested.pause([A])
-    tested.mark_pending_revocation([B])
-    assert tested.fetchable() == [C]
-    assert [tested.is_fetchable(each) for each in (A, B, C, TopicPartition("gone", 0))] == [False, False, True, False]
+    assert [tested.is_fetchable(each) for each in (A, B, TopicPartition("gone", 0))] == [False, True, False]
     tested.resume([A])
-    assert tested.fetchable() == [A, C]
-    assert tested.consumed().keys() == {A, B, C}
+    assert tested.is_fetchable(A)
+    assert tested.consumed().keys() == {A, B}
 
 
 def test_a_position_never_goes_back_by_delivery() -> None:
@@ -300,47 +158,47 @@ def test_a_position_never_goes_back_by_delivery() -> None:
         tested.advance(A, 6)
 
 
-def test_a_commit_stores_valid_positions_with_their_epochs() -> None:
+def test_a_commit_stores_valid_positions() -> None:
     tested = assigned(A, B, C)
     tested.seek(A, 5)
-    tested.advance(A, 8, 2)
+    tested.advance(A, 8)
     tested.seek(B, 9)
-    assert tested.consumed() == {A: OffsetAndMetadata(8, "", 2), B: OffsetAndMetadata(9)}
+    assert tested.consumed() == {A: OffsetAndMetadata(8), B: OffsetAndMetadata(9)}
 
 
 # Metrics
 
 
-def test_lag_and_lead_are_counted_from_the_position() -> None:
+def test_lag_is_counted_from_the_position() -> None:
     tested = assigned(A, at=15)
-    assert (tested.lag(A), tested.lead(A), tested.log_end(A)) == (None, None, None)
-    tested.log_known(A, log_start=10, high_watermark=20, last_stable=18)
-    assert (tested.lag(A), tested.lead(A), tested.log_end(A)) == (5, 5, 20)
-    tested.log_known(A, log_start=-1, high_watermark=-1, last_stable=-1)
-    assert (tested.lag(A), tested.lead(A)) == (5, 5)
-    tested.seek(A, 30)
-    assert (tested.lag(A), tested.lead(A)) == (0, 20)
-    tested.seek(A, 3)
-    assert (tested.lag(A), tested.lead(A)) == (17, 0)
-    tested.seek_to_end()
-    assert (tested.lag(A), tested.lead(A)) == (None, None)
-
-
-def test_readers_of_committed_records_see_the_log_up_to_the_first_open_transaction() -> None:
-    tested = assigned(A, at=15, committed=True)
-    tested.log_known(A, high_watermark=20)
+    assert tested.lag(A) is None
+    tested.log_end_known(A, 20)
     assert tested.lag(A) == 5
-    tested.log_known(A, last_stable=18)
-    assert (tested.lag(A), tested.log_end(A)) == (3, 18)
+    for unknown in (-1, None):
+        tested.log_end_known(A, unknown)
+        assert tested.lag(A) == 5
+    tested.seek(A, 30)
+    assert tested.lag(A) == 0
+    tested.seek_to_end()
+    assert tested.lag(A) is None
 
 
 def test_nothing_is_known_of_a_partition_that_is_gone() -> None:
     tested = assigned(A)
-    tested.log_known(B, high_watermark=7)
-    assert (tested.lag(B), tested.lead(B), tested.log_end(B)) == (None, None, None)
+    tested.log_end_known(B, 7)
+    assert tested.lag(B) is None
     assert not tested.reset_answered(B, ResetRequest(LATEST, 1), 7)
-    assert not tested.leader_epoch_known(B, 1)
     assert B not in tested
+
+
+@pytest.mark.parametrize(
+    ("divergent", "said"),
+    [(6, "it is the one that was read up to 6"), (None, "the leader does not know this epoch")],
+)
+def test_the_error_about_a_truncated_log_says_up_to_where_it_is_the_same(divergent: int | None, said: str) -> None:
+    error = LogTruncated(A, 8, 2, divergent)
+    assert f"position 8 of leader epoch 2: {said}" in str(error)
+    assert error.divergent_offset == divergent
 
 
 @pytest.mark.parametrize(
@@ -364,7 +222,7 @@ class RandomCalls(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tested = AssignedPartitions(EARLIEST)
+        self.tested = AssignedPartitions()
         self.paused: set[TopicPartition] = set()
         self.at: dict[TopicPartition, int] = {}
         self.assigned: set[TopicPartition] = set()
@@ -402,19 +260,11 @@ class RandomCalls(RuleBasedStateMachine):
             if was_waited_for:
                 self.at[partition] = offset
 
-    @rule(partition=PARTITIONS, offset=st.integers(0, 9))
-    def out_of_range(self, partition: TopicPartition, offset: int) -> None:
-        counted = self.tested.out_of_range(partition, offset)
-        assert counted == (self.at.get(partition) == offset)
-        if counted:
-            del self.at[partition]
-
     @rule(partition=PARTITIONS, records=st.integers(0, 3))
     def deliver(self, partition: TopicPartition, records: int) -> None:
         if self.tested.is_fetchable(partition):
             self.at[partition] += records
             self.tested.advance(partition, self.at[partition])
-            assert self.tested.fetchable()[-1] == partition
 
     @rule(partitions=SETS)
     def pause(self, partitions: set[TopicPartition]) -> None:
@@ -433,7 +283,7 @@ class RandomCalls(RuleBasedStateMachine):
         assert set(self.tested) == self.assigned
         assert self.tested.paused() == self.paused
         assert {each: known.offset for each, known in self.tested.consumed().items()} == self.at
-        assert set(self.tested.fetchable()) == self.at.keys() - self.paused
+        assert set(filter(self.tested.is_fetchable, self.assigned)) == self.at.keys() - self.paused
 
 
 TestRandomCalls = RandomCalls.TestCase

@@ -10,8 +10,6 @@ import pytest
 from rebalance.errors import InvalidName
 from simpleconsumer.types import TopicPartition
 from zkconsumer.polling.errors import NotSubscribed, SubscriptionConflict
-from zkconsumer.polling.partition_position import FetchPosition as At
-from zkconsumer.polling.partition_position import OffsetReset
 from zkconsumer.polling.subscription_state import SubscriptionKind, SubscriptionState
 
 A, B, C = (TopicPartition("clicks", number) for number in range(3))
@@ -25,7 +23,7 @@ SUBSCRIBE: dict[SubscriptionKind, Callable[[SubscriptionState], object]] = {
 
 
 def state(kind: SubscriptionKind = SubscriptionKind.NONE) -> SubscriptionState:
-    made = SubscriptionState(OffsetReset.LATEST)
+    made = SubscriptionState()
     if kind is not SubscriptionKind.NONE:
         SUBSCRIBE[kind](made)
     return made
@@ -76,7 +74,6 @@ def test_the_assignment_stays_until_the_group_is_assigned_anew() -> None:
     tested.assigned_from_group([A], cooperative=False)
     tested.subscribe(["orders"])
     assert list(tested.assigned) == [A]
-    assert not tested.fits([A])
 
 
 def test_no_topics_end_the_subscription() -> None:
@@ -97,28 +94,11 @@ def test_impossible_topics_are_refused_and_the_subscription_stays() -> None:
 # Patterns
 
 
-def test_a_pattern_matches_whole_names() -> None:
-    tested = state(SubscriptionKind.PATTERN)
-    assert tested.topics == frozenset()
-    assert tested.match_topics(["clicks", "my-clicks", "clouds"])
-    assert tested.topics == {"clicks", "clouds"}
-    assert not tested.match_topics(["clouds", "clicks"])
-    assert tested.match_topics(["clicks"])
-    assert tested.fits([TopicPartition("clouds", 0)])
-    assert not tested.fits([TopicPartition("my-clicks", 0)])
-
-
 def test_another_pattern_replaces_the_one_before() -> None:
     tested = state(SubscriptionKind.PATTERN)
     assert not tested.subscribe_to_pattern(re.compile("cl.*"))
     assert tested.subscribe_to_pattern(re.compile("o.*"))
-    tested.match_topics(["clicks", "orders"])
-    assert tested.topics == {"orders"}
-
-
-def test_topics_are_matched_with_a_pattern_alone() -> None:
-    with pytest.raises(NotSubscribed, match="cannot match topics with a pattern: topics are subscribed to"):
-        state(SubscriptionKind.TOPICS).match_topics(["clicks"])
+    assert tested.topics == frozenset()
 
 
 # Partitions that the application assigns
@@ -128,10 +108,9 @@ def test_assigned_partitions_keep_their_positions_when_others_come() -> None:
     tested = state(SubscriptionKind.PARTITIONS)
     tested.assigned.seek(A, 5)
     assert tested.assign([B, A]) == ((B,), ())
-    assert tested.assigned.position(A) == At(5)
+    assert tested.assigned.position(A) == 5
     assert tested.assign([B]) == ((), (A,))
     assert tested.topics == frozenset()
-    assert tested.wanted_topics == {"clicks"}
 
 
 def test_no_partitions_end_the_subscription() -> None:
@@ -161,7 +140,7 @@ def test_a_cooperative_assignment_keeps_what_stays() -> None:
     tested.assigned_from_group([A, B], cooperative=True)
     tested.assigned.seek(A, 5)
     assert tested.assigned_from_group([A, C], cooperative=True) == ((C,), (B,))
-    assert tested.assigned.position(A) == At(5)
+    assert tested.assigned.position(A) == 5
     assert tested.assigned.initializing() == [C]
 
 
@@ -169,13 +148,3 @@ def test_a_cooperative_assignment_keeps_what_stays() -> None:
 def test_without_a_subscription_there_is_no_assignment_of_the_group(kind: SubscriptionKind) -> None:
     with pytest.raises(NotSubscribed, match=f"cannot take an assignment of the group: {kind.value}"):
         state(kind).assigned_from_group([A], cooperative=False)
-
-
-def test_a_leader_wants_the_topics_of_all_members() -> None:
-    tested = state(SubscriptionKind.TOPICS)
-    assert tested.lead_group(["clicks", "orders"])
-    assert tested.wanted_topics == {"clicks", "orders"}
-    assert tested.topics == {"clicks"}
-    assert not tested.lead_group(["orders"])
-    assert not tested.lead_group([])
-    assert tested.wanted_topics == {"clicks"}

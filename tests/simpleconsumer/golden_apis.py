@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, Request
+from simpleconsumer.kafka011.calls import call
+from simpleconsumer.messages import apis
 from simpleconsumer.messages.apis import APIS
-from simpleconsumer.types import FetchRequest, OffsetAndMetadata, ProducerId, TopicPartition
+from simpleconsumer.types import FetchRequest, OffsetAndMetadata, ProducerId, SaslAnswer, TopicPartition
 from tests.simpleconsumer import golden_groups
 
 FOLDER = Path(__file__).parent.parent / "golden" / "apis"
@@ -146,8 +148,8 @@ def _others(stem: str, body: bytes) -> AnyRequest[Any]:
         "Metadata-all": KAFKA011.metadata([]),
         "FindCoordinator": KAFKA011.coordinator("g-group"),
         "FindCoordinator-txn": KAFKA011.coordinator("g-txn", of_transactions=True),
-        "OffsetCommit": KAFKA011.commit("g-group", {ZERO: OffsetAndMetadata(1, "m")}),
-        "OffsetFetch": KAFKA011.committed("g-group", [ZERO, ONE]),
+        "OffsetCommit": KAFKA011.commit_offsets("g-group", {ZERO: OffsetAndMetadata(1, "m")}),
+        "OffsetFetch": KAFKA011.fetch_offsets("g-group", [ZERO, ONE]),
         "DescribeConfigs": KAFKA011.topic_settings(["g-apis"], ["cleanup.policy"]),
         "DescribeConfigs-unknown": KAFKA011.topic_settings(["no-such"], ["cleanup.policy"]),
         "DeleteGroups": KAFKA011.delete_group("g-group"),
@@ -160,8 +162,9 @@ def _others(stem: str, body: bytes) -> AnyRequest[Any]:
         "EndTxn-commit": KAFKA011.end_transaction("g-txn", producer, commit=True),
         "EndTxn-abort": KAFKA011.end_transaction("g-txn", producer, commit=False),
         "EndTxn-none": KAFKA011.end_transaction("g-other", producer, commit=True),
-        "SaslHandshake": KAFKA011.sasl_handshake("PLAIN"),
+        "SaslHandshake": call(apis.SASL_HANDSHAKE, {"mechanism": "PLAIN"},
+                              lambda answer: (answer["error_code"], answer["mechanisms"])),
     }
     if stem.startswith("SaslAuthenticate"):
-        return KAFKA011.sasl_authenticate(body[4:])
+        return call(apis.SASL_AUTHENTICATE, {"auth_bytes": body[4:]}, SaslAnswer.of)
     return asked[stem]

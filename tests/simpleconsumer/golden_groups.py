@@ -26,9 +26,9 @@ _OF_GROUPS: Mapping[str, AnyRequest[Any]] = {
     "DescribeGroups": KAFKA011.describe_groups(["g-described", "g-deleted"]),
     "DescribeGroups-unknown": KAFKA011.describe_groups(["g-none"]),
     "DescribeGroups-consumer": KAFKA011.describe_groups(["g-consumers"]),
-    "OffsetDelete": KAFKA011.delete_committed("g-deleted", [ZERO, ONE]),
-    "OffsetDelete-subscribed": KAFKA011.delete_committed("g-described", [ZERO]),
-    "OffsetDelete-unknown": KAFKA011.delete_committed("g-none", [ZERO]),
+    "OffsetDelete": KAFKA011.delete_offsets("g-deleted", [ZERO, ONE]),
+    "OffsetDelete-subscribed": KAFKA011.delete_offsets("g-described", [ZERO]),
+    "OffsetDelete-unknown": KAFKA011.delete_offsets("g-none", [ZERO]),
     "ConsumerGroupDescribe": KAFKA011.describe_consumer_groups(["g-consumers"]),
     "ConsumerGroupDescribe-unknown": KAFKA011.describe_consumer_groups(["g-none", "g-described"]),
 }
@@ -50,9 +50,9 @@ def question(stem: str, version: int, body: bytes) -> AnyRequest[Any]:
     if stem.startswith("LeaveGroup"):
         return KAFKA011.leave_group(group or "", LeavingMember(_string(body, at + (4 if version >= 3 else 0))[0] or ""))
     if stem == "OffsetFetch-member":
-        return KAFKA011.committed(group or "", [ZERO, ONE])
+        return KAFKA011.fetch_offsets(group or "", [ZERO, ONE])
     if stem == "OffsetFetch-all":
-        return KAFKA011.all_committed(group or "")
+        return KAFKA011.fetch_all_offsets(group or "")
     (generation,) = struct.unpack_from(">i", body, at)
     member_id, at = _string(body, at + 4)
     member = GenerationMember(group or "", generation, member_id or "")
@@ -62,7 +62,7 @@ def question(stem: str, version: int, body: bytes) -> AnyRequest[Any]:
         return KAFKA011.sync_group(member, {} if stem.endswith("follower") else {member.member_id: ASSIGNMENT})
     epoch = 3 if version >= 6 else -1
     offsets = {ZERO: OffsetAndMetadata(1, "m", epoch), MISSING: OffsetAndMetadata(8, "m", epoch)}
-    return KAFKA011.commit_as(member, offsets)
+    return KAFKA011.commit_offsets_as(member, offsets)
 
 
 def _string(body: bytes, at: int) -> tuple[str | None, int]:

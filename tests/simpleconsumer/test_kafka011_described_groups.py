@@ -110,5 +110,5 @@ def test_another_group_than_asked_is_refused(pattern: str) -> None:
 
 
 def test_an_error_of_a_deletion_as_a_whole_is_that_of_each_partition() -> None:
-    asked = KAFKA011.delete_committed("g", [ZERO, ONE]).at(0)
+    asked = KAFKA011.delete_offsets("g", [ZERO, ONE]).at(0)
     assert asked.decode(memoryview(struct.pack(">hii", 30, 0, 0))) == [30, 30]

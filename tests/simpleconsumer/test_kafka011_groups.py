@@ -91,7 +91,7 @@ def test_all_offsets_of_a_group_are_read(each: Frames) -> None:
 
 def test_a_consumer_asks_for_stable_offsets_as_java_does() -> None:
     """Frames of a Java consumer and a broker of 2.8.2, which had no offsets of the group yet."""
-    asked = KAFKA011.committed("g-range", [TopicPartition("tt", 1), TopicPartition("tt", 0)]).at(7)
+    asked = KAFKA011.fetch_offsets("g-range", [TopicPartition("tt", 1), TopicPartition("tt", 0)]).at(7)
     assert KAFKA011.frame(asked, 10, "A").hex() == (
         "00000024000900070000000a0001410008672d72616e676502037474030000000100000000000100"
     )
@@ -114,7 +114,8 @@ def test_a_static_member_is_never_sent_as_a_dynamic_one() -> None:
      "00000019000e0000000000010001630001670000000100016d00000000"),
     (KAFKA011.heartbeat(GenerationMember("g", 1, "m", "i")).at(3),
      "00000018000c0003000000010001630001670000000100016d000169"),
-    (KAFKA011.commit_as(GenerationMember("g", 1, "m", "i"), {ZERO._replace(topic="t"): OffsetAndMetadata(5)}).at(7),
+    (KAFKA011.commit_offsets_as(
+        GenerationMember("g", 1, "m", "i"), {ZERO._replace(topic="t"): OffsetAndMetadata(5)}).at(7),
      "0000003500080007000000010001630001670000000100016d0001690000000100017400000001000000000000000000000005ffffffff0000"),
 ])  # fmt: skip
 def test_frames_are_those_of_kafkas_own_classes(asked: Any, frame: str) -> None:

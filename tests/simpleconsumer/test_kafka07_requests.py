@@ -279,8 +279,8 @@ def test_more_partitions_than_a_request_can_count_are_refused() -> None:
     [
         (lambda: KAFKA07.metadata(["t"]), "metadata", "the name of a partition says which broker has it"),
         (lambda: KAFKA07.api_versions(), "the versions", "have no versions"),
-        (lambda: KAFKA07.commit("g", {}, 0), "committing offsets", "ZooKeeper"),
-        (lambda: KAFKA07.committed("g", [], 0), "committed offsets", "ZooKeeper"),
+        (lambda: KAFKA07.commit_offsets("g", {}, 0), "committing offsets", "ZooKeeper"),
+        (lambda: KAFKA07.fetch_offsets("g", [], 0), "committed offsets", "ZooKeeper"),
         (lambda: KAFKA07.coordinator("g"), "the offset manager", "ZooKeeper"),
         (lambda: KAFKA07.delete_group("g"), "deleting a group", "ZooKeeper"),
         (lambda: KAFKA07.offsets_for_times({}), "the message of a time", "get_offsets_before"),

@@ -10,11 +10,11 @@ import pytest
 from kazoo.client import KazooClient
 from raw_requests import fetch, produce
 
+from zkconsumer.testing.cluster import spread
 from zkconsumer.testing.errors import KitError, MavenMissing, NotSupported
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka.settings import broker_properties
-from zkconsumer.testing.kafka.topics import spread
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 

@@ -17,7 +17,7 @@ import zkconsumer
 from tests.fetching.feeding import Feed
 from zkconsumer.aio import AsyncConsumerConnector, AsyncKafkaStream
 from zkconsumer.config import ConsumerSettings, ProducerSettings
-from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 
 MODULES = ["zkconsumer", "zkconsumer.aio", "zkconsumer.config", "zkconsumer.prometheus", "simpleconsumer"]
 PUBLIC = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
+from simpleconsumer.closing import Closing
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_groups
@@ -37,8 +37,6 @@ from zkconsumer.config.zookeeper_options import zookeeper_options
 
 __all__ = ["Admin", "GroupOffsets", "connection_options"]
 
-CONNECTION_TIMEOUT_S: Final = 6.0
-"""Longest wait for the connection to ZooKeeper, as the default of `zookeeper.connection.timeout.ms`."""
 _BROKER_TIMEOUT_S: Final = 5.0
 """Longest wait for one answer of a broker."""
 
@@ -53,7 +51,7 @@ def connection_options(zookeeper: str, properties: Mapping[str, object] | None) 
     return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 
-class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
+class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closing):
     """Inspects and changes the consumer groups of one cluster, members of other clients included.
 
     A connection to ZooKeeper is opened by the constructor and closed by `close()`, or at the end of a `with` block.
@@ -271,11 +269,3 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration):
     def close(self) -> None:
         """Close the connection to ZooKeeper."""
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

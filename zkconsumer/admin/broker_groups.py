@@ -8,19 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from simpleconsumer.closing import Closing
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import (
-    CoordinatorUnavailable,
-    GroupHasMembers,
-    GroupNotDeleted,
-    NotFound,
-    OffsetsNotSet,
-)
+from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, GroupNotDeleted, NotFound, OffsetsNotSet
 from zkconsumer.admin.groups.broker_group_deletion import delete_broker_groups
 from zkconsumer.admin.groups.broker_group_report import (
     BROKERS,
@@ -202,7 +196,7 @@ class BrokerGroups(BrokerGroupOffsets):
             NotFound: There is no such group.
         """
         found = self._described(group)
-        offsets = self._coordinators.offsets(group)
+        offsets = self._coordinators.fetch_offsets(group)
         if found.state == DEAD and not offsets:
             raise self._not_found(group, found)
         stored = {name: row.offset for name, row in offsets.items()}
@@ -276,7 +270,7 @@ _ANSWER_S: Final = 5.0
 _TOO_OLD: Final = "no broker is of Kafka 0.9 or later: groups are in ZooKeeper there; give --zookeeper, or use Admin"
 
 
-class BrokerAdmin(BrokerGroups):
+class BrokerAdmin(BrokerGroups, Closing):
     """Inspects and changes the groups that the brokers of a cluster coordinate: Kafka 0.9 to 4.x, without ZooKeeper.
 
     Brokers are first asked when a method needs them, and each question has a connection of its own.
@@ -314,11 +308,3 @@ class BrokerAdmin(BrokerGroups):
 
     def close(self) -> None:
         """Do nothing: no connection is kept between two calls."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from zkconsumer_error import first_few
+
 __all__ = ["count_of", "nearest"]
-
-_SHOWN_NAMES = 10
-
 
 def count_of(number: int | None, noun: str) -> str:
     """Return a number with its noun.
@@ -32,4 +31,4 @@ def nearest(name: str, known: Sequence[str], kind: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"the {kind}s there are {', '.join(known[:_SHOWN_NAMES])}{', ...' if len(known) > _SHOWN_NAMES else ''}"
+    return f"the {kind}s there are {first_few(*known, most=10, rest=', ...')}"

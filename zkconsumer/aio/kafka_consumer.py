@@ -23,7 +23,7 @@ from typing import Any, Final, Self, TypeVar, Unpack
 from simpleconsumer.types import TopicPartition
 from zkconsumer.aio.call_thread import CallThread
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.kafka_consumer import KafkaConsumer
 from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import seconds_of, topics_of

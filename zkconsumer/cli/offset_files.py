@@ -27,12 +27,12 @@ from zkconsumer.cli.options.offset_options import (
     refuse_other_stores,
     store_option,
 )
+from zkconsumer_error import first_few
 
 __all__ = ["export_offsets", "import_offsets"]
 
 _CLIENT_ID = "zkconsumer-offsets"
 MAX_FILE_BYTES = 256 * 1024 * 1024
-_SHOWN = 5
 
 _EXPORT_EPILOG = """\
 \b
@@ -152,9 +152,8 @@ def import_offsets(
             )
     if found.new_groups:
         names = found.new_groups
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         noun, verb = ("group", "is") if len(names) == 1 else ("groups", "are")
-        click.echo(f"{noun} {', '.join(names[:_SHOWN])}{more} {verb} new", err=True)
+        click.echo(f"{noun} {first_few(*names)} {verb} new", err=True)
     print_changes(found, as_json)
 
 

@@ -11,7 +11,6 @@ Source: reference formats in `rebalance.zookeeper.znodes` and `rebalance.zookeep
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -28,7 +27,6 @@ __all__ = [
     "refuse_other_brokers",
 ]  # fmt: skip
 
-log = logging.getLogger(__name__)
 
 AUTO: Final = "auto"
 """The value of `kafka.generation` that leaves the choice to what is found in ZooKeeper."""

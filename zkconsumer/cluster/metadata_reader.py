@@ -38,7 +38,7 @@ from zkconsumer.cluster.leaders import usable_leaders
 from zkconsumer.cluster.spoken import Spoken
 from zkconsumer.cluster.topic_ids import TopicIds
 from zkconsumer.cluster.zookeeper_reads import ClusterSilent
-from zkconsumer_error import ErrorCode
+from zkconsumer_error import ErrorCode, first_few
 
 __all__ = ["Address", "BrokersSilent", "MetadataReader", "TopicRefused"]
 
@@ -49,7 +49,6 @@ LONGEST_ANSWER_S: Final = 10.0
 _NO_SUCH_TOPIC: Final = (3, 17)
 """Codes of topics that do not exist, and of names that no topic can have."""
 _NO_ID: Final = -1
-_SHOWN: Final = 3
 
 
 class BrokersSilent(ClusterSilent):
@@ -148,9 +147,8 @@ class MetadataReader:
             found = self._ask(address, None, topics, failures)
             if found is not None:
                 return found, _NO_ID
-        shown = "; ".join(list(failures.values())[:_SHOWN])
-        more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
-        raise BrokersSilent(f"no broker answers a question about the cluster ({shown}{more})")
+        shown = first_few(*failures.values(), most=3, between="; ", rest="; and {} more")
+        raise BrokersSilent(f"no broker answers a question about the cluster ({shown})")
 
     # -- what callers of the ZooKeeper registry ask --------------------------------------------------------------------
 

@@ -4,9 +4,12 @@ from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.tables.keys import READ_COMMITTED
-from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
-from zkconsumer.config.typed.typed_producer_settings import ProducerSettings
-from zkconsumer.config.typed.typed_settings import ConsumerSettings, OptionalSettings
+from zkconsumer.config.typed.typed_settings import (
+    ConsumerSettings,
+    KafkaConsumerSettings,
+    OptionalSettings,
+    ProducerSettings,
+)
 
 __all__ = [
     "READ_COMMITTED",

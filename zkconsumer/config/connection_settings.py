@@ -30,6 +30,7 @@ from zkconsumer.config.tables.setting_table import Key
 from zkconsumer.config.tables.setting_values import GivenValue, given_twice, same_value
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.errors import ConfigError, SettingsNotUsable
+from zkconsumer_error import first_few
 
 __all__ = [
     "CONFIG_VARIABLE", "PROFILE_VARIABLE", "SEARCH_ORDER", "ZOOKEEPER_VARIABLE", "ConnectionSettings",
@@ -60,7 +61,6 @@ _CREDENTIALS: Final = (
 )  # fmt: skip
 _PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _SUFFIX: Final = ".properties"
-_SHOWN_PROFILES: Final = 10
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _read_profile(name: str, environment: Mapping[str, str], variable: str | Non
     if not path.exists():
         of_variable = "" if variable is None else f" of {variable}"
         known = profile_names({"XDG_CONFIG_HOME": str(path.parent.parent)})
-        shown = ", ".join(known[:_SHOWN_PROFILES]) + (", ..." if len(known) > _SHOWN_PROFILES else "")
+        shown = first_few(*known, most=10, rest=", ...")
         raise SettingsNotUsable(f"there is no profile {name!r}{of_variable}: {path} does not exist",
                                 f"the profiles are {shown}" if known else "write that file, or give --config FILE")
     return _SettingsFile.read(str(path), f"the profile {name!r},", variable)

@@ -22,7 +22,7 @@ from zkconsumer.config.checks import (
 from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.tables.assignor_kind import AssignorNames
 from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, find_key, names_of_07
-from zkconsumer.config.tables.kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.kinds import ZooKeeperAcl
 from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
 from zkconsumer.config.tables.security_keys import warning_about_security
 from zkconsumer.config.tables.setting_table import SettingTable
@@ -113,39 +113,7 @@ class ConsumerConfig(FrozenSettings):
     statistics_interval_ms: int | None
     kafka_generation: str
 
-    zookeeper_auth: tuple[ZooKeeperAuth, ...]
     zookeeper_acl: tuple[ZooKeeperAcl, ...]
-    zookeeper_use_ssl: bool
-    zookeeper_ssl_cafile: str | None
-    zookeeper_ssl_certfile: str | None
-    zookeeper_ssl_keyfile: str | None
-    zookeeper_ssl_keyfile_password: str | None
-    zookeeper_ssl_verify_certs: bool
-    zookeeper_ssl_check_hostname: bool
-    zookeeper_sasl_mechanism: str | None
-    zookeeper_sasl_username: str | None
-    zookeeper_sasl_password: str | None
-
-    security_protocol: str
-    ssl_truststore_location: str | None
-    ssl_truststore_type: str | None
-    ssl_truststore_password: str | None
-    ssl_truststore_certificates: str | None
-    ssl_keystore_location: str | None
-    ssl_keystore_type: str | None
-    ssl_keystore_certificate_chain: str | None
-    ssl_keystore_key: str | None
-    ssl_key_location: str | None
-    ssl_key_password: str | None
-    ssl_endpoint_identification_algorithm: str
-    ssl_protocol: str | None
-    ssl_enabled_protocols: str | None
-    ssl_cipher_suites: str | None
-    sasl_mechanism: str | None
-    sasl_username: str | None
-    sasl_password: str | None
-    sasl_jaas_config: str | None
-    sasl_oauthbearer_token_callback: str | None
 
     def __init__(
         self, zookeeper_connect: str | None = None, group_id: str | None = None, **settings: Unpack[OptionalSettings]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from simpleconsumer.security.security import Security
 from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
 from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
+from zkconsumer.config.tables.kinds import ZooKeeperAuth
 from zkconsumer.config.tables.security_keys import SECURITY_KEYS, security_of
 from zkconsumer.config.tables.setting_table import SettingTable
 from zkconsumer.config.tables.setting_values import GivenValue, convert, generation_of, given_twice
@@ -24,13 +25,46 @@ logger = logging.getLogger("zkconsumer.config")
 
 @dataclass(frozen=True, init=False, repr=False)
 class FrozenSettings(ABC):
-    """What `ConsumerConfig` and `ProducerConfig` share; each setting is an attribute of theirs.
+    """What the settings of consumers and producers share, those of `SHARED_KEYS` among it; each is an attribute.
 
     Attributes:
         settings_table: All settings of the program.
     """
 
     settings_table: ClassVar[SettingTable]
+
+    zookeeper_auth: tuple[ZooKeeperAuth, ...]
+    zookeeper_use_ssl: bool
+    zookeeper_ssl_cafile: str | None
+    zookeeper_ssl_certfile: str | None
+    zookeeper_ssl_keyfile: str | None
+    zookeeper_ssl_keyfile_password: str | None
+    zookeeper_ssl_verify_certs: bool
+    zookeeper_ssl_check_hostname: bool
+    zookeeper_sasl_mechanism: str | None
+    zookeeper_sasl_username: str | None
+    zookeeper_sasl_password: str | None
+
+    security_protocol: str
+    ssl_truststore_location: str | None
+    ssl_truststore_type: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_type: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_key_location: str | None
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: str
+    ssl_protocol: str | None
+    ssl_enabled_protocols: str | None
+    ssl_cipher_suites: str | None
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_jaas_config: str | None
+    sasl_oauthbearer_token_callback: str | None
 
     # Not an argument of __init__: dataclasses.replace would pass it on.
     _given: Mapping[str, object] = field(init=False, compare=False)

@@ -17,11 +17,11 @@ from zkconsumer.config.deserializers import DESERIALIZERS, Deserializer
 from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.kafka_consumer_checks import contradictions, coordination_of, warnings_about
 from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
-from zkconsumer.config.tables.kinds import ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.kinds import ZooKeeperAcl
 from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
 from zkconsumer.config.tables.security_keys import warning_about_security
 from zkconsumer.config.tables.setting_table import SettingTable
-from zkconsumer.config.typed.typed_kafka_consumer_settings import KafkaConsumerSettings
+from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.config.zookeeper_settings import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
 
@@ -106,39 +106,7 @@ class KafkaConsumerConfig(FrozenSettings):
     socket_connection_setup_timeout_ms: str | None
     socket_connection_setup_timeout_max_ms: str | None
 
-    zookeeper_auth: tuple[ZooKeeperAuth, ...]
     zookeeper_acl: tuple[ZooKeeperAcl, ...]
-    zookeeper_use_ssl: bool
-    zookeeper_ssl_cafile: str | None
-    zookeeper_ssl_certfile: str | None
-    zookeeper_ssl_keyfile: str | None
-    zookeeper_ssl_keyfile_password: str | None
-    zookeeper_ssl_verify_certs: bool
-    zookeeper_ssl_check_hostname: bool
-    zookeeper_sasl_mechanism: str | None
-    zookeeper_sasl_username: str | None
-    zookeeper_sasl_password: str | None
-
-    security_protocol: str
-    ssl_truststore_location: str | None
-    ssl_truststore_type: str | None
-    ssl_truststore_password: str | None
-    ssl_truststore_certificates: str | None
-    ssl_keystore_location: str | None
-    ssl_keystore_type: str | None
-    ssl_keystore_certificate_chain: str | None
-    ssl_keystore_key: str | None
-    ssl_key_location: str | None
-    ssl_key_password: str | None
-    ssl_endpoint_identification_algorithm: str
-    ssl_protocol: str | None
-    ssl_enabled_protocols: str | None
-    ssl_cipher_suites: str | None
-    sasl_mechanism: str | None
-    sasl_username: str | None
-    sasl_password: str | None
-    sasl_jaas_config: str | None
-    sasl_oauthbearer_token_callback: str | None
 
     def __init__(self, **settings: Unpack[KafkaConsumerSettings]) -> None:
         self._set(settings)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 from zkconsumer.config.frozen_settings import FrozenSettings
-from zkconsumer.config.tables.kinds import OPEN_ACL, ZooKeeperAcl, ZooKeeperAuth
+from zkconsumer.config.tables.kinds import OPEN_ACL, ZooKeeperAcl
 from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS, contradiction
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
 from zkconsumer.config.tables.security_keys import security_of, warning_about_security
 from zkconsumer.config.tables.setting_table import SettingTable
-from zkconsumer.config.typed.typed_producer_settings import ProducerSettings
+from zkconsumer.config.typed.typed_settings import ProducerSettings
 from zkconsumer.errors import ConfigError
 
 __all__ = ["ProducerConfig"]
@@ -81,38 +81,6 @@ class ProducerConfig(FrozenSettings):
     reconnect_interval: int
     reconnect_time_interval_ms: int
     zookeeper_sync_time_ms: int
-    zookeeper_auth: tuple[ZooKeeperAuth, ...]
-    zookeeper_use_ssl: bool
-    zookeeper_ssl_cafile: str | None
-    zookeeper_ssl_certfile: str | None
-    zookeeper_ssl_keyfile: str | None
-    zookeeper_ssl_keyfile_password: str | None
-    zookeeper_ssl_verify_certs: bool
-    zookeeper_ssl_check_hostname: bool
-    zookeeper_sasl_mechanism: str | None
-    zookeeper_sasl_username: str | None
-    zookeeper_sasl_password: str | None
-
-    security_protocol: str
-    ssl_truststore_location: str | None
-    ssl_truststore_type: str | None
-    ssl_truststore_password: str | None
-    ssl_truststore_certificates: str | None
-    ssl_keystore_location: str | None
-    ssl_keystore_type: str | None
-    ssl_keystore_certificate_chain: str | None
-    ssl_keystore_key: str | None
-    ssl_key_location: str | None
-    ssl_key_password: str | None
-    ssl_endpoint_identification_algorithm: str
-    ssl_protocol: str | None
-    ssl_enabled_protocols: str | None
-    ssl_cipher_suites: str | None
-    sasl_mechanism: str | None
-    sasl_username: str | None
-    sasl_password: str | None
-    sasl_jaas_config: str | None
-    sasl_oauthbearer_token_callback: str | None
 
     def __init__(self, **settings: Unpack[ProducerSettings]) -> None:
         self._set(settings)

@@ -31,18 +31,13 @@ class PropertyLine(NamedTuple):
     value: str
 
 
-def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the properties of a file in UTF-8 or, when it is not valid UTF-8, ISO 8859-1, Java's old default.
+def read_property_lines(path: str | os.PathLike[str]) -> list[PropertyLine]:
+    """Return every property of a file in UTF-8 or, when it is not valid UTF-8, ISO 8859-1, Java's old default.
 
     Raises:
         OSError: The file cannot be read.
         ValueError: An escape `\\u` without four hexadecimal digits, or a text in UTF-16.
     """
-    return last_values(read_property_lines(path))
-
-
-def read_property_lines(path: str | os.PathLike[str]) -> list[PropertyLine]:
-    """Return every property of a file, in order; otherwise as `read_properties`."""
     with open(path, "rb") as file:
         return list(property_lines(decode_properties(file.read())))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+from zkconsumer.config.consumer_config import ConsumerConfig
+from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
+from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.tables.kinds import OPEN_ACL
-from zkconsumer.config.zookeeper_settings import ZooKeeperSettings
 from zkconsumer.errors import ConfigError
 
 __all__ = ["zookeeper_options"]
@@ -14,7 +16,7 @@ __all__ = ["zookeeper_options"]
 _KERBEROS = ("kerberos", "winkerberos")
 
 
-def zookeeper_options(config: ZooKeeperSettings) -> dict[str, Any]:
+def zookeeper_options(config: ConsumerConfig | KafkaConsumerConfig | ProducerConfig) -> dict[str, Any]:
     """Keyword arguments of `rebalance.zookeeper.port.kazoo_port.KazooPort` for credentials, SASL, TLS and ACLs.
 
     Raises:

@@ -1,6 +1,6 @@
-"""The `zookeeper.*` settings of a connection, as consumers and producers have them. Pure.
+"""The connection string of ZooKeeper. Pure.
 
-The connection string is `host:port,host:port/chroot`.
+It is `host:port,host:port/chroot`.
 
 Source: org.apache.zookeeper.client.ConnectStringParser (3.4.14).
 """
@@ -8,51 +8,9 @@ Source: org.apache.zookeeper.client.ConnectStringParser (3.4.14).
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from zkconsumer.config.tables.kinds import ZooKeeperAcl, ZooKeeperAuth
-
-__all__ = ["ZooKeeperAddress", "ZooKeeperSettings", "parse_zookeeper_address"]
-
-
-class ZooKeeperSettings(Protocol):
-    """A configuration with the settings of the section `zookeeper`; docs/CONFIGURATION.md describes each."""
-
-    @property
-    def zookeeper_auth(self) -> tuple[ZooKeeperAuth, ...]: ...
-
-    @property
-    def zookeeper_acl(self) -> tuple[ZooKeeperAcl, ...]: ...
-
-    @property
-    def zookeeper_use_ssl(self) -> bool: ...
-
-    @property
-    def zookeeper_ssl_cafile(self) -> str | None: ...
-
-    @property
-    def zookeeper_ssl_certfile(self) -> str | None: ...
-
-    @property
-    def zookeeper_ssl_keyfile(self) -> str | None: ...
-
-    @property
-    def zookeeper_ssl_keyfile_password(self) -> str | None: ...
-
-    @property
-    def zookeeper_ssl_verify_certs(self) -> bool: ...
-
-    @property
-    def zookeeper_ssl_check_hostname(self) -> bool: ...
-
-    @property
-    def zookeeper_sasl_mechanism(self) -> str | None: ...
-
-    @property
-    def zookeeper_sasl_username(self) -> str | None: ...
-
-    @property
-    def zookeeper_sasl_password(self) -> str | None: ...
+__all__ = ["ZooKeeperAddress", "parse_zookeeper_address"]
 
 
 DEFAULT_PORT = 2181

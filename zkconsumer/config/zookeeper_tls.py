@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 
-from zkconsumer.config.zookeeper_settings import ZooKeeperSettings
+from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.errors import ConfigError
 
 __all__ = ["ZooKeeperTls"]
@@ -37,7 +37,7 @@ class ZooKeeperTls:
     check_hostname: bool = False
 
     @classmethod
-    def of(cls, config: ZooKeeperSettings) -> ZooKeeperTls:
+    def of(cls, config: FrozenSettings) -> ZooKeeperTls:
         """Those of a configuration."""
         return cls(
             config.zookeeper_ssl_cafile, config.zookeeper_ssl_certfile, config.zookeeper_ssl_keyfile,

@@ -27,11 +27,7 @@ from rebalance.counters import Counters
 from rebalance.member_partition import by_reason
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import coordinates_groups, dialect_of
-from simpleconsumer.errors import (
-    AuthenticationFailed,
-    SimpleConsumerError,
-    Throttled,
-)
+from simpleconsumer.errors import AuthenticationFailed, SimpleConsumerError, Throttled
 from simpleconsumer.throttling import HELD_S, Throttle, counting
 from simpleconsumer.types import Broker, FetchedPartition, TopicPartition
 from zkconsumer.backoff import Backoff
@@ -40,11 +36,7 @@ from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_answers import AnswerCalls, AskedPartition, FetchAnswers
 from zkconsumer.fetching.fetch_plan import FetchPlans, PlannedFetch, QuietRound
-from zkconsumer.fetching.fetch_state import (
-    DENIALS_OF_A_LEADER,
-    Need,
-    OutOfRange,
-)
+from zkconsumer.fetching.fetch_state import DENIALS_OF_A_LEADER, Need, OutOfRange
 from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LONGEST_DENIED_S
 from zkconsumer.fetching.log_end_requests import LogEndRequests

@@ -22,7 +22,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from simpleconsumer.dialect import Dialect
 from simpleconsumer.dialect_types import PositionIs
@@ -31,6 +31,8 @@ from zkconsumer.fetching.byte_budget import ByteBudget, Charge
 from zkconsumer.fetching.fetch_state import EntryMark
 
 __all__ = ["Chunk", "PartitionQueue", "InHand", "Reader"]
+
+T = TypeVar("T")
 
 
 class Chunk:
@@ -92,6 +94,23 @@ class Chunk:
         self.reset_to = reset_to
         self.error = error
         self.resume: object = None
+
+    def opened(
+        self, decode: Callable[..., T], partition: TopicPartition, offset: int, index: int, max_decoded_bytes: int,
+        resume: object,
+    ) -> T:  # fmt: skip
+        """Return what `decode` makes of the data, which has the arguments of `Dialect.decode_messages`.
+
+        Args:
+            offset: The first one that is wanted; in Kafka 0.7 the start of an entry.
+            index: How many messages of that entry are skipped, in Kafka 0.7; else 0.
+            resume: Where it continues behind an error; None for the start.
+        """
+        return decode(
+            self.data, *partition, offset, start_index=index, data_offset=self.data_offset,
+            high_watermark=self.high_watermark, max_decoded_bytes=max_decoded_bytes, aborted=self.aborted,
+            resume=resume,
+        )  # fmt: skip
 
 
 class InHand(Protocol):

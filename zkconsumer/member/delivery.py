@@ -12,7 +12,6 @@ Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -35,7 +34,6 @@ from zkconsumer.wakeup import Wakeup
 
 __all__ = ["DeliveredTo", "Delivery"]
 
-log = logging.getLogger(__name__)
 
 SLOW_CLOCK_MS = 60_000
 """How much slower than this host's the clock of a broker of Kafka 0.7 may be."""

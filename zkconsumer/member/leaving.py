@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from rebalance.assignment import Partition
 from rebalance.fence import Fence
@@ -33,12 +33,11 @@ from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.wakeup import Latch
+from zkconsumer_error import first_few
 
 __all__ = ["Leave", "LeavingMember", "end_dropped"]
 
 log = logging.getLogger(__name__)
-
-_SHOWN: Final = 5
 
 
 def end_dropped(what: str, group: str | None, how: str, end: Callable[[], object]) -> None:
@@ -278,10 +277,10 @@ class Leave:
     def _log_unstored(self) -> None:
         unstored = self._unstored
         if unstored:
-            rows = [f"{topic}-{number}: {why}" for (topic, number), why in list(unstored.items())[:_SHOWN]]
-            more = f"; and {len(unstored) - len(rows)} more" if len(unstored) > len(rows) else ""
-            log.warning("%s has left, and the positions of %d partitions are not committed: %s%s; their last messages "
-                        "may be delivered again", self._member.consumer_id, len(unstored), "; ".join(rows), more)
+            rows = [f"{topic}-{number}: {why}" for (topic, number), why in unstored.items()]
+            log.warning("%s has left, and the positions of %d partitions are not committed: %s; their last messages "
+                        "may be delivered again", self._member.consumer_id, len(rows),
+                        first_few(*rows, between="; ", rest="; and {} more"))
 
 
 def _named(reasons: Mapping[Partition, str]) -> dict[TopicPartition, str]:

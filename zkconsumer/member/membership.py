@@ -1,7 +1,7 @@
 """A group member: its threads, delivery and commits, from joining to leaving; `coordination` knows what coordinates it.
 
-It implements `zkconsumer.member.group_member`. The coordinator's thread runs here; whatever other threads want of the
-coordination is posted to it and waited for with a deadline.
+Streams and polls talk to a member through `Membership` alone. The coordinator's thread runs here; whatever other
+threads want of the coordination is posted to it and waited for with a deadline.
 """
 
 from __future__ import annotations
@@ -237,11 +237,18 @@ class Membership:
         given: GivenNotes = MappingProxyType({}),
         answered: Callable[[], None] = lambda: None,
     ) -> AskedCommit:
-        """Ask for a commit of `offsets`, or of all that counts for `reader`. Source: `GroupMember`.
+        """Ask for a commit: of `offsets`, or of all that is done and the message in hand of `reader`.
+
+        It is stored behind all commits that were asked for before. `wait` of what is returned waits for the result, on
+        any thread. It raises CommitFailed, which names each partition that was not stored, and why.
 
         Args:
+            reader: A thread by `threading.get_ident`, or an asyncio task.
             given: What is stored beside the offsets.
             answered: Called on the coordinator's thread when the result is known.
+
+        Raises:
+            ValueError: An offset that is no integer from 0 to 2^63-1.
         """
         return AskedCommit(self, offsets, reader, given, answered)
 
@@ -363,7 +370,15 @@ class Membership:
     def leave(
         self, wait_s: float, *, reader: object, in_hand_is_done: bool, caller: threading.Thread | None
     ) -> bool:
-        """Start to leave the group. Source: `GroupMember.leave`."""
+        """Start to leave the group, on another thread; `False` if that was started before.
+
+        Args:
+            wait_s: For messages in hand, the listener and the last commit together.
+            reader: Who calls, a thread by `threading.get_ident` or an asyncio task; its message in hand is not waited
+                for.
+            in_hand_is_done: Whether its message in hand counts as done.
+            caller: A thread that may wait for the leave, and so is not waited for.
+        """
         return self.leaving.start(wait_s, reader, in_hand_is_done, caller)
 
     @property

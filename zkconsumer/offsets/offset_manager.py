@@ -16,7 +16,6 @@ Source: kafka.client.ClientUtils.channelToOffsetManager, kafka.consumer.Zookeepe
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,6 @@ from zkconsumer_error import ErrorCode
 
 __all__ = [ "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
 
-log = logging.getLogger(__name__)
 
 _LOOKUP_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker to name the offset manager; there are others to ask."""
@@ -369,7 +367,7 @@ class OffsetManager:
         committer = self._committer
         assert committer is not None
         wanted = {name: rows.get(name) or committer.notes.to_store(name, offset) for name, offset in offsets.items()}
-        codes = {name: code for name, code in consumer.commit(member, wanted).items() if code}
+        codes = {name: code for name, code in consumer.commit_offsets_as(member, wanted).items() if code}
         over = next((code for code in codes.values() if code in _GENERATION_OVER), None)
         if over is not None:
             committer.refused(member, over)

@@ -9,7 +9,6 @@ Source: docs/SEMANTICS.md, "Fencing".
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
@@ -25,7 +24,6 @@ from zkconsumer.offsets.offset_nodes import OffsetNodes
 
 __all__ = ["ZooKeeperOffsets"]
 
-log = logging.getLogger(__name__)
 
 _LONGEST_RETRY_S = 5.0
 _RELEASE_TRIES = 5

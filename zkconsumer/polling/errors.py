@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer_error import RemediedError
+from zkconsumer_error import RemediedError, first_few
 
 __all__ = [
     "LogTruncated",
@@ -28,8 +28,6 @@ __all__ = [
     "SubscriptionConflict",
     "shown",
 ]
-
-_SHOWN_PARTITIONS = 5
 
 
 class PollingError(RemediedError):
@@ -167,6 +165,4 @@ class LogTruncated(PollingError):
 
 def shown(partitions: Iterable[TopicPartition]) -> str:
     """Return `topic/partition` of some partitions, and how many more there are."""
-    named = [f"{topic}/{partition}" for topic, partition in partitions]
-    more = len(named) - _SHOWN_PARTITIONS
-    return ", ".join(named[:_SHOWN_PARTITIONS]) + (f" and {more} more" if more > 0 else "")
+    return first_few(*[f"{topic}/{partition}" for topic, partition in partitions])

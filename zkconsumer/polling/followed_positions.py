@@ -19,7 +19,6 @@ from zkconsumer.polling.errors import NoOffsetForPartition
 from zkconsumer.polling.joined_member import JoinedMember
 from zkconsumer.polling.partition_position import OffsetReset, PositionState
 from zkconsumer.polling.poll_reader import Taken
-from zkconsumer.polling.records import OffsetAndMetadata
 from zkconsumer.polling.reset_thread import ResetThread
 from zkconsumer.polling.subscription_state import SubscriptionState
 
@@ -71,14 +70,14 @@ class FollowedPositions:
             if assigned.state(name) is PositionState.INITIALIZING:
                 if _refusal(queue):
                     continue
-                assigned.take_committed({name: OffsetAndMetadata(queue.position)}, assigned.assignment_id)
+                assigned.take_committed({name: queue.position})
             position = assigned.position(name)
             if position is None:
                 continue
-            if position.offset == queue.position and not _refusal(queue):
+            if position == queue.position and not _refusal(queue):
                 self._queues[name] = queue
             else:
-                self._set(name, position.offset)
+                self._set(name, position)
         self._queues = {name: queue for name, queue in self._queues.items() if name in assigned}
         without = self._without_start(member)
         if without:
@@ -169,7 +168,7 @@ class FollowedPositions:
         if queue is None or not queue.is_live or name in reader.resets or not reader.is_sound(queue):
             return False
         position = self._state.assigned.position(name) if name in self._state.assigned else None
-        return position is not None and position.offset == offset == reader.next_offset(queue)
+        return position is not None and position == offset == reader.next_offset(queue)
 
     def rewind(self, lost: Mapping[TopicPartition, int]) -> None:
         """Read again what was taken, and did not reach the application."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from rebalance.ports import NO_START
 from simpleconsumer.types import TopicPartition
-from zkconsumer.polling.records import OffsetAndMetadata
 from zkconsumer.polling.subscription_state import SubscriptionState
 
 __all__ = ["GroupEvents", "RebalanceCallbacks"]
@@ -65,8 +64,7 @@ class GroupEvents:
             return  # it was unsubscribed meanwhile
         self.report_lost()
         self._state.assigned_from_group([*assigned, *positions], cooperative=True)
-        found = {name: OffsetAndMetadata(at) for name, at in positions.items() if at != NO_START}
-        assigned.take_committed(found, assigned.assignment_id)
+        assigned.take_committed({name: at for name, at in positions.items() if at != NO_START})
         self.unreported += tuple(positions)
 
     def report_assigned(self) -> None:

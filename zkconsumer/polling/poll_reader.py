@@ -16,11 +16,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import get_ident
 from typing import Any, Final
 
 from rebalance.lease import Lease
-from simpleconsumer.dialect import Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import DecoderFailed
@@ -280,7 +280,9 @@ class PollReader:
             return True
         open_chunk, open_kind, items = self._open.get(queue, (None, None, None))
         if open_chunk is not chunk or open_kind is not kind or items is None:
-            items = self._opened(queue, chunk, chunk.dialect, position, kind)
+            index = queue.index if position == queue.position else 0
+            opened = partial(kind.opened, chunk.dialect)
+            items = chunk.opened(opened, queue.partition, position, index, self._max_decoded_bytes, None)
             self._open[queue] = chunk, kind, items
         is_first = not taken.records
         try:
@@ -291,18 +293,6 @@ class PollReader:
                     taken.first_offset, taken.first_index = items.first
                 taken.count += items.count
                 taken.next_offset, taken.done_in_entry = items.next_place
-
-    def _opened(
-        self, queue: PartitionQueue, chunk: Chunk, dialect: Dialect, position: int, kind: TakenItems
-    ) -> OpenItems:
-        """Open a chunk at a position."""
-        topic, partition = queue.partition
-        index = queue.index if position == queue.position else 0
-        return kind.opened(
-            dialect, chunk.data, topic, partition, position, start_index=index, data_offset=chunk.data_offset,
-            high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, aborted=chunk.aborted,
-            resume=None,
-        )  # fmt: skip
 
     def _put_in_hand(self, found: list[Taken]) -> list[Taken]:
         """Return what may be returned to the application, which has it in hand from now on."""

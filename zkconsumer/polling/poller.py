@@ -28,7 +28,6 @@ from zkconsumer.polling.errors import NotSubscribed
 from zkconsumer.polling.followed_positions import FollowedPositions
 from zkconsumer.polling.interceptors import ConsumerInterceptors
 from zkconsumer.polling.joined_member import JoinedMember
-from zkconsumer.polling.partition_position import OffsetReset
 from zkconsumer.polling.poll_reader import Taken
 from zkconsumer.polling.records import ConsumerRecords, OffsetAndMetadata
 from zkconsumer.polling.reset_thread import ResetThread
@@ -46,7 +45,6 @@ _LOOK_AGAIN_S: Final = 0.2
 """Longest sleep: what the coordinator's thread has done is then seen."""
 _POSITIONS_S: Final = 1.0
 """How long the listener is not called about some partitions of an assignment while others have no position yet."""
-_POLICIES: Final = {"earliest": OffsetReset.EARLIEST, "latest": OffsetReset.LATEST, "none": None}
 
 
 class Poller:
@@ -72,7 +70,7 @@ class Poller:
         self.config = config
         self.settings = streams_settings(config)
         is_committed = config.isolation_level == "read_committed"
-        self.state = SubscriptionState(_POLICIES[config.auto_offset_reset], read_committed=is_committed)
+        self.state = SubscriptionState()
         self.questions = ClusterQuestions(self.settings, is_committed=is_committed)
         self.interceptors = ConsumerInterceptors(config.interceptor_classes)  # type: ignore[arg-type]
         self.is_taken = self.is_closed = self.has_left = self.is_cut_short = False
@@ -266,7 +264,7 @@ class Poller:
         while True:
             position = self.state.assigned.position(partition)
             if position is not None:
-                return position.offset
+                return position
             if not self.state.is_of_group:
                 self._joined.run_callbacks()  # none of the application's: a partition starts when it is taken note of
             self._follow_positions()

@@ -16,7 +16,6 @@ from rebalance.subscription import check_topic
 from simpleconsumer.types import TopicPartition
 from zkconsumer.polling.assigned_partitions import AssignedPartitions, AssignmentChange
 from zkconsumer.polling.errors import NotSubscribed, SubscriptionConflict
-from zkconsumer.polling.partition_position import OffsetReset
 
 __all__ = ["SubscriptionKind", "SubscriptionState"]
 
@@ -33,39 +32,27 @@ class SubscriptionKind(enum.Enum):
 class SubscriptionState:
     """The subscription of one consumer, and its assigned partitions.
 
-    Args:
-        reset: Where a partition without a valid position starts; None raises an error instead.
-        read_committed: Whether a log ends at its first open transaction.
-
     Attributes:
         kind: What is subscribed to.
         pattern: The pattern; None for other kinds.
         assigned: The assigned partitions with their positions.
     """
 
-    def __init__(self, reset: OffsetReset | None, *, read_committed: bool = False) -> None:
+    def __init__(self) -> None:
         self.kind = SubscriptionKind.NONE
         self.pattern: re.Pattern[str] | None = None
-        self.assigned = AssignedPartitions(reset, read_committed=read_committed)
+        self.assigned = AssignedPartitions()
         self._topics: frozenset[str] = frozenset()
-        self._group_topics: frozenset[str] = frozenset()
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are subscribed to; those that match, for a pattern; none for assigned partitions."""
+        """The topics that are subscribed to; none for a pattern, and for assigned partitions."""
         return self._topics
 
     @property
     def is_of_group(self) -> bool:
         """Whether the group assigns the partitions."""
         return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
-
-    @property
-    def wanted_topics(self) -> frozenset[str]:
-        """The topics whose metadata is wanted: as a leader, those of all members; those of assigned partitions, too."""
-        if self.is_of_group:
-            return self._topics | self._group_topics
-        return frozenset(topic for topic, _ in self.assigned)
 
     # -- subscription --------------------------------------------------------------------------------------------------
 
@@ -92,30 +79,12 @@ class SubscriptionState:
     def subscribe_to_pattern(self, pattern: re.Pattern[str]) -> bool:
         """Subscribe to the topics whose whole name matches; return whether that is a change.
 
-        The topics follow from `match_topics`.
-
         Raises:
             SubscriptionConflict: Topics are subscribed to, or partitions are assigned.
         """
         self._may_be(SubscriptionKind.PATTERN, "subscribe to a pattern")
         is_change = pattern != self.pattern
         self.kind, self.pattern = SubscriptionKind.PATTERN, pattern
-        return is_change
-
-    def match_topics(self, known: Iterable[str]) -> bool:
-        """Subscribe to those topics of the cluster that match the pattern; return whether that is a change.
-
-        Args:
-            known: The topics of the cluster; without internal ones where these are excluded.
-
-        Raises:
-            NotSubscribed: No pattern is subscribed to.
-        """
-        if self.pattern is None:
-            raise NotSubscribed("match topics with a pattern", self.kind.value)
-        matched = frozenset(topic for topic in known if self.pattern.fullmatch(topic))
-        is_change = matched != self._topics
-        self._topics = matched
         return is_change
 
     def assign(self, partitions: Iterable[TopicPartition]) -> AssignmentChange:
@@ -142,27 +111,11 @@ class SubscriptionState:
         """End the subscription and drop all partitions; return whether there was one."""
         was_there = self.kind is not SubscriptionKind.NONE
         self.kind, self.pattern = SubscriptionKind.NONE, None
-        self._topics = self._group_topics = frozenset()
+        self._topics = frozenset()
         self.assigned.change_to((), keep=False)
         return was_there
 
     # -- the group -----------------------------------------------------------------------------------------------------
-
-    def lead_group(self, topics: Iterable[str]) -> bool:
-        """Want the metadata of the topics of all members, too; return whether one of them is new.
-
-        Args:
-            topics: Theirs; none for a member that does not lead the group.
-        """
-        before = self.wanted_topics
-        self._group_topics = frozenset(topics)
-        return not self.wanted_topics <= before
-
-    def fits(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Return whether an assignment has no topic that is not subscribed to, as after a change during the join."""
-        if self.pattern is not None:
-            return all(self.pattern.fullmatch(topic) for topic, _ in partitions)
-        return all(topic in self._topics for topic, _ in partitions)
 
     def assigned_from_group(self, partitions: Iterable[TopicPartition], *, cooperative: bool) -> AssignmentChange:
         """Take the assignment of the group.

@@ -17,13 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simpleconsumer.errors import (
-    AuthenticationFailed,
-    BrokerError,
-    ConnectionFailed,
-    NoSuchRequest,
-    VersionNotServed,
-)
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NoSuchRequest, VersionNotServed
 from zkconsumer_error import ZkConsumerError
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import Any, Final, overload
 
+from simpleconsumer.closing import Closing
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.forking import notify_after_fork
 from zkconsumer.producer.batching.bulk import BulkSend, SendSummary
@@ -28,7 +28,7 @@ from zkconsumer.producer.messages.placing import Encoding, as_partitioner
 from zkconsumer.producer.sending.delivery import Delivery
 from zkconsumer.producer.sending.lifetime import Lifetime
 from zkconsumer.producer.sending.opening import FoundCluster, Handlers, open_sending
-from zkconsumer.producer.sending.sending import DirectSending, Sending
+from zkconsumer.producer.sending.sending import DirectSending
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.transactions.transactions import Transactions
 
@@ -37,7 +37,7 @@ __all__ = ["Producer"]
 _NOT_GIVEN: Final = object()
 
 
-class Producer:
+class Producer(Closing):
     """Sends messages; a context manager that ends with `close()`.
 
     Every message has an outcome: the partition and offset where its broker has it, or an error that names it. With
@@ -91,7 +91,7 @@ class Producer:
         events = event_handler or configured_handler(config.event_handler, config.event_handler_props, "event.handler")
         with ExitStack() as opened:
             handlers = Handlers(callbacks, events)
-            self._sending: Sending = open_sending(config, encoding, handlers, cluster, opened, rng)
+            self._sending = open_sending(config, encoding, handlers, cluster, opened, rng)
             self._lifetime = Lifetime(self, self._sending, opened.pop_all().close)
         self._append = None if self._is_sync else self._sending.append
         self._is_forked = False
@@ -346,14 +346,6 @@ class Producer:
         self._is_closed = True
         self._append = None
         return self._lifetime.close(timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _check_process(self) -> None:
         if self._is_forked:

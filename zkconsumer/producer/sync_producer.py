@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
+from simpleconsumer.closing import Closing
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, Throttled
@@ -25,7 +25,7 @@ from zkconsumer.producer.sending.produce_codes import TOO_LARGE, may_be_stored, 
 __all__ = ["SyncProducer"]
 
 
-class SyncProducer:
+class SyncProducer(Closing):
     """Sends messages to one broker, in the calling thread, each request once; a context manager.
 
     It looks up no leader, chooses no partition and tries nothing again. `Producer` does all of that.
@@ -134,14 +134,6 @@ class SyncProducer:
             self._connection.close()
 
     multiSend = multi_send  # noqa: N815
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connected(self) -> SimpleConsumer:
         """Return the connection; a new one speaks what the broker speaks by now."""

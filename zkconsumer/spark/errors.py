@@ -26,17 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rebalance.zookeeper import znodes
 from simpleconsumer.types import Broker
 from zkconsumer.errors import ZkConsumerError, shown_broker
 from zkconsumer.spark.streaming.stream_offsets import cluster_id_of, is_id
+from zkconsumer_error import first_few
 
 if TYPE_CHECKING:
     from zkconsumer.spark.streaming.log_changes import Loss
-
-_SHOWN: Final = 5
 
 
 class RemediedError(ZkConsumerError):
@@ -161,9 +160,7 @@ class MessagesLost(SparkSourceError):
     remedy = "with failOnDataLoss=false the stream continues after them"
 
     def _sentence(self) -> str:
-        shown = "; ".join(map(str, self.losses[:_SHOWN]))
-        more = f"; and {len(self.losses) - _SHOWN} more" if len(self.losses) > _SHOWN else ""
-        return f"messages are lost: {shown}{more}"
+        return f"messages are lost: {first_few(*self.losses, between='; ', rest='; and {} more')}"
 
 
 class AnotherCluster(SparkSourceError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simpleconsumer.dialect import Dialect
-from simpleconsumer.types import AbortedTransaction, Buffer
+from simpleconsumer.types import Buffer
 
 __all__ = ["MessageBatch", "StreamBatches"]
 
@@ -83,26 +83,13 @@ class StreamBatches:
         return self._next_batch(self)
 
     def _decode(
-        self,
-        dialect: Dialect,
-        data: Buffer,
-        topic: str,
-        partition: int | str,
-        start_offset: int,
-        *,
-        start_index: int,
-        data_offset: int | None,
-        high_watermark: int | None,
-        max_decoded_bytes: int,
-        aborted: Sequence[AbortedTransaction],
-        resume: object,
+        self, dialect: Dialect, data: Buffer, topic: str, partition: int | str, start_offset: int, **how: Any
     ) -> Iterator[MessageBatch]:
         """Yield the messages of a set in batches; arguments and errors are those of `decode_messages`."""
         added = [name for name in dialect.place_columns if name not in self._wanted]
         for batch in dialect.decode_columns(
             data, topic, partition, start_offset, columns=[*self._wanted, *added], max_batch_bytes=self._max_bytes,
-            start_index=start_index, data_offset=data_offset, high_watermark=high_watermark,
-            max_decoded_bytes=max_decoded_bytes, aborted=aborted, resume=resume,
+            **how,
         ):  # fmt: skip
             wanted = batch.select(self._wanted) if added else batch
             for first, end in dialect.cuts(batch, self._max_messages):

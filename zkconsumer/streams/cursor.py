@@ -119,14 +119,9 @@ class Cursor:
         dialect = chunk.dialect
         if dialect is None:
             return iter(())
-        topic, partition = queue.partition
         decode = dialect.decode_messages if self.batches is None else partial(self.batches._decode, dialect)
-        return decode(
-            chunk.data, topic, partition, 0 if is_behind else queue.position,
-            start_index=0 if is_behind else queue.index, data_offset=chunk.data_offset,
-            high_watermark=chunk.high_watermark, max_decoded_bytes=self._max_decoded_bytes, aborted=chunk.aborted,
-            resume=resume,
-        )  # fmt: skip
+        place = (0, 0) if is_behind else (queue.position, queue.index)
+        return chunk.opened(decode, queue.partition, *place, self._max_decoded_bytes, resume)
 
     def _decode_uninterrupted(self, queue: PartitionQueue, chunk: Chunk) -> UninterruptedDecoding | None:
         """Return what comes next in a chunk, decoded or being decoded; None if the system gives no thread for it."""

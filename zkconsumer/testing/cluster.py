@@ -1,4 +1,4 @@
-"""The interface of clusters of real and of embedded brokers, and what both share: addresses, the `with` block."""
+"""The interface of clusters of real and of embedded brokers, with what both share: addresses, the `with` block."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import errno
 import os
 import socket
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Literal, NamedTuple, Protocol, Self
 
 from kazoo.client import KazooClient
 
+from zkconsumer.testing.embedded.leadership import is_legal_topic
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.kept_writer import KeptWriter
 from zkconsumer.testing.processes import free_ports
@@ -48,152 +48,44 @@ class Broker(Protocol):
         """`host:port` as advertised to clients."""
 
 
-class Cluster(Protocol):
-    """Brokers and their ZooKeeper: a `KafkaCluster` or an `EmbeddedCluster`; a test typed for it runs on either.
+class NewTopic(NamedTuple):
+    """A topic that is to be created.
 
     Attributes:
-        version: of Kafka, whose protocol the brokers speak.
-        chroot: path in ZooKeeper under which the cluster lives, or nothing.
-        folder: holds the data of the brokers.
-        timeout_s: longest wait for a leader.
-        login: how it and its members authenticate to ZooKeeper; None: not at all.
-        jar: path of the jar of Kafka 0.7, for its brokers and Java members; None: the environment names it.
+        name: its name.
+        partitions: how many; None: as many as brokers make by themselves.
+        replication: replicas of each partition.
+        assignment: partition -> replica ids, the leader first, instead of an even spread.
+        config: settings of the topic.
     """
 
-    version: str
-    chroot: str
-    folder: Path
-    timeout_s: float
-    login: ZooKeeperLogin | None
-    jar: str | os.PathLike[str] | None
+    name: str
+    partitions: int | None
+    replication: int
+    assignment: Mapping[int, Sequence[int]] | None
+    config: Mapping[str, object]
 
-    @property
-    def brokers(self) -> Mapping[int, Broker]:
-        """The brokers by id."""
-
-    @property
-    def has_zookeeper(self) -> bool:
-        """Whether there is a ZooKeeper; a cluster in KRaft mode has none."""
-
-    @property
-    def is_written_as_08(self) -> bool:
-        """Whether the kit writes to its brokers with the requests of Kafka 0.8, which they take."""
-
-    @property
-    def zookeeper(self) -> ZooKeeperServer:
-        """The ZooKeeper server; KitError when there is none, or only a connect string was given."""
-
-    @property
-    def zookeeper_hosts(self) -> str:
-        """Connect string without the chroot."""
-
-    @property
-    def zookeeper_connect(self) -> str:
-        """Connect string for consumers, with the chroot."""
-
-    @property
-    def broker_list(self) -> str:
-        """`host:port,host:port` of the running brokers, as advertised to clients."""
-
-    @property
-    def client(self) -> KazooClient:
-        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start."""
-
-    def port(self, broker_id: int) -> int:
-        """The port a broker listens on."""
-
-    def advertise(self, broker_id: int, port: int | None) -> None:
-        """Advertise another port of 127.0.0.1 for a broker, from its next start on."""
-
-    def start_all(self) -> Self:
-        """Start whatever does not run; returns when all brokers answer requests."""
-
-    def start(self, broker_id: int, *, port: int | None = None) -> None:
-        """Start one broker again on its data, on another port if one is given."""
-
-    def stop(self, broker_id: int) -> None:
-        """End one broker in order; returns when its id node is gone."""
-
-    def kill(self, broker_id: int, *, expire: bool = False) -> None:
-        """End one broker as SIGKILL does; its id node stays until its session expires, or goes with `expire`."""
-
-    def pause(self, broker_id: int) -> None:
-        """Have one broker answer nothing, its connections open."""
-
-    def resume(self, broker_id: int) -> None:
-        """Go on after `pause()`."""
-
-    def close(self) -> None:
-        """End everything that belongs to the cluster."""
-
-    def __enter__(self) -> Self:
-        """`start_all()`, and `close()` if that fails."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """`close()`."""
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None = None,
-        replication: int = 1,
-        *,
-        assignment: Mapping[int, Sequence[int]] | None = None,
-        config: Mapping[str, object] | None = None,
-    ) -> dict[int | str, int]:
-        """Partition -> leader of a new topic; returns when every leader serves requests."""
-
-    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
-        """Partition -> leader after the topic has grown to `total` partitions."""
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when its node is gone."""
-
-    def partitions(self, topic: str) -> list[int | str]:
-        """The partitions of a topic, in order; KitError if there is no such topic."""
-
-    def leader(self, topic: str, partition: int | str) -> int | None:
-        """Leader of a partition as it is registered; None without one."""
-
-    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Make a broker the leader of a partition; returns when it serves requests."""
-
-    def wait_leaders(
-        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
-    ) -> dict[int | str, int]:
-        """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
-
-    def produce(
-        self,
-        topic: str,
-        messages: Iterable[Sendable],
-        *,
-        key: bytes | str | None = None,
-        partition: int | str | None = None,
-        partitions: int | None = None,
-        codec: str = "none",
-        timeout_s: float = 30.0,
-    ) -> list[Produced]:
-        """Write messages; returns where each of them went, once their leaders have stored them."""
+    def replicas(self, brokers: Collection[int]) -> Mapping[int, Sequence[int]]:
+        """Return partition -> replicas on these brokers."""
+        count = 1 if self.partitions is None else self.partitions
+        return self.assignment or spread(count, self.replication, sorted(brokers))
 
 
-AnyBroker = TypeVar("AnyBroker", bound=Broker)
-
-
-class ClusterFrame(WithBlock, Generic[AnyBroker]):
-    """The part of a cluster that is the same for both kinds: where everything is, and that it ends with its block.
+class Cluster(WithBlock):
+    """Brokers and their ZooKeeper: a `KafkaCluster` or an `EmbeddedCluster`; a test typed for it runs on either.
 
     Attributes:
         version: of Kafka, whose protocol the brokers speak; set by the kinds.
         brokers: by id; set by the kinds.
+        chroot: path in ZooKeeper under which the cluster lives, or nothing.
+        folder: holds the data of the brokers.
+        timeout_s: longest wait for a leader.
         login: how the cluster and its members authenticate to ZooKeeper; None: not at all.
         jar: path of the jar of Kafka 0.7, for its brokers and Java members; None: the environment names it.
     """
 
     version: str
-    brokers: dict[int, AnyBroker]
+    brokers: Mapping[int, Broker]
     login: ZooKeeperLogin | None = None
     jar: str | os.PathLike[str] | None = None
 
@@ -333,7 +225,8 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
             key=key, partition=partition, partitions=partitions, codec=codec, timeout_s=timeout_s,
         )  # fmt: skip
 
-    @abstractmethod
+    # ---- topics
+
     def create_topic(
         self,
         name: str,
@@ -343,7 +236,32 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, object] | None = None,
     ) -> dict[int | str, int]:
-        """Partition -> leader of a new topic; returns when every leader serves requests."""
+        """Partition -> leader of a new topic; returns when every leader serves requests and every broker knows it.
+
+        Args:
+            partitions: how many; None means 1. In Kafka 0.7 on each broker, and the brokers' settings decide: None, or
+                as many as they have.
+            assignment: partition -> replica ids, the leader first, instead of an even spread.
+            config: topic settings such as `{"segment.bytes": 1048576}`.
+
+        Raises:
+            KitError: the topic exists, or its name is not allowed.
+            NotSupported: 0.7, which has no replicas and no settings of a topic, or has other numbers of partitions.
+        """
+        check_name(name)
+        return self._create(NewTopic(name, partitions, replication, assignment, config or {}))
+
+    @abstractmethod
+    def _create(self, topic: NewTopic) -> dict[int | str, int]:
+        """Partition -> leader of a new topic."""
+
+    @abstractmethod
+    def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
+        """Partition -> leader after the topic has grown to `total` partitions."""
+
+    @abstractmethod
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when its node is gone."""
 
     @abstractmethod
     def partitions(self, topic: str) -> list[int | str]:
@@ -352,6 +270,16 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
     @abstractmethod
     def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as it is registered; None without one."""
+
+    @abstractmethod
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """Make a broker the leader of a partition; returns when it serves requests."""
+
+    @abstractmethod
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
+        """Partition -> leader, once all of these have one; WaitTimeout if that takes too long."""
 
     # ---- start and end
 
@@ -378,12 +306,79 @@ class ClusterFrame(WithBlock, Generic[AnyBroker]):
             if self._own_folder:
                 remove_folder(self.folder)
 
+    @property
+    @abstractmethod
+    def client(self) -> KazooClient:
+        """The cluster's own ZooKeeper client, inside the chroot; KitError before the start, or without ZooKeeper."""
+
     @abstractmethod
     def start_all(self) -> Self:
         """Start whatever does not run; returns when all brokers answer requests."""
 
+    @abstractmethod
+    def start(self, broker_id: int, *, port: int | None = None) -> None:
+        """Start one broker again on its data, on another port if one is given."""
+
+    @abstractmethod
+    def stop(self, broker_id: int) -> None:
+        """End one broker in order; returns when its id node is gone."""
+
+    @abstractmethod
+    def kill(self, broker_id: int, *, expire: bool = False) -> None:
+        """End one broker as SIGKILL does; its id node stays until its session expires, or goes with `expire`."""
+
+    @abstractmethod
+    def pause(self, broker_id: int) -> None:
+        """Have one broker answer nothing, its connections open."""
+
+    @abstractmethod
+    def resume(self, broker_id: int) -> None:
+        """Go on after `pause()`."""
+
     def _enter(self) -> object:
         return self.start_all()
+
+
+def grown(
+    name: str, present: Mapping[int, Sequence[int]], total: int, brokers: Collection[int]
+) -> dict[int, list[int]]:
+    """Return partition -> replicas of the partitions that a topic lacks, with as many replicas as partition 0 has.
+
+    Raises:
+        ValueError: it has that many already.
+    """
+    if total <= len(present):
+        raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
+    wanted = spread(total, len(present[0]), sorted(brokers))
+    return {partition: replicas for partition, replicas in wanted.items() if partition not in present}
+
+
+def spread(partitions: int, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
+    """Partition -> replicas: partition p leads on broker p modulo n, its copies on the following ones.
+
+    Raises:
+        ValueError: more replicas than brokers, or no partition.
+        TypeError: the number of partitions or replicas is no integer.
+    """
+    for name, number in (("partitions", partitions), ("replication", replication)):
+        if not isinstance(number, int):
+            raise TypeError(f"{name} is {number!r}: an int is needed")
+    if not 1 <= replication <= len(brokers):
+        raise ValueError(f"replication {replication}: between 1 and the number of brokers ({len(brokers)}) is possible")
+    if partitions < 1:
+        raise ValueError(f"{partitions} partitions: at least 1 is needed")
+    ids = sorted(brokers)
+    return {p: [ids[(p + copy) % len(ids)] for copy in range(replication)] for p in range(partitions)}
+
+
+def check_name(topic: str) -> None:
+    """Return if Kafka allows this name for a new topic; a broker cannot make the folder of any other.
+
+    Raises:
+        KitError: it does not.
+    """
+    if not is_legal_topic(topic):
+        raise KitError(f"topic name {topic!r}: at most 255 of a-z A-Z 0-9 . _ - are allowed")
 
 
 def broker_ids(brokers: int | Iterable[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,6 +28,22 @@ class Deadline:
     def expired(self) -> bool:
         """True once no time is left."""
         return time.monotonic() >= self._end
+
+    def receive(self, connection: socket.socket, count: int) -> bytes:
+        """So many bytes that a connection receives before the deadline.
+
+        Raises:
+            TimeoutError: they have not come in time.
+            ConnectionResetError: the peer has closed the connection before.
+        """
+        data = b""
+        while len(data) < count:
+            connection.settimeout(max(self.remaining_s, 0.001))
+            chunk = connection.recv(count - len(data))
+            if not chunk:
+                raise ConnectionResetError(f"closed after {len(data)} of {count} bytes")
+            data += chunk
+        return data
 
 
 def wait_until(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Self
 
+from simpleconsumer.closing import Closing
 
-class WithBlock(ABC):
+
+class WithBlock(Closing, ABC):
     """Something that runs from the start of a `with` block to its end; closed too if its start fails."""
 
     @abstractmethod
@@ -25,8 +26,3 @@ class WithBlock(ABC):
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from types import TracebackType
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol
 
 from rebalance.zookeeper.znodes_07 import broker_and_number
+from simpleconsumer.closing import Closing
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import Broker
@@ -94,7 +94,7 @@ class Sent(NamedTuple):
     data: bytes
 
 
-class Writer:
+class Writer(Closing):
     """Writes batches to partitions.
 
     Threads: one at a time for each partition.
@@ -194,14 +194,6 @@ class Writer:
         self._producer.close(0.0)
         for finder in list(self._finders.values()):
             finder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @lru_cache

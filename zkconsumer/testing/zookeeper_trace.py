@@ -6,16 +6,15 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Self
 
+from simpleconsumer.closing import Closing
 from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
 from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
 
 __all__ = ["ZooKeeperRecorder", "format_entry", "format_trace"]
 
 
-class ZooKeeperRecorder:
+class ZooKeeperRecorder(Closing):
     """A proxy in front of a ZooKeeper server that keeps what passes.
 
     `with ZooKeeperRecorder(server) as recorder:` let one client connect to `recorder.proxy.address`; then
@@ -39,14 +38,6 @@ class ZooKeeperRecorder:
     def close(self) -> None:
         """End the proxy; KitError if something passed that is not ZooKeeper's protocol."""
         self.proxy.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connection(self) -> tuple[Callable[[bytes], object], Callable[[bytes], object]]:
         reader = ExchangeReader(self._found)

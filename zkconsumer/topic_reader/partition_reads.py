@@ -238,11 +238,9 @@ class PartitionReads:
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None or chunk.dialect is None:
             return iter(())
-        topic, partition = queue.partition
-        items = chunk.dialect.decode_messages(
-            chunk.data, topic, partition, start_offset, start_index=start_index, data_offset=chunk.data_offset,
-            high_watermark=chunk.high_watermark, max_decoded_bytes=self._config.decoded_max_bytes,
-            aborted=chunk.aborted, resume=resume,
+        items = chunk.opened(
+            chunk.dialect.decode_messages, queue.partition, start_offset, start_index, self._config.decoded_max_bytes,
+            resume,
         )  # fmt: skip
         end = self._bounds[queue.partition].end
         return items if end is None or chunk.next_offset <= end else self._before(items, end)

@@ -32,11 +32,11 @@ from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import ReadFailed, shown_broker
 from zkconsumer.topic_reader.start_at import StartAt, is_exact, start_offset, time_of
+from zkconsumer_error import first_few
 
 __all__ = ["BoundsSearch", "ReadBounds", "Wanted"]
 
 _BACKOFF: Final = Backoff(0.1, 2.0, 1.5)
-_SHOWN: Final = 5
 
 
 class ReadBounds(NamedTuple):
@@ -148,7 +148,7 @@ class BoundsSearch:
         chosen = self._chosen()
         unknown = sort_partitions(set(chosen or ()) - set(existing))
         if unknown:
-            raise ReadFailed(no_partition(topic, unknown[:_SHOWN], existing), f"it has {_ranges(existing)}")
+            raise ReadFailed(no_partition(topic, unknown[:5], existing), f"it has {_ranges(existing)}")
         return [TopicPartition(topic, number) for number in sort_partitions(existing if chosen is None else chosen)]
 
     def _chosen(self) -> set[int | str] | None:
@@ -235,12 +235,12 @@ class BoundsSearch:
             return failures
         wait_s = _BACKOFF.wait_s(failures)
         if time.monotonic() + wait_s > self._deadline:
-            shown = "; ".join(f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing[:_SHOWN])
-            more = f"; and {len(missing) - _SHOWN} more partitions" if len(missing) > _SHOWN else ""
+            rows = [f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing]
+            shown = first_few(*rows, between="; ", rest="; and {} more partitions")
             answered = [name.partition for name in names if name in found]
             instead = f"; the leaders of {_ranges(answered)} answered, and these can be read alone" if answered else ""
             raise ReadFailed(
-                f"the leaders did not report the ends of the logs within {self._timeout_s:g} s ({shown}{more})",
+                f"the leaders did not report the ends of the logs within {self._timeout_s:g} s ({shown})",
                 f"`zkconsumer topics --check` shows which partitions have no leader{instead}",
             )
         time.sleep(wait_s)

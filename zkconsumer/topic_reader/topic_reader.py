@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
-from types import TracebackType
 from typing import Final, Literal, Self
 
 from rebalance.subscription import check_topic
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Exists
 from rebalance.zookeeper.znodes_07 import is_partition
+from simpleconsumer.closing import Closing
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -40,7 +40,7 @@ _NO_CHUNK: Final = object()
 """Stands for a chunk that is not the open one."""
 
 
-class TopicReader:
+class TopicReader(Closing):
     """Iterator of the messages of a topic, as `read_topic` returns it.
 
     Messages come in the order of their offsets in each partition; partitions come as their brokers answer. Fetched
@@ -162,14 +162,6 @@ class TopicReader:
         """End the iteration, the threads and the connections; a second call does nothing."""
         self._items = _NOTHING
         self._finalizer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _gone(topic: str, cluster: Cluster, watch: TopicWatch) -> Callable[[], str]:

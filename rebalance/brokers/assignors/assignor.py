@@ -12,14 +12,7 @@ from typing import Protocol
 from rebalance.assignment import utf16_units
 from rebalance.brokers.consumer_protocol import Assignment, Partition, Subscription
 
-__all__ = [
-    "Assignor",
-    "RebalanceProtocol",
-    "Subscriptions",
-    "in_order",
-    "partitions_of",
-    "subscribers",
-]
+__all__ = ["Assignor", "RebalanceProtocol", "Subscriptions", "in_order", "partitions_of", "subscribers"]
 
 Subscriptions = Mapping[str, Subscription]
 """By member id."""

@@ -19,14 +19,7 @@ from rebalance.brokers.consumer_protocol import (
 )
 from rebalance.errors import UnreadableMetadata
 
-__all__ = [
-    "Claims",
-    "claims_of",
-    "encode_generation",
-    "encode_owned",
-    "owned_in_subscription",
-    "owned_in_user_data",
-]
+__all__ = ["Claims", "claims_of", "encode_generation", "encode_owned", "owned_in_subscription", "owned_in_user_data"]
 
 _INT32 = Struct(">i")
 

@@ -13,13 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 from rebalance.assignment import assign_topic_range
-from rebalance.brokers.assignors.assignor import (
-    RebalanceProtocol,
-    Subscriptions,
-    in_order,
-    partitions_of,
-    subscribers,
-)
+from rebalance.brokers.assignors.assignor import RebalanceProtocol, Subscriptions, in_order, partitions_of, subscribers
 from rebalance.brokers.consumer_protocol import Assignment, Partition
 
 __all__ = ["RangeAssignor", "RoundRobinAssignor", "SimpleAssignor"]

@@ -65,7 +65,7 @@ def _delete(coordinators: GroupCoordinators, state: BrokerGroupState, done: Sequ
     """Delete one group; return whether its offsets stay until they expire."""
     group = state.group.group
     before = f"; deleted before: {', '.join(done)}" if done else ""
-    code = coordinators.delete(group)
+    code = coordinators.delete_group(group)
     if code is None:
         _, codes = coordinators.delete_offsets(group, list(state.offsets))
         code = next((each for each in codes.values() if each), 0)

@@ -15,6 +15,7 @@ from rebalance.brokers.consumer_protocol import decode_assignment, decode_subscr
 from rebalance.errors import UnreadableMetadata
 from simpleconsumer.group_types import CONSUMER_PROTOCOL, DescribedConsumerGroup, DescribedGroup, DescribedMember
 from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer_error import first_few
 
 __all__ = [
     "CLASSIC", "CONSUMER", "DEAD", "STABLE", "STATES", "CoordinatedGroup", "CoordinatedMember", "of_classic_protocol",
@@ -35,7 +36,6 @@ DEAD: Final = "Dead"
 _UNDER_WAY: Final = frozenset(
     {"PreparingRebalance", "CompletingRebalance", "AwaitingSync", "Assigning", "Reconciling"}
 )
-_SHOWN: Final = 5
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,7 @@ def of_newest_protocol(found: DescribedConsumerGroup, coordinator: Broker) -> Co
 
 def shown_members(members: tuple[CoordinatedMember, ...]) -> str:
     """Return how many members there are and the first of them, for the sentence of an error."""
-    names = ", ".join(f"{each.member_id} of {each.host}" for each in members[:_SHOWN])
-    return names + (f" and {len(members) - _SHOWN} more" if len(members) > _SHOWN else "")
+    return first_few(*[f"{each.member_id} of {each.host}" for each in members])
 
 
 def _member(found: DescribedMember, protocol_type: str, shows_all: bool) -> CoordinatedMember:

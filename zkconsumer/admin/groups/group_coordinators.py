@@ -23,12 +23,7 @@ from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.group_types import DescribedGroup
 from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
 from zkconsumer.admin.errors import AdminError, CoordinatorUnavailable, GroupNotAuthorized
-from zkconsumer.admin.groups.coordinated_groups import (
-    DEAD,
-    CoordinatedGroup,
-    of_classic_protocol,
-    of_newest_protocol,
-)
+from zkconsumer.admin.groups.coordinated_groups import DEAD, CoordinatedGroup, of_classic_protocol, of_newest_protocol
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer_error import ErrorCode
 
@@ -111,7 +106,7 @@ class GroupCoordinators:
             if classic.error_code not in (0, ErrorCode.GROUP_ID_NOT_FOUND) or is_known:
                 return classic.error_code, of_classic_protocol(classic, broker)
             # That protocol has no group without a name, and the question is refused (24).
-            if group and client.dialect.chooses_versions and client.describes_consumer_groups():
+            if group and client.dialect.chooses_versions and client.serves_describe_consumer_groups():
                 [newest] = client.describe_consumer_groups([group])
                 if newest.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     return newest.error_code, of_newest_protocol(newest, broker)
@@ -121,14 +116,14 @@ class GroupCoordinators:
         check_code(code, group)
         return found
 
-    def offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    def fetch_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that a group has stored; errors are those of `describe`."""
         partitions: list[TopicPartition] = []
 
         def ask(client: GroupsClient, broker: Broker) -> tuple[int, dict[TopicPartition, Row]]:
-            if not partitions and not self.lists_offsets(client):
+            if not partitions and not self.serves_fetch_all_offsets(client):
                 partitions.extend(self.all_partitions())
-            return self.committed(client, group, partitions)
+            return self.fetch_rows(client, group, partitions)
 
         def code_of(answer: tuple[int, dict[TopicPartition, Row]]) -> int:
             return answer[0] or _first(code for code, _ in answer[1].values())
@@ -138,14 +133,14 @@ class GroupCoordinators:
         rows = answer[1]
         return {name: row for name, (code, row) in rows.items() if not code and row.offset >= 0}
 
-    def store(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Store offsets for a group without members; return the error code of each partition, 25 if it has members.
 
         Raises:
             CoordinatorUnavailable: No broker coordinates the group, or it does not answer in time.
         """
         wanted = {name: OffsetAndMetadata(offset) for name, offset in offsets.items()}
-        return self._in_parts(group, list(wanted), lambda client, part: client.store(
+        return self._in_parts(group, list(wanted), lambda client, part: client.commit_offsets(
             group, {name: wanted[name] for name in part}))  # fmt: skip
 
     def delete_offsets(
@@ -159,24 +154,24 @@ class GroupCoordinators:
         gone: list[bool] = []
 
         def ask(client: GroupsClient, part: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-            gone[:] = [bool(group) and client.dialect.chooses_versions and client.deletes_offsets()]
+            gone[:] = [bool(group) and client.dialect.chooses_versions and client.serves_delete_offsets()]
             if gone[0]:
                 return client.delete_offsets(group, part)
-            return client.store(group, dict.fromkeys(part, OffsetAndMetadata(-1)))
+            return client.commit_offsets(group, dict.fromkeys(part, OffsetAndMetadata(-1)))
 
         codes = self._in_parts(group, partitions, ask)
         return gone == [True], codes
 
-    def delete(self, group: str) -> int | None:
+    def delete_group(self, group: str) -> int | None:
         """Delete a group with its offsets; return the error code, None if the broker has no way to do it.
 
         Brokers before Kafka 1.1 have none, and some later ones none for a group whose name is empty.
         """
 
         def ask(client: GroupsClient, broker: Broker) -> int | None:
-            if not (client.dialect.chooses_versions and client.deletes_groups()):
+            if not (client.dialect.chooses_versions and client.serves_delete_groups()):
                 return None
-            code = client.delete(group)
+            code = client.delete_group(group)
             return None if code == ErrorCode.INVALID_GROUP_ID and not group else code
 
         def code_of(answer: int | None) -> int:
@@ -260,11 +255,11 @@ class GroupCoordinators:
             security=self.cluster.security,
         )  # fmt: skip
 
-    def lists_offsets(self, client: GroupsClient) -> bool:
+    def serves_fetch_all_offsets(self, client: GroupsClient) -> bool:
         """Return whether a broker says of which partitions a group has offsets: from Kafka 0.10.2 on."""
-        return client.dialect.chooses_versions and client.lists_offsets()
+        return client.dialect.chooses_versions and client.serves_fetch_all_offsets()
 
-    def committed(
+    def fetch_rows(
         self, client: GroupsClient, group: str, partitions: Sequence[TopicPartition]
     ) -> tuple[int, dict[TopicPartition, Row]]:
         """Return the error code of a group, and code and offset of each partition.
@@ -272,11 +267,11 @@ class GroupCoordinators:
         Args:
             partitions: Of all topics, for brokers that do not say of which a group has offsets.
         """
-        if self.lists_offsets(client):
-            return client.all_committed(group)
+        if self.serves_fetch_all_offsets(client):
+            return client.fetch_all_offsets(group)
         rows: dict[TopicPartition, Row] = {}
         for first in range(0, len(partitions), _PARTITIONS_A_REQUEST):
-            rows |= client.committed(group, partitions[first : first + _PARTITIONS_A_REQUEST])
+            rows |= client.fetch_offsets(group, partitions[first : first + _PARTITIONS_A_REQUEST])
         return 0, rows
 
     def all_partitions(self) -> list[TopicPartition]:

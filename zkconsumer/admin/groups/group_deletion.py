@@ -45,10 +45,10 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.admin.verify.findings import session_text
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer_error import first_few
 
 __all__ = ["DeletedGroup", "DeletedGroups", "delete_groups"]
 
-_SHOWN = 3
 _MAX_NODES = 1_000_000
 _BATCH = 200
 """Nodes in one transaction: their paths must fit into a message of ZooKeeper, whose limit is a megabyte."""
@@ -153,7 +153,7 @@ def delete_groups(
 def _after_others(error: GroupNotDeleted, deleted: Sequence[str]) -> GroupNotDeleted:
     if not deleted:
         return error
-    shown = ", ".join(map(repr, deleted[:_SHOWN])) + (", ..." if len(deleted) > _SHOWN else "")
+    shown = first_few(*map(repr, deleted), most=3, rest=", ...")
     verb = "was" if len(deleted) == 1 else "were"
     sentence = f"{error.sentence}; {count_of(len(deleted), 'group')} {verb} deleted before ({shown})"
     return GroupNotDeleted(sentence, error.remedy)
@@ -207,7 +207,7 @@ def _check_unused(group: str, tree: Mapping[str, _Node]) -> None:
     ids = znodes.ids_path(group)
     members = {path.removeprefix(f"{ids}/"): node for path, node in tree.items() if path.startswith(f"{ids}/")}
     if members:
-        shown = ", ".join(list(members)[:_SHOWN]) + (", ..." if len(members) > _SHOWN else "")
+        shown = first_few(*members, most=3, rest=", ...")
         verb = "is" if len(members) == 1 else "are"
         remedy = "stop them first"
         persistent = [name for name, node in members.items() if not node.session]

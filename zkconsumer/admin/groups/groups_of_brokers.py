@@ -187,13 +187,14 @@ def _of_broker(
     rows: dict[str, _Row] = {}
     try:
         with coordinators.client(broker) as client:
-            if not client.lists_groups():
+            if not client.serves_list_groups():
                 return _Answer({})
             for found in _described(client, broker, _listed(client, deadline) if listed is None else listed, moved):
                 groups[found.group] = found
-            partitions = coordinators.all_partitions() if groups and not coordinators.lists_offsets(client) else []
+            needs_partitions = groups and not coordinators.serves_fetch_all_offsets(client)
+            partitions = coordinators.all_partitions() if needs_partitions else []
             for group, found in groups.items():
-                rows[group] = _row(found, *coordinators.committed(client, group, partitions), group in moved)
+                rows[group] = _row(found, *coordinators.fetch_rows(client, group, partitions), group in moved)
     except (SimpleConsumerError, AuthenticationFailed) as error:
         sentence = f"groups that broker {broker.id} coordinates may be missing: {error}"
         for group in groups.keys() - rows.keys():

@@ -16,7 +16,6 @@ import socket
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Final
 
 from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
@@ -32,6 +31,7 @@ from zkconsumer.cluster.topic_of_07 import no_partition
 from zkconsumer.cluster.topic_partitions import read_partitions
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
+from zkconsumer_error import first_few
 
 __all__ = [
     "check_names",
@@ -115,9 +115,6 @@ def _ask(server: Server, word: bytes) -> str:
     return ""  # half an answer could lack the session that is looked for
 
 
-_SHOWN: Final = 10
-
-
 def release_claim(
     port: ZooKeeperPort,
     generation: Generation,
@@ -168,7 +165,7 @@ def check_names(port: ZooKeeperPort, group: str, topic: str, partition: int | st
         return
     # A topic of Kafka 0.7 whose brokers are all gone shows none of its partitions.
     if numbers and str(partition) not in map(str, numbers):
-        known = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+        known = first_few(*numbers, most=10, rest=", ...")
         raise NotFound(f"{no_partition(topic, [partition], numbers)}; it has {known}")
 
 

@@ -9,12 +9,11 @@ Rules, and which failure each prevents:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rebalance.subscription import check_topic
 from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.errors import GroupHasMembers, NotFound, OffsetsNotSet
@@ -31,26 +30,18 @@ from zkconsumer.admin.groups.groups_of_brokers import read_groups_of_brokers
 from zkconsumer.admin.offsets.group_offsets import StoredOffsets
 from zkconsumer.admin.offsets.kafka_changes import plan_kafka_changes
 from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges, shown_offset
+from zkconsumer.admin.offsets.offset_changing import OffsetChanging, check_partitions
 from zkconsumer.admin.offsets.offset_deletion import chosen_offsets
-from zkconsumer.admin.offsets.offset_import import check_logs, imported_offsets
 from zkconsumer.admin.offsets.offset_lines import OffsetLine, fault_of_group
-from zkconsumer.admin.offsets.offset_plans import (
-    OffsetTarget,
-    parse_target,
-    shift_offsets,
-    target_offsets,
-    topic_partitions,
-)
+from zkconsumer.admin.offsets.offset_plans import OffsetTarget
 from zkconsumer.admin.offsets.store_choice import KAFKA
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, lines_of
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.values import JsonValue
-from zkconsumer.cluster.cluster import Cluster
 from zkconsumer_error import ErrorCode
 
 __all__ = ["BrokerGroupOffsets", "BrokerOffsets"]
 
-_STORES: Final = (KAFKA,)
 _NOT_SET: Final = "no offset was set"
 _TOO_OLD: Final = "is older than Kafka 2.4 and deletes no single offsets"
 _WITHOUT_NAME: Final = "deletes no single offsets of a group without a name"
@@ -77,10 +68,10 @@ class BrokerOffsets(JsonValue):
     lag_unit: str = "messages"
 
 
-class BrokerGroupOffsets(ABC):
+class BrokerGroupOffsets(OffsetChanging):
     """The methods of `BrokerGroups` for stored offsets."""
 
-    _cluster: Cluster
+    _port = None
     _coordinators: GroupCoordinators
 
     @abstractmethod
@@ -157,18 +148,13 @@ class BrokerGroupOffsets(ABC):
             OffsetsNotSet: A log does not have the target, somebody else has changed an offset meanwhile, or a new group
                 would have no name.
         """
-        wanted = target if isinstance(target, OffsetTarget) else parse_target(str(target))
-        found, stored = self._without_members(group)
-        names, notes = self._partitions(stored, topic, partitions)
-        new = target_offsets(self._cluster, _STORES, names, wanted, force)
-        is_new = found.state == DEAD and not stored.kafka
-        if is_new and not group:  # brokers would make one, when a script names it by a variable that is not set
+        wanted = OffsetTarget.of(target)
+        check_partitions(topic, partitions)
+        stored = self._without_members(group)
+        if stored.is_empty and not group:  # brokers would make one, when a script names it by a variable without value
             raise OffsetsNotSet(f"{_NOT_SET}: the name of the group is empty, and there is no such group",
                                 "give the name of the group")  # fmt: skip
-        if is_new:
-            on_new_group(group)
-        return self._set(stored, {name: each[KAFKA] for name, each in new.offsets.items()}, dry_run,
-                         (*notes, *new.notes), (group,) if is_new else ())  # fmt: skip
+        return self._set(stored, topic, wanted, partitions, KAFKA, force, dry_run, on_new_group)
 
     def shift_offsets(
         self,
@@ -187,11 +173,8 @@ class BrokerGroupOffsets(ABC):
         Other arguments and errors as for `set_offsets`. `notes` of the result says what was cut off, and which
         partitions have no offset and are left out.
         """
-        _, stored = self._without_members(group)
-        names, notes = self._partitions(stored, topic, partitions)
-        new = shift_offsets(self._cluster, stored, _STORES, names, by, True)
-        return self._set(stored, {name: each[KAFKA] for name, each in new.offsets.items()}, dry_run,
-                         (*notes, *new.notes))  # fmt: skip
+        check_partitions(topic, partitions)
+        return self._shift(self._without_members(group), topic, by, partitions, KAFKA, dry_run)
 
     def delete_offsets(
         self,
@@ -217,11 +200,11 @@ class BrokerGroupOffsets(ABC):
             GroupHasMembers: A member subscribes to one of the topics.
             OffsetsNotSet: The coordinator has not deleted an offset.
         """
-        _check_topic(topic, partitions)
+        check_partitions(topic, partitions)
         state = self.read(group, with_logs=False)
-        stored = _stored(group, state.offsets)
-        names = [TopicPartition(name, int(number))
-                 for name, number in chosen_offsets(stored, _STORES, topic, partitions)]  # fmt: skip
+        stored = _stored(state.group, state.offsets)
+        chosen = chosen_offsets(stored, (KAFKA,), topic, partitions)
+        names = [TopicPartition(name, int(number)) for name, number in chosen]
         for name in names:
             _check_not_subscribed(state, name.topic)
         changes = plan_kafka_changes(group, dict.fromkeys(names), stored.kafka)
@@ -255,76 +238,40 @@ class BrokerGroupOffsets(ABC):
                 meanwhile.
         """
         lines = lines_of(text, source)
-        states = {group: self._without_members(group) for group in dict.fromkeys(line.group for line in lines)}
-        stored = {group: offsets for group, (_, offsets) in states.items()}
-        wanted = imported_offsets(lines, stored, KAFKA)
-        notes: list[str] = []
-        if not force:
-            wanted, notes = check_logs(self._cluster, wanted, self._listed)
-        changes: list[OffsetChange] = []
-        for (group, topic, number), new in wanted:
-            if not number.isdigit():
-                raise OffsetsNotSet(
-                    f"{_NOT_SET}: partition {number!r} of {topic} in group {group!r} is one of Kafka 0.7, and offsets "
-                    "in Kafka are of numbered partitions", "leave its line out"
-                )  # fmt: skip
-            name = TopicPartition(topic, int(number))
-            changes += plan_kafka_changes(group, {name: new[KAFKA]}, stored[group].kafka)
-        new_groups = tuple(group for group, (found, each) in states.items() if found.state == DEAD and not each.kafka)
-        return self._write(changes, dry_run, tuple(notes), new_groups)
+        stored = {group: self._without_members(group) for group in dict.fromkeys(line.group for line in lines)}
+        return self._import(lines, stored, KAFKA, force, dry_run)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _without_members(self, group: str) -> tuple[CoordinatedGroup, StoredOffsets]:
-        """Return a group, which need not exist, and its offsets.
+    def _without_members(self, group: str) -> StoredOffsets:
+        """Return the offsets of a group, which need not exist.
 
         Raises:
             GroupHasMembers: Members are in it.
         """
         found = self._coordinators.describe(group)
         check_without_members(found, f"{_NOT_SET} of group {group!r}")
-        return found, _stored(group, self._offsets_of(group))
+        return _stored(found, self._offsets_of(group))
 
     def _offsets_of(self, group: str) -> dict[TopicPartition, int]:
-        return {name: row.offset for name, row in self._coordinators.offsets(group).items()}
+        return {name: row.offset for name, row in self._coordinators.fetch_offsets(group).items()}
 
-    def _partitions(
-        self, stored: StoredOffsets, topic: str | None, partitions: Sequence[int | str]
+    def _partitions_of_group(
+        self, stored: StoredOffsets, store: str | None
     ) -> tuple[list[TopicPartition], tuple[str, ...]]:
-        """Return the chosen partitions, of all topics of the group when none is named, and notes about those left out.
-
-        Raises:
-            NotFound: There is no such topic or partition.
-            OffsetsNotSet: The group has no topic that exists.
-        """
-        _check_topic(topic, partitions)
-        if topic is not None:
-            return topic_partitions(self._cluster, topic, partitions), ()
         topics = sorted({name for name, _ in stored.kafka})
-        known = self._cluster.partitions(topics)
-        gone = [name for name in topics if name not in known]
-        names = [TopicPartition(name, number) for name in topics for number in known.get(name, ())]
+        names = self._listed_partitions(topics)
         if not names:
             raise OffsetsNotSet(f"{_NOT_SET}: group {stored.group!r} has no offsets of a topic that exists",
                                 "name a topic that exists: --topic (topic=...)")  # fmt: skip
+        gone = sorted(set(topics) - {name.topic for name in names})
         return names, (f"left out, as the topic does not exist: {', '.join(gone)}",) if gone else ()
 
-    def _listed(self, topics: Sequence[str]) -> list[TopicPartition]:
-        found = self._cluster.partitions(topics)
-        return [TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers]
+    def _listed_partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        known = self._cluster.partitions(topics)
+        return [TopicPartition(topic, number) for topic in topics for number in known.get(topic, ())]
 
-    def _set(
-        self, stored: StoredOffsets, new: Mapping[TopicPartition, int], dry_run: bool, notes: tuple[str, ...],
-        new_groups: tuple[str, ...] = (),
-    ) -> OffsetChanges:  # fmt: skip
-        return self._write(plan_kafka_changes(stored.group, new, stored.kafka), dry_run, notes, new_groups)
-
-    def _write(
-        self, changes: Sequence[OffsetChange], dry_run: bool, notes: tuple[str, ...], new_groups: tuple[str, ...]
-    ) -> OffsetChanges:
-        found = OffsetChanges(tuple(changes), not dry_run, new_groups, notes)
-        if dry_run:
-            return found
+    def _store_changes(self, changes: Sequence[OffsetChange]) -> None:
         groups: dict[str, dict[TopicPartition, OffsetChange]] = {}
         for change in changes:
             if change.is_needed:
@@ -333,11 +280,10 @@ class BrokerGroupOffsets(ABC):
             self._check_unchanged(group, needed)
         for group, needed in groups.items():
             new = {name: change.new for name, change in needed.items() if change.new is not None}
-            _check_codes(group, self._coordinators.store(group, new), len(new), "set")
-        return found
+            _check_codes(group, self._coordinators.commit_offsets(group, new), len(new), "set")
 
     def _check_unchanged(self, group: str, needed: Mapping[TopicPartition, OffsetChange]) -> None:
-        now = self._coordinators.offsets(group)
+        now = self._coordinators.fetch_offsets(group)
         for name, change in needed.items():
             offset = now[name].offset if name in now else None
             if offset != change.old:
@@ -348,18 +294,12 @@ class BrokerGroupOffsets(ABC):
                 )
 
 
-def _check_topic(topic: str | None, partitions: Sequence[int | str]) -> None:
-    if topic is not None:
-        check_topic(topic)
-    elif partitions:
-        raise ValueError(f"partitions {list(partitions)} are given without a topic")
-
-
-def _stored(group: str, offsets: Mapping[TopicPartition, int]) -> StoredOffsets:
+def _stored(group: CoordinatedGroup, offsets: Mapping[TopicPartition, int]) -> StoredOffsets:
     """Return the offsets as those functions take them that know both stores."""
     return StoredOffsets(
-        group, False, {}, {(name.topic, str(name.partition)): offset for name, offset in offsets.items()}
-    )
+        group.group, group.state != DEAD, {},
+        {(name.topic, str(name.partition)): offset for name, offset in offsets.items()},
+    )  # fmt: skip
 
 
 def _check_not_subscribed(state: BrokerGroupState, topic: str) -> None:

@@ -27,12 +27,12 @@ from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.topic_brokers import json_fields
 from zkconsumer.cluster.zookeeper_reads import children, read_each
+from zkconsumer_error import first_few
 
 __all__ = ["keeps_offsets_of_deleted_topics", "note_of_kept_offsets", "warnings_of_offsets", "with_kept_offsets"]
 
 _DELETES_THEM: Final = 4
 """Brokers from 0.10.2 on register with this version or a later one."""
-_SHOWN: Final = 5
 _TIMEOUT_S: Final = 10.0
 
 
@@ -92,7 +92,7 @@ def warnings_of_offsets(
     having = [group for group in groups if any(at is not None for at in answers[group].offsets.values())]
     found = []
     if having:
-        shown = ", ".join(having[:_SHOWN]) + (", ..." if len(having) > _SHOWN else "")
+        shown = first_few(*having, rest=", ...")
         verb = "has" if len(having) == 1 else "have"
         found.append(
             f"{count_of(len(having), 'group')} {verb} offsets of it in Kafka ({shown}); brokers before Kafka 0.10.2 "

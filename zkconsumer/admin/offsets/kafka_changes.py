@@ -20,10 +20,10 @@ from zkconsumer.admin.offsets.offset_changes import OffsetChange, delete_empty_n
 from zkconsumer.admin.offsets.store_choice import KAFKA
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.offsets.offset_manager import OffsetAnswer
+from zkconsumer_error import first_few
 
 __all__ = ["plan_kafka_changes", "write_both"]
 
-_SHOWN: Final = 3
 _GROUP_S: Final = 0.2
 """Longest wait for the offsets of one group among many, on average."""
 _UNWRITTEN: Final = "look whether the topic exists and its offset manager answers, and set them again"
@@ -132,8 +132,7 @@ class _Progress:
         groups = [each for each, count in self.written.items() if count and each != group]
         of_groups = ""
         if groups:
-            shown = ", ".join(map(repr, groups[:_SHOWN])) + (", ..." if len(groups) > _SHOWN else "")
-            of_groups = f", among them all of {shown}"
+            of_groups = f", among them all of {first_few(*map(repr, groups), most=3, rest=', ...')}"
         return OffsetsNotSet(
             f"the offset of {name.topic}-{name.partition} of group {group!r} in Kafka is not written: {reason}"
             f"{more}; {written} of {count_of(self._total, 'offset')} in Kafka {'was' if self._total == 1 else 'were'} "

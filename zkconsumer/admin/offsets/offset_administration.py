@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
 
-from rebalance.subscription import check_group, check_topic
+from rebalance.subscription import check_group
 from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.broker_groups import BrokerGroups
@@ -30,30 +28,20 @@ from zkconsumer.admin.offsets.group_offsets import StoredOffsets, read_stored_of
 from zkconsumer.admin.offsets.kafka_changes import write_both
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka, read_group_and_kafka
 from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges, check_no_members
+from zkconsumer.admin.offsets.offset_changing import OffsetChanging, away_07, check_partitions
 from zkconsumer.admin.offsets.offset_deletion import check_not_consumed, chosen_offsets
-from zkconsumer.admin.offsets.offset_import import check_logs, imported_offsets, left_in_zookeeper
 from zkconsumer.admin.offsets.offset_lines import parse_store
-from zkconsumer.admin.offsets.offset_plans import (
-    OffsetTarget,
-    Wanted,
-    changes_of,
-    parse_target,
-    shift_offsets,
-    target_offsets,
-    topic_partitions,
-)
+from zkconsumer.admin.offsets.offset_plans import OffsetTarget, changes_of, topic_partitions
 from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER, check_store
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, export_offsets, lines_of
 from zkconsumer.admin.topics.topic_nodes import read_listed_partitions
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.cluster import Cluster
+from zkconsumer_error import first_few
 
 __all__ = ["GroupOffsets", "OffsetAdministration"]
 
 log = logging.getLogger(__name__)
-
-_SHOWN: Final = 3
-
 
 @dataclass(frozen=True)
 class GroupOffsets(JsonValue):
@@ -78,7 +66,7 @@ def _nothing(group: str) -> None:
     pass
 
 
-class OffsetAdministration:
+class OffsetAdministration(OffsetChanging):
     """The methods of `Admin` for stored offsets.
 
     Offsets live in ZooKeeper, in Kafka or in both. A method that changes them has an argument `store`: `zookeeper`,
@@ -158,17 +146,15 @@ class OffsetAdministration:
             OffsetsNotSet: A log does not have the target, somebody else has changed an offset meanwhile, or it is not
                 known in which stores the group has offsets.
         """
-        wanted = target if isinstance(target, OffsetTarget) else parse_target(str(target))
+        wanted = OffsetTarget.of(target)
         self._check_change(group, topic, partitions, store)
         check_no_members(self._port, [group], warn if force or dry_run else None)
         stored = self._stored(group, store)
-        names, notes = self._partitions(stored, topic, partitions, store)
-        found = target_offsets(self._cluster, stored.stores(store), names, wanted, force)
-        is_new = bool(self._new_groups({group: stored}, store))
+        notes: tuple[str, ...] = ()
         if not stored.exists and ZOOKEEPER not in stored.stores(store):
-            notes += (f"group {group!r} has no node in ZooKeeper: until a member joins, lists of groups do not show "
-                      "it, and its lag is shown if it is named",)  # fmt: skip
-        return self._set(stored, found, notes, dry_run, is_new, on_new_group)
+            notes = (f"group {group!r} has no node in ZooKeeper: until a member joins, lists of groups do not show "
+                     "it, and its lag is shown if it is named",)  # fmt: skip
+        return self._set(stored, topic, wanted, partitions, store, force, dry_run, on_new_group, notes)
 
     def shift_offsets(
         self,
@@ -203,11 +189,9 @@ class OffsetAdministration:
         self._check_change(group, topic, partitions, store)
         check_no_members(self._port, [group], warn if force or dry_run else None)
         stored = self._stored(group, store)
-        names, notes = self._partitions(stored, topic, partitions, store)
         if stored.is_empty:
             raise group_not_found(self._port, self._zookeeper, group, stored.kafka_unknown)
-        found = shift_offsets(self._cluster, stored, stored.stores(store), names, by, store is not None)
-        return self._set(stored, found, notes, dry_run, False, _nothing)
+        return self._shift(stored, topic, by, partitions, store, dry_run)
 
     def delete_offsets(
         self,
@@ -294,37 +278,18 @@ class OffsetAdministration:
         check_no_members(self._port, groups, warn if force or dry_run else None)
         chosen = store or parse_store(text)
         stored = read_stored_offsets(self._port, self._in_kafka, groups, chosen)
-        wanted = imported_offsets(lines, stored, chosen)
-        moved: list[str] = []
-        if not force:
-            partitions_of = partial(read_listed_partitions, self._port, self._cluster)
-            wanted, moved = check_logs(self._cluster, wanted, partitions_of)
-        new_groups = self._new_groups(stored, chosen)
-        notes = (*moved, *(() if chosen else left_in_zookeeper(wanted, stored)))
-        return self._write(changes_of(self._port, stored, wanted), dry_run, new_groups, notes)
+        return self._import(lines, stored, chosen, force, dry_run)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _check_change(self, group: str, topic: str | None, partitions: Sequence[int | str], store: str | None) -> None:
         check_group(group)
         check_store(store)
-        if topic is not None:
-            check_topic(topic)
-        elif partitions:
-            raise ValueError(f"partitions {list(partitions)} are given without a topic")
+        check_partitions(topic, partitions)
 
-    def _partitions(
-        self, stored: StoredOffsets, topic: str | None, partitions: Sequence[int | str], store: str | None
+    def _partitions_of_group(
+        self, stored: StoredOffsets, store: str | None
     ) -> tuple[list[TopicPartition], tuple[str, ...]]:
-        """Return the chosen partitions, of all topics of the group when none is named, and notes about those left out.
-
-        Raises:
-            NotFound: There is no such topic, partition or group.
-            OffsetsNotSet: The group has no topic that exists.
-        """
-        if topic is not None:
-            names = topic_partitions(self._cluster, topic, partitions)
-            return names, () if partitions else _away_07(stored, names, [topic])
         group = stored.group
         nodes = read_group(self._port, self._cluster, self._zookeeper, group, must_exist=False)
         everywhere = self._stored(group, None) if store == ZOOKEEPER else stored
@@ -332,7 +297,7 @@ class OffsetAdministration:
             raise group_not_found(self._port, self._zookeeper, group, everywhere.kafka_unknown)
         topics = sorted({*concerned_topics(nodes), *(name for name, _ in everywhere.names())})
         gone = [name for name in topics if name not in nodes.known_topics]
-        left_out = ", ".join(gone[:_SHOWN]) + (f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else "")
+        left_out = first_few(*gone, most=3)
         if len(gone) == len(topics):
             raise OffsetsNotSet(
                 f"no offset was set: no topic of group {group!r} exists any more ({left_out})" if gone else
@@ -345,56 +310,23 @@ class OffsetAdministration:
             raise OffsetsNotSet(f"no offset was set: no broker that has a topic of group {group!r} is registered",
                                 "start its brokers first; partitions return with them")  # fmt: skip
         notes = (f"left out, as the topic does not exist: {left_out}",) if gone else ()
-        return names, notes + _away_07(stored, names, known)
+        return names, notes + away_07(stored, names, known)
 
     def _stored(self, group: str, store: str | None) -> StoredOffsets:
         return read_stored_offsets(self._port, self._in_kafka, [group], store)[group]
 
-    def _set(
-        self, stored: StoredOffsets, found: Wanted, notes: tuple[str, ...], dry_run: bool, is_new: bool,
-        on_new_group: Callable[[str], object],
-    ) -> OffsetChanges:  # fmt: skip
-        group = stored.group
-        wanted = [((group, name.topic, str(name.partition)), new) for name, new in found.offsets.items()]
-        changes = changes_of(self._port, {group: stored}, wanted)
-        if is_new:
-            on_new_group(group)
-        return self._write(changes, dry_run, (group,) if is_new else (), (*notes, *found.notes))
+    def _listed_partitions(self, topics: Sequence[str]) -> Sequence[TopicPartition]:
+        return read_listed_partitions(self._port, self._cluster, topics)
 
     def _new_groups(self, stored: Mapping[str, StoredOffsets], store: str | None) -> tuple[str, ...]:
-        """Return the groups that neither store knows; ZooKeeper alone was read if that was chosen."""
         empty = {group: found for group, found in stored.items() if found.is_empty}
-        if store == ZOOKEEPER and empty:
+        if store == ZOOKEEPER and empty:  # that alone was read
             empty = read_stored_offsets(self._port, self._in_kafka, list(empty))
-        return tuple(group for group, found in empty.items() if found.is_empty and found.kafka_unknown is None)
+        return super()._new_groups(empty, store)
 
-    def _write(
-        self, changes: Sequence[OffsetChange], dry_run: bool, new_groups: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
-    ) -> OffsetChanges:  # fmt: skip
-        if not dry_run:
-            try:
-                write_both(self._port, self._in_kafka, changes)
-            except OffsetsNotSet as error:
-                self.broker_groups.name_members(error, {change.group for change in changes if change.store == KAFKA})
-                raise
-        return OffsetChanges(tuple(changes), not dry_run, new_groups, notes)
-
-
-def _away_07(
-    stored: StoredOffsets, names: Sequence[TopicPartition], topics: Collection[str]
-) -> tuple[str, ...]:
-    """Return a note about stored offsets of partitions of Kafka 0.7 whose brokers are away, as these are not changed.
-
-    Args:
-        names: All partitions that the topics have now.
-        topics: Those whose offsets are changed.
-    """
-    if any(isinstance(name.partition, int) for name in names):
-        return ()  # a later Kafka, in which such a name is no partition: `verify` reports it
-    away = [f"{topic}-{name}" for topic, name in stored.names()
-            if topic in topics and "-" in name and TopicPartition(topic, name) not in names]  # fmt: skip
-    if not away:
-        return ()
-    more = f" and {len(away) - _SHOWN} more" if len(away) > _SHOWN else ""
-    return (f"left out, as no registered broker has them now: {', '.join(away[:_SHOWN])}{more}; their offsets stay",)
+    def _store_changes(self, changes: Sequence[OffsetChange]) -> None:
+        try:
+            write_both(self._port, self._in_kafka, changes)
+        except OffsetsNotSet as error:
+            self.broker_groups.name_members(error, {change.group for change in changes if change.store == KAFKA})
+            raise

@@ -21,6 +21,7 @@ from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.values import JsonValue, typed
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer_error import first_few
 
 __all__ = [
     "FORCE", "OffsetChange", "OffsetChanges", "PartitionName", "check_no_members", "delete_empty_nodes", "plan_changes",
@@ -32,7 +33,6 @@ PartitionName = tuple[str, str, str]
 
 _BATCH = 200
 """Operations in one multi; ZooKeeper's default limit of a request is 1 MB."""
-_SHOWN = 5
 FORCE = "stop them first, or do it all the same: force=True, --force"
 
 
@@ -150,10 +150,9 @@ def check_no_members(port: ZooKeeperPort, groups: Sequence[str], warn: Callable[
         return
     # A member's id starts with the name of its group and an underscore.
     names = [name for found in live.values() for name in found]
-    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     verb = "is" if len(names) == 1 else "are"
     where = f"group {next(iter(live))!r}" if len(live) == 1 else f"groups {', '.join(live)}"
-    sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({shown})"
+    sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({first_few(*names, rest=', ...')})"
     if warn is None:
         sentence += " and would go on from their own positions"
         raise GroupHasMembers(f"no offset was set: {sentence}", FORCE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
 
 from rebalance.assignment import sort_partitions
 from simpleconsumer.consumer import EARLIEST, LATEST
@@ -19,14 +18,12 @@ from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.values import partition_number
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.topic_of_07 import why_away
+from zkconsumer_error import first_few
 
 __all__ = ["Imported", "check_logs", "imported_offsets", "left_in_zookeeper"]
 
 Imported = tuple[PartitionName, Mapping[str, int]]
 """Group, topic and name of the partition's node, and the new offset in each store."""
-
-_SHOWN: Final = 3
-_SHOWN_PARTITIONS: Final = 10
 
 
 def imported_offsets(
@@ -112,9 +109,9 @@ def check_logs(
                 refused.append(f"{name.topic}-{name.partition} of group {group!r} to {offset}: {error}")
     moved = {} if refused else _moved(cluster, offsets, refused)
     if refused:
-        more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+        shown = first_few(*refused, most=3, between="; ")
         raise OffsetsNotSet(
-            f"no offset was set: {count_of(len(refused), 'offset')} cannot be set: {'; '.join(refused[:_SHOWN])}{more}",
+            f"no offset was set: {count_of(len(refused), 'offset')} cannot be set: {shown}",
             "create the topics and start their brokers first, or set them all the same: force=True, --force",
         )
     notes = [moved_note(name, position, start) for (name, position), start in moved.items()]
@@ -129,9 +126,8 @@ def _why_unknown(name: TopicPartition, known: Collection[TopicPartition]) -> str
     others = sort_partitions([each.partition for each in known if each.topic == name.topic])
     if not others:
         return "there is no such partition, as there is no such topic, or no broker that has it is registered"
-    more = ", ..." if len(others) > _SHOWN_PARTITIONS else ""
-    shown = ", ".join(map(str, others[:_SHOWN_PARTITIONS]))
-    return f"there is no such partition{why_away([name.partition], others)}; the topic has {shown}{more}"
+    shown = first_few(*others, most=10, rest=", ...")
+    return f"there is no such partition{why_away([name.partition], others)}; the topic has {shown}"
 
 
 def _name(topic: str, text: str) -> TopicPartition:

@@ -28,6 +28,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import LogOffsets
 from zkconsumer.cluster.segment_times import refuse_seconds
 from zkconsumer.cluster.topic_of_07 import no_partition
+from zkconsumer_error import first_few
 
 __all__ = [
     "OffsetTarget",
@@ -54,6 +55,15 @@ class OffsetTarget(NamedTuple):
     text: str
     offset: int | None
     time_ms: int | None
+
+    @classmethod
+    def of(cls, given: str | int | OffsetTarget) -> OffsetTarget:
+        """Return a target that may be given as text or as an offset.
+
+        Raises:
+            ValueError: It is none; see `parse_target`.
+        """
+        return given if isinstance(given, OffsetTarget) else parse_target(str(given))
 
     @property
     def times_ms(self) -> list[int]:
@@ -153,7 +163,6 @@ def parse_target(text: str) -> OffsetTarget:
     return OffsetTarget(text, None, time_ms)
 
 
-_SHOWN: Final = 3
 _LOOK: Final = "set it to earliest, latest or a position that `zkconsumer consume --print-offset` shows"
 _New = TypeVar("_New")
 
@@ -267,7 +276,7 @@ def shift_offsets(
         )  # fmt: skip
     left_out = [f"{name.topic}-{name.partition}" for name in names if name not in known]
     if left_out:
-        notes.append(f"left out, as without a stored offset: {_first(left_out, ', ')}")
+        notes.append(f"left out, as without a stored offset: {first_few(*left_out, most=3)}")
     logs = cluster.log_ends(list(known), [EARLIEST, LATEST])
 
     def moved(name: TopicPartition) -> dict[str, int]:
@@ -317,16 +326,12 @@ def check_stores_agree(stored: StoredOffsets, stores: Sequence[str], names: Sequ
         for topic, name in names if stored.differs((topic, name))
     ]  # fmt: skip
     if differing:
+        shown = first_few(*differing, most=3, between="; ")
         raise OffsetsNotSet(
-            f"no offset was set: the stores of group {stored.group!r} differ ({_first(differing, '; ')})",
+            f"no offset was set: the stores of group {stored.group!r} differ ({shown})",
             "choose the store in which the group works: --store zookeeper or kafka (store=...); --store both changes "
             "each of them",
         )
-
-
-def _first(shown: Sequence[str], separator: str) -> str:
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return separator.join(shown[:_SHOWN]) + more
 
 
 def _each(
@@ -340,25 +345,27 @@ def _each(
         except ValueError as error:
             refused.append(f"{name.topic}-{name.partition}: {error}")
     if refused:
-        raise OffsetsNotSet(f"no offset was set: {text} cannot be set for {_first(refused, '; ')}", remedy)
+        shown = first_few(*refused, most=3, between="; ")
+        raise OffsetsNotSet(f"no offset was set: {text} cannot be set for {shown}", remedy)
     return offsets
 
 
 def changes_of(
-    port: ZooKeeperPort,
+    port: ZooKeeperPort | None,
     stored: Mapping[str, StoredOffsets],
     wanted: Sequence[tuple[PartitionName, Mapping[str, int] | Mapping[str, None]]],
 ) -> list[OffsetChange]:
     """Return the changes in each store, those of one partition beside each other.
 
     Args:
+        port: None where all offsets are in Kafka.
         stored: Group -> its offsets.
         wanted: Group, topic and name of the partition's node, and the new offset in each store; None to delete it.
 
     Raises:
         OffsetsNotSet: Kafka cannot have an offset of a partition whose name is no number.
     """
-    in_zookeeper = {
+    in_zookeeper = {} if port is None else {
         change.path: change
         for change in plan_changes(port, [(name, new[ZOOKEEPER]) for name, new in wanted if ZOOKEEPER in new])
     }
@@ -372,7 +379,7 @@ def changes_of(
         if number is None:
             raise OffsetsNotSet(
                 f"no offset was set: partition {name!r} of {topic} in group {group!r} cannot be stored in Kafka, where "
-                "partitions are numbers", "choose the store: zookeeper",
+                "partitions are numbers", "leave it out" if port is None else "choose the store: zookeeper",
             )  # fmt: skip
         changes += plan_kafka_changes(group, {TopicPartition(topic, number): new[KAFKA]}, stored[group].kafka)
     return changes

@@ -24,11 +24,9 @@ from zkconsumer.admin.offsets.store_choice import BOTH, KAFKA, ZOOKEEPER
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.values import JsonValue, typed
 from zkconsumer.cluster.zookeeper_reads import children
+from zkconsumer_error import first_few
 
 __all__ = ["ExportedOffsets", "export_offsets", "lines_of"]
-
-_SHOWN_LINES = 5
-
 
 @dataclass(frozen=True)
 class ExportedOffsets(JsonValue):
@@ -147,10 +145,9 @@ def lines_of(text: str, source: str) -> list[OffsetLine]:
     """
     lines, problems = parse_lines(text)
     if problems:
-        shown = "; ".join(problems[:_SHOWN_LINES])
-        more = f"; and {len(problems) - _SHOWN_LINES} more" if len(problems) > _SHOWN_LINES else ""
+        shown = first_few(*problems, between="; ", rest="; and {} more")
         raise OffsetsNotSet(
-            f"no offset was set: {source} has {count_of(len(problems), 'line')} that cannot be used: {shown}{more}",
+            f"no offset was set: {source} has {count_of(len(problems), 'line')} that cannot be used: {shown}",
             "correct or delete these lines; each must be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once",
         )
     if not lines:

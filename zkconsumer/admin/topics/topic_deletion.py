@@ -25,19 +25,12 @@ from zkconsumer.admin.offsets.deleted_topics import warnings_of_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.topic_brokers import DELETIONS, REASSIGNMENT, is_reassigned, read_brokers
-from zkconsumer.admin.topics.topic_changes import (
-    Progress,
-    TopicChange,
-    assigned,
-    check_not_internal,
-    poll,
-    read_topic,
-)
+from zkconsumer.admin.topics.topic_changes import Progress, TopicChange, assigned, check_not_internal, poll, read_topic
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
+from zkconsumer_error import first_few
 
 __all__ = ["delete_topic"]
 
-_SHOWN = 5
 _REMOVES_MARKS = 4
 """Registration version from which a controller removes a mark that it does not act on (Kafka 0.10.2)."""
 
@@ -163,7 +156,7 @@ def _readers(port: ZooKeeperPort, topic: str) -> list[str]:
     hidden = [found for found in listings if isinstance(found, RefusedNode)]
     sentences = []
     if reading:
-        shown = ", ".join(reading[:_SHOWN]) + (", ..." if len(reading) > _SHOWN else "")
+        shown = first_few(*reading, rest=", ...")
         verb = "reads" if len(reading) == 1 else "read"
         sentences.append(f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted "
                          "topic creates it again where auto.create.topics.enable is true")  # fmt: skip

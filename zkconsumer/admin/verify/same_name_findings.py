@@ -13,10 +13,9 @@ from zkconsumer.admin.groups.group_report import members_of
 from zkconsumer.admin.groups.group_state import GroupNodes
 from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.verify.findings import Finding
+from zkconsumer_error import first_few
 
 __all__ = ["same_name_findings"]
-
-_SHOWN = 3
 
 
 def same_name_findings(nodes: GroupNodes, other: CoordinatedGroup | None) -> Iterator[Finding]:
@@ -39,7 +38,7 @@ def same_name_findings(nodes: GroupNodes, other: CoordinatedGroup | None) -> Ite
     if shared is None:
         what += "; whether both read the same topics is not known yet"
     elif shared:
-        names = ", ".join(map(repr, shared[:_SHOWN])) + (f" and {len(shared) - _SHOWN} more" if shared[_SHOWN:] else "")
+        names = first_few(*map(repr, shared), most=3)
         what += f": both groups read {names}, so each message is delivered twice, and both store offsets of it"
     else:
         yield Finding("same-name", path, f"{what}, which read other topics", "nothing", fault=False)

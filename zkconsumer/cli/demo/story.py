@@ -9,11 +9,9 @@ from zkconsumer.cli.demo.narrator import Narrator
 from zkconsumer.cli.demo.scene import shares
 from zkconsumer.cli.demo.stage import SESSION_S, Stage
 
-__all__ = ["LOSS", "REPEAT", "STEADY_S", "Story", "length_s"]
+__all__ = ["LOSS", "REPEAT", "Story", "length_s"]
 
 LOSS, REPEAT = "loss", "repeat"
-STEADY_S = 5.0
-"""Time without events after each event, in seconds."""
 
 _SETTLE_S = 12.0
 _LAST_MESSAGES_S = 4.0

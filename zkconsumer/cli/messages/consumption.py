@@ -26,6 +26,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
+from zkconsumer_error import first_few
 
 __all__ = ["Consumption", "Outcome", "not_read", "wait_for_end"]
 
@@ -37,7 +38,6 @@ _ANSWER_S = 1.0
 """A leader that is reachable answers within this time, also when it has no message."""
 _LEAST_SEARCH_S = 5.0
 """How long the coordinator of a group is looked for at least: on a new cluster there is none at first."""
-_SHOWN = 3
 _REFUSED = "ZooKeeper does not let us"
 """How a warning starts that may concern partitions of this member."""
 _DISCONNECTED = "disconnected"
@@ -98,10 +98,10 @@ def not_read(status: ConnectorStatus, timed_out: bool, silence_s: float) -> CliE
         if reason is not None:
             reasons[f"{row.topic}-{row.partition}"] = reason
     if reasons:
-        shown = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:_SHOWN])
-        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        rows = [f"{name}: {reason}" for name, reason in reasons.items()]
+        shown = first_few(*rows, most=3, between="; ", rest="; and {} more")
         verb = "was" if len(reasons) == 1 else "were"
-        return CliError(f"{count_of(len(reasons), 'partition')} {verb} not read to the end ({shown}{more})")
+        return CliError(f"{count_of(len(reasons), 'partition')} {verb} not read to the end ({shown})")
     if hidden and timed_out:
         return CliError(f"it is not known whether all partitions were read: {hidden[0]}")
     return None

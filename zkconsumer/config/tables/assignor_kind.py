@@ -28,8 +28,6 @@ class AssignorList:
     """Names of Kafka's assignors, names of their Java classes, or objects; the first one is the most wanted."""
 
     allowed: str = "range, roundrobin, sticky and cooperative-sticky, several between commas, or assignors in Python"
-    python_type: object = tuple[str | Assignor, ...]
-
     def convert(self, value: object) -> tuple[str | Assignor, ...]:
         if isinstance(value, str):
             items: list[object] = list(value.split(","))
@@ -68,8 +66,6 @@ class AssignorList:
 @dataclass(frozen=True)
 class AssignorChoice(AssignorList):
     """The same, where a group in ZooKeeper has one strategy: a single name stays a word."""
-
-    python_type: object = AssignorNames
 
     def convert(self, value: object) -> AssignorNames:  # type: ignore[override]
         found = super().convert(value)

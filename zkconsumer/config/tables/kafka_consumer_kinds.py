@@ -22,8 +22,6 @@ class AnyValue:
     """Whatever is given, as text: for settings without effect."""
 
     allowed: str = "anything"
-    python_type: object = str
-
     def convert(self, value: object) -> str:
         return str(value)
 
@@ -36,8 +34,6 @@ class ResetPolicy:
     """earliest, latest or none; the words of Kafka 0.8 mean the first two."""
 
     allowed: str = "earliest (or smallest), latest (or largest) or none"
-    python_type: object = str
-
     @property
     def words(self) -> tuple[str, ...]:
         """All words that are accepted."""
@@ -60,8 +56,6 @@ class GroupProtocol:
     """classic, the protocol of JoinGroup and SyncGroup."""
 
     allowed: str = "classic"
-    python_type: object = str
-
     def convert(self, value: object) -> str:
         word = value.strip().lower() if isinstance(value, str) else ""
         if word == "consumer":
@@ -79,8 +73,6 @@ class DeserializerFunction:
     """A function of Python, or the name of one of Kafka's own deserializers."""
 
     allowed: str = "a function that takes bytes, or a deserializer of Kafka for text, bytes or numbers"
-    python_type: object = Deserializer
-
     def convert(self, value: object) -> Deserializer:
         if isinstance(value, str):
             name = value.strip().removeprefix(PACKAGE)
@@ -101,8 +93,6 @@ class InterceptorList:
     """Objects of Python with the methods `on_consume` and `on_commit`."""
 
     allowed: str = "objects with the methods on_consume and on_commit, as a keyword"
-    python_type: object = tuple[object, ...]
-
     def convert(self, value: object) -> tuple[object, ...]:
         if isinstance(value, str):
             if value.strip():

@@ -208,6 +208,9 @@ ZOOKEEPER_KEYS = (
         secret=True, section="zookeeper"),
 )
 
+SHARED_KEYS = (*(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl"), *SECURITY_KEYS)
+"""What consumers and producers have in common; a producer creates no nodes in ZooKeeper."""
+
 KEYS: tuple[Key, ...] = (
     *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_BROKER_GROUPS, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS,
     *SECURITY_KEYS,

@@ -34,10 +34,6 @@ class Kind(Protocol):
     def allowed(self) -> str:
         """The allowed values, in words."""
 
-    @property
-    def python_type(self) -> object:
-        """The type of a converted value."""
-
     def convert(self, value: object) -> object:
         """Return the typed value; ValueError when it is not allowed."""
 
@@ -57,10 +53,6 @@ class Integer:
     def allowed(self) -> str:
         span = f"from {self.least} to {self.most}" if self.least > -INT32_MAX else f"up to {self.most}"
         return f"an integer {span}" + (" or off" if self.off else "")
-
-    @property
-    def python_type(self) -> object:
-        return int | None if self.off else int
 
     def convert(self, value: object) -> int | None:
         if isinstance(value, str):
@@ -83,8 +75,6 @@ class Boolean:
     """true or false, in lower case as Kafka requires, or a Python bool."""
 
     allowed: str = "true or false"
-    python_type: object = bool
-
     def convert(self, value: object) -> bool:
         if isinstance(value, bool):
             return value
@@ -103,8 +93,6 @@ class Choice:
 
     words: tuple[str, ...]
     any_case: bool = False
-    python_type: object = str
-
     @property
     def allowed(self) -> str:
         return ", ".join(self.words[:-1]) + f" or {self.words[-1]}"
@@ -126,8 +114,6 @@ class Text:
 
     allowed: str = "text"
     check: Callable[[str], object] | None = None
-    python_type: object = str
-
     def convert(self, value: object) -> str:
         if not isinstance(value, str):
             raise ValueError
@@ -167,8 +153,6 @@ class AuthList:
     r"""`scheme:credential` items between commas; a comma or backslash inside one has a backslash before it."""
 
     allowed: str = r"scheme:credential, several between commas (a comma inside is written \,)"
-    python_type: object = tuple[ZooKeeperAuth, ...]
-
     def convert(self, value: object) -> tuple[ZooKeeperAuth, ...]:
         return tuple(self._item(item) for item in _items(value))
 
@@ -190,8 +174,6 @@ class AclList:
     """`scheme:id:permissions` items between commas, or the words open and creator for the usual ones."""
 
     allowed: str = "open, creator, or scheme:id:permissions (letters of cdrwa), several between commas"
-    python_type: object = tuple[ZooKeeperAcl, ...]
-
     def convert(self, value: object) -> tuple[ZooKeeperAcl, ...]:
         entries = tuple(self._item(item) for item in _items(value))
         if not entries:

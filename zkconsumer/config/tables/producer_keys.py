@@ -14,10 +14,9 @@ from typing import Any, Final
 from rebalance.subscription import check_client_id
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config.tables.foreign_names import nearest_name
-from zkconsumer.config.tables.keys import ZOOKEEPER_KEYS
+from zkconsumer.config.tables.keys import SHARED_KEYS
 from zkconsumer.config.tables.kinds import INT32_MAX, Boolean, Choice, Integer, Text
 from zkconsumer.config.tables.producer_kinds import BrokerList, Codec, NameList
-from zkconsumer.config.tables.security_keys import SECURITY_KEYS
 from zkconsumer.config.tables.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
@@ -137,11 +136,8 @@ _WITHOUT_EFFECT = (
     Key("zookeeper.sync.time.ms", Integer(0), 2000, "No effect on producers.", name_07="zk.synctime.ms"),
 )
 
-_ZOOKEEPER = tuple(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl")  # a producer creates no nodes
-
 PRODUCER_KEYS: Final = (
-    *_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_HANDLERS, *_CONNECTIONS, *_WITHOUT_EFFECT, *_ZOOKEEPER,
-    *SECURITY_KEYS,
+    *_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_HANDLERS, *_CONNECTIONS, *_WITHOUT_EFFECT, *SHARED_KEYS,
 )
 
 _OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {

@@ -41,8 +41,6 @@ class BrokerList:
 
     allowed: str = "host:port, several between commas (in Kafka 0.7 id:host:port)"
     has_ids: bool = True
-    python_type: object = tuple[BrokerAddress, ...]
-
     def convert(self, value: object) -> tuple[BrokerAddress, ...]:
         if isinstance(value, tuple) and value and all(isinstance(each, BrokerAddress) for each in value):
             return value
@@ -87,8 +85,6 @@ class Codec:
     """The name of a codec, or its number in Kafka."""
 
     allowed: str = "none, gzip, snappy, lz4 or zstd (or 0 to 4)"
-    python_type: object = str
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the codecs."""
@@ -109,8 +105,6 @@ class NameList:
     """Names between commas, or a list of them."""
 
     allowed: str = "names between commas"
-    python_type: object = tuple[str, ...]
-
     def convert(self, value: object) -> tuple[str, ...]:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, Iterable):

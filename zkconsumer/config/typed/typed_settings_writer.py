@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from zkconsumer.config.tables.kafka_consumer_kinds import (
     InterceptorList,
     ResetPolicy,
 )
-from zkconsumer.config.tables.keys import KEYS
+from zkconsumer.config.tables.keys import KEYS, SHARED_KEYS
 from zkconsumer.config.tables.kinds import AclList, AuthList, Boolean, Choice, Integer
 from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.tables.producer_kinds import BrokerList, Codec, NameList
@@ -25,81 +25,52 @@ from zkconsumer.config.tables.setting_table import Key
 __all__ = ["typed_files"]
 
 _HEAD: Final = '''\
-"""The settings of a {kind} as keywords with their types, for type checkers{also}.
+"""The settings of consumers and producers as keywords with their types, for type checkers.
 
-Written by `python -m zkconsumer.config.typed.typed_settings_writer` from `config.tables.{table}`.
+Names of Kafka 0.7 are among them, and None counts as not given. Written by
+`python -m zkconsumer.config.typed.typed_settings_writer` from the tables in `config.tables`.
 """
 
 from __future__ import annotations
 
-{imports}
-__all__ = [{names}]
-
-
-class {first}(TypedDict, total=False):
-    """{about}; None counts as not given."""
-
-'''
-_OF_07: Final = "; names of Kafka 0.7 are among them"
-_IMPORTS: Final = """\
-from collections.abc import Sequence
-from typing import Literal, TypedDict
-"""
-_KAFKA_CONSUMER_IMPORTS: Final = """\
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from rebalance.brokers.assignors.assignor import Assignor
 from zkconsumer.config.deserializers import Deserializer
-"""
+
+__all__ = ["ConsumerSettings", "KafkaConsumerSettings", "OptionalSettings", "ProducerSettings"]
+'''
 _POSITIONAL: Final = ("zookeeper.connect", "group.id")
 """The parameters of `ConsumerConfig` that are no keywords alone."""
-_SECOND: Final = '''
-
-class ConsumerSettings(OptionalSettings, total=False):
-    """The keywords of `ConsumerConfig.from_properties(...)`, for functions that pass settings on."""
-
-'''
 
 
 def typed_files() -> Mapping[Path, str]:
-    """Return the path of each file with settings for type checkers, and its text."""
-    folder = Path(__file__).parent
-    return {
-        folder / "typed_settings.py": _consumer_settings(),
-        folder / "typed_producer_settings.py": _producer_settings(),
-        folder / "typed_kafka_consumer_settings.py": _kafka_consumer_settings(),
-    }
-
-
-def _consumer_settings() -> str:
+    """Return the path of the file with settings for type checkers, and its text."""
     named = [key for key in KEYS if key.name in _POSITIONAL]
-    head = _HEAD.format(
-        kind="consumer", table="keys", names='"ConsumerSettings", "OptionalSettings"', first="OptionalSettings",
-        about="The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`", also=_OF_07,
-        imports=f"{_IMPORTS}\nfrom rebalance.brokers.assignors.assignor import Assignor\n",
-    )  # fmt: skip
-    body = "".join(line for key in KEYS for line in _lines(key, key not in named))
-    return head + body + _SECOND + "".join(f"    {key.attribute}: {_type(key)}\n" for key in named)
+    return {Path(__file__).with_name("typed_settings.py"): "".join((
+        _HEAD,
+        _class("SharedSettings(TypedDict", "Those of connections, which all of them have.", SHARED_KEYS),
+        _class("OptionalSettings(SharedSettings", "The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` "
+               "and `group_id`.", KEYS, named),
+        _class("ConsumerSettings(OptionalSettings", "The keywords of `ConsumerConfig.from_properties(...)`, for "
+               "functions that pass settings on.", named),
+        _class("KafkaConsumerSettings(SharedSettings", "The keywords of `KafkaConsumerConfig(...)` and of its "
+               "`from_properties(...)`.", KAFKA_CONSUMER_KEYS),
+        _class("ProducerSettings(SharedSettings", "The keywords of `ProducerConfig(...)` and "
+               "`ProducerConfig.from_properties(...)`.", PRODUCER_KEYS),
+    ))}  # fmt: skip
 
 
-def _producer_settings() -> str:
-    head = _HEAD.format(
-        kind="producer", table="producer_keys", names='"ProducerSettings"', first="ProducerSettings",
-        about="The keywords of `ProducerConfig(...)` and `ProducerConfig.from_properties(...)`", also=_OF_07,
-        imports=_IMPORTS,
-    )  # fmt: skip
-    return head + "".join(line for key in PRODUCER_KEYS for line in _lines(key, True))
+def _class(head: str, about: str, keys: Sequence[Key], positional: Collection[Key] = ()) -> str:
+    """Return a class with the keywords of some settings, without those of the class that it inherits from.
 
-
-def _kafka_consumer_settings() -> str:
-    head = _HEAD.format(
-        kind="KafkaConsumer", table="kafka_consumer_keys", names='"KafkaConsumerSettings"',
-        first="KafkaConsumerSettings", also="", imports=_KAFKA_CONSUMER_IMPORTS,
-        about="The keywords of `KafkaConsumerConfig(...)` and of its `from_properties(...)`",
-    )  # fmt: skip
-    head = head.replace("of a KafkaConsumer", "of KafkaConsumer")
-    return head + "".join(line for key in KAFKA_CONSUMER_KEYS for line in _lines(key, True))
+    Args:
+        positional: Settings of which only the other names are keywords.
+    """
+    own = [key for key in keys if keys is SHARED_KEYS or key not in SHARED_KEYS]
+    lines = (line for key in own for line in _lines(key, key not in positional))
+    return f'\n\nclass {head}, total=False):\n    """{about}"""\n\n' + "".join(lines)
 
 
 def _lines(key: Key, with_own_name: bool) -> Iterable[str]:

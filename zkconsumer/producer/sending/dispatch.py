@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from zkconsumer.producer.batching.counters import Counters
 from zkconsumer.producer.batching.outcome import BatchOutcome, SentMessage
-from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
+from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError
 from zkconsumer.producer.messages.handlers import EventHandler, QueueItem, as_event_handler
 from zkconsumer.producer.messages.placing import Placer
 from zkconsumer.producer.sending.delivery import Delivery
-from zkconsumer.producer.sending.handled_sending import Report
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer_error import shown
 
 __all__ = ["BrokerDispatch", "EventDispatch"]
+
+Report = Callable[[QueueItem, SentMessage | ProducerError], None]
+"""Is called with the outcome of a message, sooner or later, in any thread."""
 
 
 class BrokerDispatch:
@@ -25,6 +27,9 @@ class BrokerDispatch:
     Args:
         placer: Encodes and chooses partitions.
         delivery: Takes the messages.
+
+    Attributes:
+        owner: Marks the threads of the producer; see `outcome.running`.
     """
 
     def __init__(self, placer: Placer, delivery: Delivery) -> None:

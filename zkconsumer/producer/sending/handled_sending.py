@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.batching.batch_queues import Limits
@@ -25,37 +25,16 @@ from zkconsumer.producer.batching.outcome import SendFuture, SentMessage, call_e
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
 from zkconsumer.producer.messages.handlers import QueueItem, hooks_of
 from zkconsumer.producer.messages.keyed_message import GivenHeaders, as_keyed_messages
+from zkconsumer.producer.sending.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer_error import shown
 
-__all__ = ["Dispatch", "HandledSending", "Report"]
+__all__ = ["HandledSending"]
 
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_S: Final = 60.0
 _CLOSED: Final = "the producer was closed"
-
-
-Report = Callable[[QueueItem, SentMessage | ProducerError], None]
-
-
-class Dispatch(Protocol):
-    """Where batches go behind the callback handler.
-
-    Attributes:
-        owner: Marks the threads of the producer; see `outcome.running`.
-    """
-
-    owner: object
-
-    def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
-        """Take a batch; report the outcome of each message, sooner or later, in any thread."""
-
-    def statistics(self) -> ProducerStatistics:
-        """Return what was counted so far."""
-
-    def close(self, timeout_s: float | None) -> None:
-        """Send what waits, for so long; report the rest as failed."""
 
 
 class _Next(NamedTuple):
@@ -82,7 +61,9 @@ class HandledSending:
         wait_s: Longest wait for room in the queue; None waits for ever.
     """
 
-    def __init__(self, callbacks: object, dispatch: Dispatch, limits: Limits, wait_s: float | None) -> None:
+    def __init__(
+        self, callbacks: object, dispatch: BrokerDispatch | EventDispatch, limits: Limits, wait_s: float | None
+    ) -> None:
         self.append: Callable[[Any, Any], SendFuture | None] | None = None
         self._hooks = hooks_of(callbacks)
         self._dispatch = dispatch

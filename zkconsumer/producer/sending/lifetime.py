@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
-from zkconsumer.producer.sending.sending import Sending
+from zkconsumer.producer.sending.opening import Sending
 
 __all__ = ["Lifetime"]
 

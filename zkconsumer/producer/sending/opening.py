@@ -26,13 +26,16 @@ from zkconsumer.producer.sending.delivery import Delivery
 from zkconsumer.producer.sending.dispatch import BrokerDispatch, EventDispatch
 from zkconsumer.producer.sending.handled_sending import HandledSending
 from zkconsumer.producer.sending.lookup_thread import Lookup
-from zkconsumer.producer.sending.sending import DirectSending, Sending
+from zkconsumer.producer.sending.sending import DirectSending
 from zkconsumer.producer.sending.topic_lookup import FoundTopic, TopicLookup
 from zkconsumer.producer.sending.zookeeper_lookup import Lookup07, ZooKeeperLookup
 from zkconsumer.producer.transactions.coordinator import Coordinator
 from zkconsumer.producer.transactions.transactions import Transactions
 
-__all__ = ["FoundCluster", "Handlers", "find_cluster", "open_sending", "registered_cluster"]
+__all__ = ["FoundCluster", "Handlers", "Sending", "find_cluster", "open_sending", "registered_cluster"]
+
+Sending = DirectSending | HandledSending
+"""What `Producer` hands its messages to, without and with handlers of the application."""
 
 _CODECS_07: Final = ("none", "gzip", "snappy")
 _HINT_07: Final = "list each broker of Kafka 0.7 as id:host:port, or set kafka.generation to 0.7"

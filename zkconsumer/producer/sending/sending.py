@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from zkconsumer.producer.batching.batch_queues import Limits
 from zkconsumer.producer.batching.bulk import BulkSend, SendSummary
@@ -13,46 +13,9 @@ from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.producer.messages.keyed_message import GivenHeaders
 from zkconsumer.producer.messages.placing import Placer
 from zkconsumer.producer.sending.delivery import Delivery
-from zkconsumer.producer.statistics import ProducerStatistics
 from zkconsumer.producer.transactions.transactions import Transactions
 
-__all__ = ["DirectSending", "Sending"]
-
-
-class Sending(Protocol):
-    """What `Producer` hands its messages to; the arguments are those of its methods.
-
-    Attributes:
-        append: Adds a message without a key to an open batch, if it can (`Delivery.appender`); None: nothing does.
-    """
-
-    append: Callable[[Any, Any], SendFuture | None] | None
-
-    def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | str | None,
-        part_key: Any,
-        headers: GivenHeaders | None,
-    ) -> SendFuture:
-        """Take a message, and return the future of its outcome."""
-
-    def send_all(self, messages: Iterable[Any], topic: str | None) -> SendSummary:
-        """Send messages, and return what became of them."""
-
-    def refused(self, error: BaseException) -> None:
-        """Take over that a call was refused that should have sent messages."""
-
-    def statistics(self) -> ProducerStatistics:
-        """Return what waits, and what was counted so far."""
-
-    def flush(self, timeout_s: float | None) -> bool:
-        """Return whether everything that was taken before has its outcome within the time."""
-
-    def close(self, timeout_s: float | None) -> int:
-        """Send what waits, for so long; fail the rest, and return how many messages that are."""
+__all__ = ["DirectSending"]
 
 
 class DirectSending:
@@ -68,6 +31,7 @@ class DirectSending:
     Attributes:
         transactions: As given.
         delivery: As given.
+        append: Adds a message without a key to an open batch, if it can (`Delivery.appender`); None: nothing does.
     """
 
     def __init__(

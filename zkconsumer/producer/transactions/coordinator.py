@@ -53,6 +53,22 @@ class Asked(NamedTuple, Generic[T]):
     was_lost: bool
 
 
+class _Tried(NamedTuple, Generic[T]):
+    """What has come of one try.
+
+    Attributes:
+        answers: The answer, or nothing.
+        reason: Why there is none; None if there is one.
+        throttled_s: How long the coordinator throttles the producer.
+        may_be_done: What was asked may have been done: its answer was lost.
+    """
+
+    answers: tuple[T, ...]
+    reason: SimpleConsumerError | None
+    throttled_s: float = 0.0
+    may_be_done: bool = False
+
+
 class Coordinator:
     """The coordinator of one transactional id.
 
@@ -106,43 +122,54 @@ class Coordinator:
         """
         was_lost, failures = False, 0
         while True:
-            reason: SimpleConsumerError
-            is_tried, throttled_s = False, 0.0
             try:
-                connection = self._connected(deadline)
-                code = 0 if first is None or was_lost else connection.ask(first)
-                if code in FENCED:
-                    raise FencedFirst(code)
-                if code not in _AGAIN:
-                    is_tried = True
-                    answer = connection.ask(request)
-                    code = code_of(answer)
-                    if code not in _AGAIN:
-                        return Asked(answer, was_lost)
-                reason = BrokerError(code, None, None)
-                if code in _MOVED:
-                    self._forget()
-            except _NotFound as error:
-                reason = error.reason
-            except Throttled as error:  # nothing was sent, and another connection would be throttled, too
-                reason, throttled_s = error, connection.throttled_s
-                extra_s = min(throttled_s, throttle_s)
-                deadline, throttle_s = deadline + extra_s, throttle_s - extra_s
+                tried = self._try(request, code_of, deadline, None if was_lost else first)
             except VersionNotServed as error:
                 without_frames(error)
                 raise TransactionFailed(self._id, str(error), was_lost) from error
-            except SimpleConsumerError as error:
-                without_frames(error)
-                reason = error
-                was_lost |= is_tried and (not isinstance(error, ConnectionFailed) or error.is_sent)
-                self._forget()
-            pause_s = throttled_s or _BACKOFF.wait_s(failures)
-            failures += not throttled_s
+            if tried.reason is None:
+                return Asked(tried.answers[0], was_lost)
+            was_lost |= tried.may_be_done
+            extra_s = min(tried.throttled_s, throttle_s)
+            deadline, throttle_s = deadline + extra_s, throttle_s - extra_s
+            pause_s = tried.throttled_s or _BACKOFF.wait_s(failures)
+            failures += not tried.throttled_s
             if time.monotonic() + pause_s > deadline or self._closed.wait(pause_s):
-                said = f"its coordinator does not answer in time: {reason}"
+                said = f"its coordinator does not answer in time: {tried.reason}"
                 if self._closed.is_set():
                     said = "the producer is closed"
-                raise TransactionFailed(self._id, said, was_lost) from reason
+                raise TransactionFailed(self._id, said, was_lost) from tried.reason
+
+    def _try(
+        self, request: AnyRequest[T], code_of: Callable[[T], int], deadline: float, first: AnyRequest[int] | None
+    ) -> _Tried[T]:
+        """Ask once."""
+        is_tried = False
+        try:
+            connection = self._connected(deadline)
+            code = 0 if first is None else connection.ask(first)
+            if code in FENCED:
+                raise FencedFirst(code)
+            if code not in _AGAIN:
+                is_tried = True
+                answer = connection.ask(request)
+                code = code_of(answer)
+                if code not in _AGAIN:
+                    return _Tried((answer,), None)
+        except _NotFound as error:
+            return _Tried((), error.reason)
+        except Throttled as error:  # nothing was sent, and another connection would be throttled, too
+            return _Tried((), error, connection.throttled_s)
+        except VersionNotServed:
+            raise
+        except SimpleConsumerError as error:
+            without_frames(error)
+            self._forget()
+            is_sent = not isinstance(error, ConnectionFailed) or error.is_sent
+            return _Tried((), error, may_be_done=is_tried and is_sent)
+        if code in _MOVED:
+            self._forget()
+        return _Tried((), BrokerError(code, None, None))
 
     def close(self) -> None:
         """Close the connection, and end a request that is under way."""

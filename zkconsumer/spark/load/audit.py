@@ -13,10 +13,9 @@ from zkconsumer.spark.load.entry_sums import EntrySums
 from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.load_state import LastMessage
 from zkconsumer.spark.load.manifest import LoadedPartition
+from zkconsumer_error import first_few
 
 __all__ = ["PartitionCounts", "OffsetSpan", "OffsetSums", "audit", "incomplete"]
-
-_SHOWN = 5
 
 
 class OffsetSpan(NamedTuple):
@@ -125,8 +124,7 @@ def audit(
                             rows.missing(span))
         )  # fmt: skip
     if wrong:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise AuditFailed(f"nothing was published: {'; '.join(wrong[:_SHOWN])}{more}")
+        raise AuditFailed(f"nothing was published: {first_few(*wrong, between='; ', rest='; and {} more')}")
     return tuple(loaded)
 
 

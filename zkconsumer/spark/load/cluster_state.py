@@ -42,13 +42,13 @@ from zkconsumer.spark.reading.entry_bounds import at_entries, entry_positions
 from zkconsumer.spark.streaming.log_changes import Logs, needing_log_start, shrunk
 from zkconsumer.spark.streaming.stream_entries import StreamEntries
 from zkconsumer.spark.streaming.stream_logs import StreamLogs
+from zkconsumer_error import first_few
 
 __all__ = ["ClusterStateReader"]
 
 log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 0.2
-_SHOWN: Final = 5
 _UNKNOWN: Final = -1
 
 
@@ -106,10 +106,9 @@ class ClusterStateReader:
         logs, log_starts = self._ask()
         silent = {name: self._logs.failure_of(name) for name in sorted(logs.partitions - logs.ends.keys())}
         if silent and not may_be_silent:
-            more = f"; and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
-            shown = [f"{name.topic}/{name.partition} ({reason})" for name, reason in list(silent.items())[:_SHOWN]]
+            rows = [f"{name.topic}/{name.partition} ({reason})" for name, reason in silent.items()]
             raise PlanningFailed(f"nothing is known after {self._options.patience_ms / 1000:g} s of "
-                                 f"{'; '.join(shown)}{more}")
+                                 + first_few(*rows, between="; ", rest="; and {} more"))
         compacted = self._compacted(logs)
         kept_ends: dict[TopicPartition, int] = {}
         last_messages: dict[TopicPartition, LastMessage] = {}

@@ -16,10 +16,9 @@ from zkconsumer.spark.load.load_state import LastMessage, LoadState
 from zkconsumer.spark.streaming.admission import admit
 from zkconsumer.spark.streaming.log_changes import Logs, Loss, next_step
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
+from zkconsumer_error import first_few
 
 __all__ = ["RunPlan", "ClusterState", "plan_run"]
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ def plan_run(
     lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
     lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:
-        more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        raise OffsetsLost(f"messages are not in the logs any more: {'; '.join(map(str, lost[:_SHOWN]))}{more}")
+        shown = first_few(*lost, between="; ", rest="; and {} more")
+        raise OffsetsLost(f"messages are not in the logs any more: {shown}")
     positions: dict[TopicPartition, int] = {}
     for name, position in step.positions.items():
         if name not in logs.partitions and selects(name) and not logs.may_return:

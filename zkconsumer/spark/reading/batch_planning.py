@@ -19,12 +19,11 @@ from zkconsumer.spark.reading.planning import PlannedRange, SplitLimits, plan_ra
 from zkconsumer.spark.reading.pushdown import NO_FILTERS, PushedFilters
 from zkconsumer.spark.settings_files import open_source
 from zkconsumer.spark.streaming.spans import ALL_OFFSETS, Spans, common
+from zkconsumer_error import first_few
 
 __all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]
 
 log = logging.getLogger(__name__)
-
-_SHOWN = 10
 
 
 def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> list[PlannedRange]:
@@ -153,8 +152,7 @@ def _only(spec: OffsetSpec, names: Collection[TopicPartition]) -> OffsetSpec:
 def _described(partitions: Sequence[int | str]) -> str:
     if not are_byte_positions(TopicPartition("", each) for each in partitions):
         return f"{len(partitions)}"
-    shown = ", ".join(map(str, partitions[:_SHOWN])) + (", ..." if len(partitions) > _SHOWN else "")
-    return f"{shown} on the brokers that are registered now"
+    return f"{first_few(*partitions, most=10, rest=', ...')} on the brokers that are registered now"
 
 
 def _nearest(topic: str, known: list[str]) -> str:
@@ -163,4 +161,4 @@ def _nearest(topic: str, known: list[str]) -> str:
         return f"did you mean {near[0]!r}?"
     if not known:
         return "there are no topics at all"
-    return f"there are {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
+    return f"there are {first_few(*known, most=10, rest=', ...')}"

@@ -17,6 +17,7 @@ from zkconsumer.spark.errors import DataLoss, NoMessageAtTime, OptionRefused
 from zkconsumer.spark.options.offset_spec import OffsetSpec
 from zkconsumer.spark.options.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET
 from zkconsumer.spark.streaming.spans import ALL_OFFSETS, Spans, common
+from zkconsumer_error import first_few
 
 __all__ = [
     "Bounds",
@@ -28,8 +29,6 @@ __all__ = [
     "resolve_bounds",
     "spec_at_times",
 ]
-
-_SHOWN = 5
 
 
 class LogEnds(NamedTuple):
@@ -105,10 +104,9 @@ def offsets_at_times(spec: OffsetSpec, found: Mapping[TopicPartition, AtTime]) -
     missing = sorted(name for name, answer in found.items() if answer.offset is None)
     if missing and spec.on_no_match == "error":
         times = spec.times_ms(missing)
-        shown = ", ".join(f"{name.topic}/{name.partition} ({_shown_time(times[name])})" for name in missing[:_SHOWN])
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        shown = first_few(*[f"{name.topic}/{name.partition} ({_shown_time(times[name])})" for name in missing])
         raise NoMessageAtTime(
-            f"option {spec.option}: no message is that recent in {shown}{more}",
+            f"option {spec.option}: no message is that recent in {shown}",
             remedy="with startingOffsetsByTimestampStrategy=latest such a partition starts at its end",
         )
     return {name: answer.end if answer.offset is None else answer.offset for name, answer in found.items()}
@@ -199,8 +197,7 @@ def _within(
 
 
 def _names(partitions: list[TopicPartition]) -> str:
-    shown = ", ".join(f"{name.topic}/{name.partition}" for name in partitions[:_SHOWN])
-    return shown + (f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else "")
+    return first_few(*[f"{name.topic}/{name.partition}" for name in partitions])
 
 
 def _shown_time(time_ms: int) -> str:

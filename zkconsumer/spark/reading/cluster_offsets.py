@@ -37,6 +37,7 @@ from zkconsumer.spark.reading import connections
 from zkconsumer.spark.reading.bounds import LogEnds
 from zkconsumer.spark.settings_files import security_here
 from zkconsumer.spark.streaming.log_cuts import ask_ends
+from zkconsumer_error import first_few
 
 __all__ = ["ClusterOffsets", "refuse_unfit"]
 
@@ -45,7 +46,6 @@ log = logging.getLogger(__name__)
 _SAMPLE_BYTES: Final = 32 * 1024
 _SAMPLE_GROWTH: Final = 32
 _LARGEST_SAMPLE_BYTES: Final = 32 * 1024 * 1024
-_SHOWN: Final = 5
 _LONGEST_BACKOFF_S: Final = 2.0
 _Ask = Callable[[SimpleConsumer, Broker, Sequence[TopicPartition]], dict[TopicPartition, int]]
 """Asks one broker about partitions, keeps the answers, and returns the error codes of partitions without an answer."""
@@ -336,6 +336,5 @@ def _offsets_in(
 
 
 def _shown(missing: Collection[TopicPartition], reasons: Mapping[TopicPartition, str]) -> str:
-    names = sorted(missing)
-    shown = "; ".join(f"{name.topic}/{name.partition} ({reasons[name]})" for name in names[:_SHOWN])
-    return shown + (f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    rows = [f"{name.topic}/{name.partition} ({reasons[name]})" for name in sorted(missing)]
+    return first_few(*rows, between="; ", rest="; and {} more")

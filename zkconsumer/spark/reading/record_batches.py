@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final
 
 import pyarrow as pa
@@ -50,9 +49,6 @@ _DECODED: Final = {
     "key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp_ms", "timestampType": "timestamp_type",
     "headers": "headers", "entry_index": "entry_index", "next_offset": "next_offset",
 }  # fmt: skip
-_HEAD: Final = Struct(">qi5xB")
-_ENTRY_OVERHEAD: Final = 12
-_CODEC_MASK: Final = 7
 _MICROSECONDS: Final = pa.scalar(1000, pa.int64())
 _LARGEST_MS: Final = MAX_INT64 // 1000
 

@@ -32,6 +32,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.zookeeper_reads import read_all
 from zkconsumer.spark.errors import SparkSourceError
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
+from zkconsumer_error import first_few
 
 __all__ = ["GroupHasMembers", "GroupOffsets", "OffsetsNotStored", "StreamGroup"]
 
@@ -39,7 +40,6 @@ __all__ = ["GroupHasMembers", "GroupOffsets", "OffsetsNotStored", "StreamGroup"]
 _WRITES: Final = 200
 """Operations in one multi; ZooKeeper's default limit of a request is 1 MB."""
 _ROUNDS: Final = 5
-_SHOWN: Final = 5
 _Write = Create | SetData
 
 
@@ -58,7 +58,7 @@ class GroupHasMembers(SparkSourceError):  # noqa: N818 - as in `errors`, the nam
     remedy = "stop them, take another group.id, or set commitToLiveGroup to true"
 
     def _sentence(self) -> str:
-        shown = ", ".join(self.members[:_SHOWN]) + (", ..." if len(self.members) > _SHOWN else "")
+        shown = first_few(*self.members, rest=", ...")
         verb = "consumer is" if len(self.members) == 1 else "consumers are"
         return f"the offsets of group {self.group!r} are not written: {len(self.members)} {verb} in it ({shown})"
 
@@ -77,9 +77,8 @@ class OffsetsNotStored(SparkSourceError):  # noqa: N818
         self.reason = reason
 
     def _sentence(self) -> str:
-        names = [f"{topic}-{number}" for topic, number in self.partitions[:_SHOWN]]
-        more = ", ..." if len(self.partitions) > _SHOWN else ""
-        return f"offsets of group {self.group!r} are not stored for {', '.join(names)}{more}: {self.reason}"
+        names = first_few(*[f"{topic}-{number}" for topic, number in self.partitions], rest=", ...")
+        return f"offsets of group {self.group!r} are not stored for {names}: {self.reason}"
 
 
 class GroupOffsets:

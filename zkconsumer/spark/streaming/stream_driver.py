@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
@@ -49,12 +48,11 @@ from zkconsumer.spark.streaming.metrics import lag_of
 from zkconsumer.spark.streaming.stream_entries import StreamEntries
 from zkconsumer.spark.streaming.stream_logs import ENDS_S, StreamLogs
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, is_id
+from zkconsumer_error import first_few
 
 __all__ = ["StreamDriver"]
 
 log = logging.getLogger(__name__)
-
-_SHOWN: Final = 5
 
 
 class StreamDriver:
@@ -306,9 +304,7 @@ class StreamDriver:
         if lag is not None:
             figures = " ".join(f"{name}={value}" for name, value in lag.figures().items())
             topics = sorted({name.topic for name in end.offsets})
-            more = f" and {len(topics) - _SHOWN} more" if len(topics) > _SHOWN else ""
-            log.info("lag after this batch: %s, over %d partitions of %s%s", figures, lag.partitions,
-                     ", ".join(topics[:_SHOWN]), more)  # fmt: skip
+            log.info("lag after this batch: %s, over %d partitions of %s", figures, lag.partitions, first_few(*topics))
 
     def _report_losses(self, losses: Sequence[Loss]) -> None:
         """Raise for losses, or count and log each of them once.

@@ -13,7 +13,6 @@ Rules, and which failure each prevents:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["write_batches"]
-
-log = logging.getLogger(__name__)
 
 
 def write_batches(

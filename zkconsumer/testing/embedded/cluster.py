@@ -18,10 +18,9 @@ from typing import IO, Any, Final, Literal, Self, overload
 from kazoo.client import KazooClient
 
 from simpleconsumer.kafka011.batch_head import MAGIC
-from zkconsumer.testing.cluster import ClusterFrame, broker_ids
+from zkconsumer.testing.cluster import Cluster, NewTopic, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
 from zkconsumer.testing.embedded.broker_08 import Broker08
-from zkconsumer.testing.embedded.coordination import Coordination
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.disk.storage import hold
@@ -48,7 +47,7 @@ WITH_ZOOKEEPER: Final = {name for name in VERSIONS if name not in GENERATIONS or
 """The generations whose brokers are registered in ZooKeeper."""
 
 
-class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
+class EmbeddedCluster(Cluster):
     """Brokers of the protocol of one version of Kafka in this process, registered in a real ZooKeeper.
 
     `with EmbeddedCluster(brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen when the
@@ -63,6 +62,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
     """
 
     version = VERSIONS["0.8"]
+    brokers: dict[int, EmbeddedBroker]
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
         self.login = login
         self.faults = FaultPlan()
         self.version = VERSIONS[generation]
-        self._coordination: Coordination
+        self._coordination: Coordination07 | Coordination08
         if isinstance(chosen, BrokerSettings07):
             self.faults = FaultPlan(absent={WRONG_CORRELATION_ID, MOVE_LEADER, MOVE_COORDINATOR, KILL})
             self._coordination = Coordination07(self, self._ports, chosen, self.faults)
@@ -234,25 +234,8 @@ class EmbeddedCluster(ClusterFrame[EmbeddedBroker]):
 
     # ---- topics
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None = None,
-        replication: int = 1,
-        *,
-        assignment: Mapping[int, Sequence[int]] | None = None,
-        config: Mapping[str, object] | None = None,
-    ) -> dict[int | str, int]:
-        """Partition -> leader of a new topic; returns when every leader serves requests.
-
-        Args:
-            assignment: partition -> replica ids, the leader first, instead of an even spread.
-            config: topic settings such as `{"segment.bytes": 1048576}`.
-
-        Raises:
-            KitError: the topic exists, or its name is not allowed.
-        """
-        return self._coordination.create_topic(name, partitions, replication, assignment, config)
+    def _create(self, topic: NewTopic) -> dict[int | str, int]:
+        return self._coordination.create_topic(topic)
 
     def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 
+from zkconsumer.testing.cluster import Cluster, NewTopic, grown, spread
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.controller import Controller
-from zkconsumer.testing.embedded.coordination import Place
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.leadership import NO_LEADER
@@ -32,7 +32,6 @@ from zkconsumer.testing.embedded.registries.registry import (
 from zkconsumer.testing.embedded.registries.zookeeper import ZooKeeperRegistry
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer_error import ErrorCode
 
@@ -40,11 +39,16 @@ _IDS_PER_S: Final = 1000
 
 
 class Coordination08:
-    """The brokers of a cluster of Kafka 0.8 or later, with their controller; see `Coordination`."""
+    """The brokers of a cluster of Kafka 0.8 or later, with their controller.
+
+    `kafka07.coordination.Coordination07` has the same methods for brokers that register themselves and their topics.
+
+    Threads: every method from any thread.
+    """
 
     def __init__(
         self,
-        place: Place,
+        cluster: Cluster,
         broker_ids: Sequence[int],
         settings: BrokerSettings,
         make: Callable[[int, Coordination08], LeadingBroker[Any]],
@@ -54,10 +58,11 @@ class Coordination08:
         """Make the brokers.
 
         Args:
+            cluster: where they are, and how long they wait.
             make: makes a broker by its id.
             node_version: of their nodes in ZooKeeper.
         """
-        self._place = place
+        self._cluster = cluster
         self.settings = settings
         self._node_version = node_version
         # Above those of an earlier run, whose batches the folder may hold.
@@ -98,7 +103,7 @@ class Coordination08:
 
     def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
         """Register a topic unless it exists; returns before it has leaders."""
-        assignment = kafka_topics.spread(partitions or self.settings.num_partitions, 1, sorted(self.image.brokers))
+        assignment = spread(partitions or self.settings.num_partitions, 1, sorted(self.image.brokers))
         try:
             self.registry.create_topic(topic, assignment, config)
         except TopicExists:
@@ -137,12 +142,12 @@ class Coordination08:
             self._controller = controller
 
     def _make_registry(self) -> Registry:
-        if not self._place.has_zookeeper:
+        if not self._cluster.has_zookeeper:
             return MemoryRegistry()
         timeout_s = self.settings.zookeeper_session_timeout_ms / 1000
         return ZooKeeperRegistry(
-            self._place.zookeeper_hosts, chroot=self._place.chroot, session_timeout_s=timeout_s,
-            login=self._place.login, node_version=self._node_version,
+            self._cluster.zookeeper_hosts, chroot=self._cluster.chroot, session_timeout_s=timeout_s,
+            login=self._cluster.login, node_version=self._node_version,
         )  # fmt: skip
 
     def start_broker(self, broker_id: int) -> None:
@@ -184,31 +189,19 @@ class Coordination08:
 
     # ---- topics
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None,
-        replication: int,
-        assignment: Mapping[int, Sequence[int]] | None,
-        config: Mapping[str, object] | None,
-    ) -> dict[int | str, int]:
+    def create_topic(self, topic: NewTopic) -> dict[int | str, int]:
         """Partition -> leader of a new topic; returns when every leader serves requests."""
-        kafka_topics.check_name(name)
-        count = 1 if partitions is None else partitions
-        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
+        replicas = topic.replicas(self.brokers)
         try:
-            self.registry.create_topic(name, chosen, config or {})
+            self.registry.create_topic(topic.name, replicas, topic.config)
         except TopicExists:
-            raise KitError(f"topic {name} exists already") from None
-        return self.wait_leaders(name, sorted(chosen))
+            raise KitError(f"topic {topic.name} exists already") from None
+        return self.wait_leaders(topic.name, sorted(replicas))
 
     def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions."""
         present = self._entry(name).assignment
-        if total <= len(present):
-            raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
-        wanted = kafka_topics.spread(total, len(present[0]), sorted(self.brokers))
-        self.registry.set_assignment(name, {**wanted, **present})
+        self.registry.set_assignment(name, {**grown(name, present, total, self.brokers), **present})
         return self.wait_leaders(name, list(range(total)))
 
     def delete_topic(self, name: str) -> None:
@@ -290,7 +283,7 @@ class Coordination08:
             running = all(leader in self.brokers and self.brokers[leader].running for leader in found.values())
             return found if len(found) == len(partitions) and running else None
 
-        limit_s = self._place.timeout_s if timeout_s is None else timeout_s
+        limit_s = self._cluster.timeout_s if timeout_s is None else timeout_s
         what = f"leaders of {topic} {list(partitions)}"
         found = wait_until(leaders, limit_s, what, state=lambda: self.image.topics.get(topic))
         assert found is not None
@@ -309,7 +302,7 @@ class Coordination08:
             except RegistryUnavailable:
                 return False
 
-        wait_until(is_done, self._place.timeout_s, what)
+        wait_until(is_done, self._cluster.timeout_s, what)
 
     def _entry(self, topic: str) -> TopicEntry:
         entry = self.registry.topics().get(topic)

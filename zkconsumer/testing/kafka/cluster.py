@@ -10,9 +10,8 @@ from typing import Self
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing.cluster import ClusterFrame, broker_ids
+from zkconsumer.testing.cluster import Cluster, NewTopic, broker_ids, grown
 from zkconsumer.testing.errors import KitError, StartFailed
-from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.kafka.jars import is_07, kafka_jars
 from zkconsumer.testing.kafka.known_versions import check_version
@@ -32,7 +31,7 @@ from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 PORT_TAKEN = "Address already in use"
 
 
-class KafkaCluster(ClusterFrame[KafkaServerProcess]):
+class KafkaCluster(Cluster):
     """Real brokers of one version and a ZooKeeper, or controllers in its place, all in JVMs of their own.
 
     `with KafkaCluster("0.8.2.2", brokers=2) as cluster: cluster.create_topic("t", partitions=4)`. Ports are chosen
@@ -44,6 +43,8 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
     Attributes:
         controllers: in KRaft mode, the servers that are controllers alone, by id.
     """
+
+    brokers: dict[int, KafkaServerProcess]
 
     def __init__(
         self,
@@ -94,12 +95,7 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         self.is_kraft = version_tuple(version) >= FIRST_WITHOUT_ZOOKEEPER if kraft is None else kraft
         given = (zookeeper, zookeeper_port, login, chroot or None)
         check_mode(version, self.is_kraft, any(each is not None for each in given), controllers)
-        if login is not None:
-            login.check_java(f"a broker of Kafka {version}", speaks_tls=version_tuple(version) >= FIRST_WITH_TLS)
-        if security is not None:
-            security.check(version)
-            if login is not None and login.username:  # both need a file of the JVM, and there is one
-                require(version, FIRST_WITH_LISTENER_JAAS, "a login to ZooKeeper together with security")
+        _check_logins(version, login, security)
         ids = broker_ids(brokers)
         super().__init__(
             ids, zookeeper=False if self.is_kraft else zookeeper, chroot=chroot, port=port,
@@ -113,23 +109,28 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         self._broker_settings = {key: dict(value) for key, value in (broker_settings or {}).items()}
         self.controllers: Mapping[int, KafkaServerProcess] = {}
         self._certificates: BrokerCertificates | None = None
-        self._mode: BrokersOfKraft | BrokersWithZooKeeper
         self._topics: TopicControl
-        if self.is_kraft:
-            count = int(len(ids) > 1) if controllers is None else controllers
-            self._mode = BrokersOfKraft(version, self._ports, count, self.folder, heap_mb=heap_mb, timeout_s=timeout_s)
-            self.controllers = self._mode.controllers
-            self._topics = TopicsByRequests(self._answering_ports, timeout_s)
-        else:
-            self._mode = BrokersWithZooKeeper(
-                version, self._ports, self.folder, self.zookeeper_hosts, self.chroot, login, heap_mb=heap_mb,
-                timeout_s=timeout_s,
-            )  # fmt: skip
-            self._topics = TopicsInZooKeeper(lambda: self.client, timeout_s)
+        self._topics_07 = topics_07.Topics07(self, lambda topic: topics_07.partitions_of(self.client, topic))
+        self._mode = self._mode_of(int(len(ids) > 1) if controllers is None else controllers, heap_mb)
         self.brokers = dict(self._mode.brokers)
         self.security = security
         if security is not None:
             self._secure(security)
+
+    def _mode_of(self, controllers: int, heap_mb: int) -> BrokersOfKraft | BrokersWithZooKeeper:
+        """Make the processes, and what changes their topics."""
+        if self.is_kraft:
+            mode = BrokersOfKraft(
+                self.version, self._ports, controllers, self.folder, heap_mb=heap_mb, timeout_s=self.timeout_s
+            )
+            self.controllers = mode.controllers
+            self._topics = TopicsByRequests(self._answering_ports, self.timeout_s)
+            return mode
+        self._topics = TopicsInZooKeeper(lambda: self.client, self.timeout_s)
+        return BrokersWithZooKeeper(
+            self.version, self._ports, self.folder, self.zookeeper_hosts, self.chroot, self.login, heap_mb=heap_mb,
+            timeout_s=self.timeout_s,
+        )  # fmt: skip
 
     def _secure(self, security: BrokerSecurity) -> None:
         """Give the brokers further listeners."""
@@ -261,40 +262,12 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
 
     # ---- topics
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None = None,
-        replication: int = 1,
-        *,
-        assignment: Mapping[int, Sequence[int]] | None = None,
-        config: Mapping[str, object] | None = None,
-    ) -> dict[int | str, int]:
-        """Partition -> leader of a new topic; returns when every leader serves requests and every broker knows it.
-
-        Args:
-            partitions: how many; None means 1. In Kafka 0.7 on each broker, and the brokers' settings decide: None, or
-                as many as they have.
-            assignment: partition -> replica ids, the leader first, instead of an even spread.
-            config: topic settings such as `{"segment.bytes": 1048576}`.
-
-        Raises:
-            KitError: the topic exists, or its name is not allowed.
-            NotSupported: 0.7, which has no replicas and no settings of a topic, or has other numbers of partitions.
-        """
-        kafka_topics.check_name(name)
+    def _create(self, topic: NewTopic) -> dict[int | str, int]:
         if is_07(self.version):
-            if replication != 1 or assignment or config:
-                self._needs((0, 8), "a topic with replicas or settings of its own")
-            ports = {broker.broker_id: broker.port for broker in self.brokers.values() if broker.running}
-            return topics_07.create_on_all(ports, name, partitions, lambda: self._known_07(name), self.timeout_s)
-        count = 1 if partitions is None else partitions
-        chosen = assignment or kafka_topics.spread(count, replication, sorted(self.brokers))
-        self._topics.create(name, chosen, config or {})
-        return self.wait_leaders(name, sorted(chosen))
-
-    def _known_07(self, topic: str) -> list[str]:
-        return topics_07.partitions_of(self.client, topic)
+            return self._topics_07.create(topic)
+        replicas = topic.replicas(self.brokers)
+        self._topics.create(topic.name, replicas, topic.config)
+        return self.wait_leaders(topic.name, sorted(replicas))
 
     def add_partitions(self, name: str, total: int) -> dict[int | str, int]:
         """Partition -> leader after the topic has grown to `total` partitions.
@@ -302,11 +275,7 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         New partitions get as many replicas as partition 0 has.
         """
         self._needs((0, 8), "adding partitions")
-        present = self._topics.assignment(name)
-        if total <= len(present):
-            raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
-        wanted = kafka_topics.spread(total, len(present[0]), sorted(self.brokers))
-        self._topics.grow(name, {p: replicas for p, replicas in wanted.items() if p not in present})
+        self._topics.grow(name, grown(name, self._topics.assignment(name), total, self.brokers))
         return self.wait_leaders(name, list(range(total)))
 
     def delete_topic(self, name: str) -> None:
@@ -324,11 +293,9 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         Raises:
             KitError: there is no such topic.
         """
-        found: list[int | str] = []
         if is_07(self.version):
-            found += self._known_07(topic)
-        else:
-            found += sorted(self._topics.assignment(topic))
+            return self._topics_07.partitions(topic)
+        found: list[int | str] = [*sorted(self._topics.assignment(topic))]
         if not found:
             raise KitError(f"there is no topic {topic}")
         return found
@@ -336,7 +303,7 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
     def leader(self, topic: str, partition: int | str) -> int | None:
         """Leader of a partition as ZooKeeper, or a broker in KRaft mode, has it; None without one."""
         if is_07(self.version):
-            return topics_07.broker_of(partition) if partition in self._known_07(topic) else None
+            return self._topics_07.leader(topic, partition)
         return self._topics.leader(topic, int(partition))
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
@@ -369,10 +336,9 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
         Raises:
             WaitTimeout: after `timeout_s` (by default the cluster's) seconds.
         """
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
         if is_07(self.version):
-            running = {broker.broker_id for broker in self.brokers.values() if broker.running}
-            return topics_07.wait_registered(lambda: self._known_07(topic), topic, partitions, running, limit_s)
+            return self._topics_07.wait_leaders(topic, partitions, timeout_s)
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
         seen: dict[int, object] = {}
         numbers = [int(each) for each in partitions]
         agreed = partial(agreed_leaders, self.brokers, topic, numbers, seen)
@@ -382,3 +348,17 @@ class KafkaCluster(ClusterFrame[KafkaServerProcess]):
 
     def _needs(self, minimum: tuple[int, ...], what: str) -> None:
         require(self.version, minimum, what)
+
+
+def _check_logins(version: str, login: ZooKeeperLogin | None, security: BrokerSecurity | None) -> None:
+    """Return if brokers of this version can authenticate to ZooKeeper, and have listeners, as is asked for.
+
+    Raises:
+        NotSupported: they cannot.
+    """
+    if login is not None:
+        login.check_java(f"a broker of Kafka {version}", speaks_tls=version_tuple(version) >= FIRST_WITH_TLS)
+    if security is not None:
+        security.check(version)
+        if login is not None and login.username:  # both need a file of the JVM, and there is one
+            require(version, FIRST_WITH_LISTENER_JAAS, "a login to ZooKeeper together with security")

@@ -40,10 +40,10 @@ def ask_on(connection: socket.socket, body: bytes, *, timeout_s: float = 5.0) ->
     """The body of the answer to one request on a connection that stands; OSError when there is none in time."""
     deadline = Deadline(timeout_s)
     connection.sendall(struct.pack(">i", len(body)) + body)
-    (length,) = struct.unpack(">i", _exactly(connection, 4, deadline))
+    (length,) = struct.unpack(">i", deadline.receive(connection, 4))
     if not 0 <= length <= MAX_REPLY_BYTES:
         raise ConnectionError(f"answer of {length} bytes from {connection.getpeername()}")
-    return _exactly(connection, length, deadline)
+    return deadline.receive(connection, length)
 
 
 def answers(port: int, generation_07: bool = False, *, timeout_s: float = 5.0) -> bool:
@@ -127,17 +127,6 @@ def string(text: str) -> bytes:
     """A string as requests have it."""
     data = text.encode()
     return struct.pack(">h", len(data)) + data
-
-
-def _exactly(connection: socket.socket, count: int, deadline: Deadline) -> bytes:
-    data = b""
-    while len(data) < count:
-        connection.settimeout(max(deadline.remaining_s, 0.001))
-        chunk = connection.recv(count - len(data))
-        if not chunk:
-            raise ConnectionResetError(f"closed after {len(data)} of {count} bytes")
-        data += chunk
-    return data
 
 
 class Reader:

@@ -14,39 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from zkconsumer.cluster.topic_payloads import format_grown_topic, format_topic, format_topic_config
-from zkconsumer.testing.embedded.leadership import is_legal_topic
-from zkconsumer.testing.errors import KitError
 
 REASSIGN = "/admin/reassign_partitions"
 ELECTION = "/admin/preferred_replica_election"
-
-
-def spread(partitions: int, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
-    """Partition -> replicas: partition p leads on broker p modulo n, its copies on the following ones.
-
-    Raises:
-        ValueError: more replicas than brokers, or no partition.
-        TypeError: the number of partitions or replicas is no integer.
-    """
-    for name, number in (("partitions", partitions), ("replication", replication)):
-        if not isinstance(number, int):
-            raise TypeError(f"{name} is {number!r}: an int is needed")
-    if not 1 <= replication <= len(brokers):
-        raise ValueError(f"replication {replication}: between 1 and the number of brokers ({len(brokers)}) is possible")
-    if partitions < 1:
-        raise ValueError(f"{partitions} partitions: at least 1 is needed")
-    ids = sorted(brokers)
-    return {p: [ids[(p + copy) % len(ids)] for copy in range(replication)] for p in range(partitions)}
-
-
-def check_name(topic: str) -> None:
-    """Return if Kafka allows this name for a new topic; a broker cannot make the folder of any other.
-
-    Raises:
-        KitError: it does not.
-    """
-    if not is_legal_topic(topic):
-        raise KitError(f"topic name {topic!r}: at most 255 of a-z A-Z 0-9 . _ - are allowed")
 
 
 def topic_path(topic: str) -> str:

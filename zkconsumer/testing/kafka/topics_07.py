@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkconsumer.testing.cluster import Broker, Cluster, NewTopic
 from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
+from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["broker_of", "create", "create_on_all", "number_of", "partition_name", "partitions_of", "wait_registered"]
+__all__ = ["Topics07", "broker_of", "create", "number_of", "partition_name", "partitions_of"]
 
 _PRODUCE_07 = 0
 _ANY_PARTITION = -1
@@ -83,59 +85,80 @@ def partitions_of(client: KazooClient, topic: str, brokers: Iterable[int] | None
     return sorted(found)
 
 
-def create_on_all(
-    ports: Mapping[int, int], topic: str, wanted: int | None, known: Callable[[], list[str]], timeout_s: float
-) -> dict[int | str, int]:
-    """Have all running brokers make a topic; return partition -> broker once all have registered it.
+class Topics07:
+    """The topics of a cluster of Kafka 0.7, of either kind.
 
     Args:
-        ports: By broker id.
-        wanted: Partitions on each broker; None: as many as they are set to.
-        known: Returns the registered partitions of the topic.
-
-    Raises:
-        KitError: The topic exists.
-        NotSupported: The brokers are set to another number of partitions.
-        WaitTimeout: A broker has not registered it in time.
+        cluster: Whose brokers and time-out count.
+        known: Returns the registered partitions of a topic.
     """
-    if known():
-        raise KitError(f"topic {topic} exists already")
-    for port in ports.values():
-        create(port, topic, timeout_s)
-    found: list[str] = []
 
-    def by_all() -> bool:
-        found[:] = known()
-        return {broker_of(each) for each in found} == set(ports)
+    def __init__(self, cluster: Cluster, known: Callable[[str], list[str]]) -> None:
+        self._cluster = cluster
+        self._known = known
 
-    wait_until(by_all, timeout_s, f"topic {topic} to be registered by brokers {sorted(ports)}", state=lambda: found)
-    if wanted is not None and wanted * len(ports) != len(found):
-        raise NotSupported(
-            f"topic {topic} has the partitions {', '.join(found)}: in Kafka 0.7 the brokers' settings decide, as "
-            f'settings={{"num.partitions": {wanted}}} or {{"topic.partition.count.map": "{topic}:{wanted}"}}'
-        )
-    return {each: broker_of(each) for each in found}
+    def create(self, topic: NewTopic) -> dict[int | str, int]:
+        """Have all running brokers make a topic; return partition -> broker once all have registered it.
 
+        Raises:
+            KitError: The topic exists.
+            NotSupported: Replicas or settings are wanted, or the brokers are set to another number of partitions.
+            WaitTimeout: A broker has not registered it in time.
+        """
+        name, wanted, timeout_s = topic.name, topic.partitions, self._cluster.timeout_s
+        if topic.replication != 1 or topic.assignment or topic.config:
+            require(self._cluster.version, (0, 8), "a topic with replicas or settings of its own")
+        running = self._running()
+        if self._known(name):
+            raise KitError(f"topic {name} exists already")
+        for broker in running.values():
+            create(broker.port, name, timeout_s)
+        found: list[str] = []
 
-def wait_registered(
-    known: Callable[[], list[str]], topic: str, partitions: Sequence[int | str], running: Set[int], timeout_s: float
-) -> dict[int | str, int]:
-    """Return partition -> broker, once all of these partitions are registered and their brokers run.
+        def by_all() -> bool:
+            found[:] = self._known(name)
+            return {broker_of(each) for each in found} == set(running)
 
-    Args:
-        known: Returns the registered partitions of the topic.
-        running: The brokers that run.
+        wait_until(by_all, timeout_s, f"topic {name} to be registered by brokers {sorted(running)}",
+                   state=lambda: found)  # fmt: skip
+        if wanted is not None and wanted * len(running) != len(found):
+            raise NotSupported(
+                f"topic {name} has the partitions {', '.join(found)}: in Kafka 0.7 the brokers' settings decide, as "
+                f'settings={{"num.partitions": {wanted}}} or {{"topic.partition.count.map": "{name}:{wanted}"}}'
+            )
+        return {each: broker_of(each) for each in found}
 
-    Raises:
-        KitError: One of them is no name of a partition.
-        WaitTimeout: They are not in time.
-    """
-    wanted = {each: broker_of(each) for each in partitions}
-    found: list[str] = []
+    def partitions(self, topic: str) -> list[int | str]:
+        """Return the partitions of the registered brokers, `broker-partition`; KitError without any."""
+        found: list[int | str] = [*self._known(topic)]
+        if not found:
+            raise KitError(f"there is no topic {topic}")
+        return found
 
-    def all_there() -> bool:
-        found[:] = known()
-        return set(wanted) <= set(found) and set(wanted.values()) <= running
+    def leader(self, topic: str, partition: int | str) -> int | None:
+        """Return the broker of a partition; None while it is not registered."""
+        return broker_of(partition) if partition in self._known(topic) else None
 
-    wait_until(all_there, timeout_s, f"partitions {list(partitions)} of {topic}", state=lambda: found)
-    return wanted
+    def wait_leaders(
+        self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
+    ) -> dict[int | str, int]:
+        """Return partition -> broker, once all of these partitions are registered and their brokers run.
+
+        Raises:
+            KitError: One of them is no name of a partition.
+            WaitTimeout: They are not in time.
+        """
+        wanted = {each: broker_of(each) for each in partitions}
+        running = self._running().keys()
+        found: list[str] = []
+
+        def all_there() -> bool:
+            found[:] = self._known(topic)
+            return set(wanted) <= set(found) and set(wanted.values()) <= running
+
+        limit_s = self._cluster.timeout_s if timeout_s is None else timeout_s
+        wait_until(all_there, limit_s, f"partitions {list(partitions)} of {topic}", state=lambda: found)
+        return wanted
+
+    def _running(self) -> dict[int, Broker]:
+        return {broker.broker_id: broker for broker in self._cluster.brokers.values() if broker.running}

@@ -89,11 +89,7 @@ class MemberProcess(RecordedMember):
         subscription = Subscription.of(topics, whitelist, blacklist, streams)
         super().__init__(cluster, group, name or consumer_id, id_prefix="ours", timeout_s=timeout_s)
         self.name = self.consumer_id
-        if bootstrap_servers is not None:
-            where = ["--brokers", bootstrap_servers]
-        else:
-            connect = zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)
-            where = ["--connect", connect]
+        where = _where(cluster, zookeeper_connect, bootstrap_servers)
         defaults = {} if name is not None else _without_zookeeper(DEFAULTS) if bootstrap_servers else DEFAULTS
         file = self._settings_file(defaults, settings or {})
         self._command = [
@@ -145,6 +141,13 @@ class MemberProcess(RecordedMember):
         self._notes.append(Note(int(time_ns), word, text))
         if word == "ready":
             self._ready = True
+
+
+def _where(cluster: Cluster | str, zookeeper_connect: str | None, bootstrap_servers: str | None) -> list[str]:
+    """Return the arguments that say where a member finds its cluster."""
+    if bootstrap_servers is not None:
+        return ["--brokers", bootstrap_servers]
+    return ["--connect", zookeeper_connect or (cluster if isinstance(cluster, str) else cluster.zookeeper_connect)]
 
 
 def _without_zookeeper(settings: Mapping[str, object]) -> dict[str, object]:

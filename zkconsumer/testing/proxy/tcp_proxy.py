@@ -9,9 +9,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
+from simpleconsumer.closing import Closing
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.proxy.kafka_frames import KafkaRewriter, Rewrite
 from zkconsumer.testing.proxy.pipes import Connection, Direction, Rules
@@ -26,7 +26,7 @@ Tap = Callable[[], tuple[Callable[[bytes], object], Callable[[bytes], object]]]
 """Called for each new connection; the two functions are shown the bytes that go up, and those that go down."""
 
 
-class TcpProxy:
+class TcpProxy(Closing):
     """Stands between clients and one server; faults are switched on and off by method calls.
 
     "up" is from the client to the server, "down" the other way. A method that changes what passes is in force when it
@@ -245,14 +245,6 @@ class TcpProxy:
             end.close()
         if self._fault is not None:
             raise KitError(f"the proxy on port {self.port} failed: {self._fault!r}") from self._fault
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ---- the thread
 

@@ -179,18 +179,7 @@ def four_letter(host: str, port: int, word: str, *, timeout_s: float = 5.0) -> s
 
 def _frame(connection: socket.socket, deadline: Deadline) -> bytes:
     """The body of the next length-prefixed frame."""
-    (length,) = struct.unpack(">i", _exactly(connection, 4, deadline))
+    (length,) = struct.unpack(">i", deadline.receive(connection, 4))
     if not 0 <= length <= MAX_REPLY_BYTES:
         raise ConnectionError(f"frame of {length} bytes, at most {MAX_REPLY_BYTES} expected")
-    return _exactly(connection, length, deadline)
-
-
-def _exactly(connection: socket.socket, count: int, deadline: Deadline) -> bytes:
-    data = b""
-    while len(data) < count:
-        connection.settimeout(max(deadline.remaining_s, 0.001))
-        chunk = connection.recv(count - len(data))
-        if not chunk:
-            raise ConnectionResetError(f"closed after {len(data)} of {count} bytes")
-        data += chunk
-    return data
+    return deadline.receive(connection, length)

@@ -13,12 +13,12 @@ from zkconsumer.spark.load.errors import AuditFailed
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import Shape, rows_of_files, settings_of_writing
 from zkconsumer.spark.schema import HEADERS_COLUMN
+from zkconsumer_error import first_few
 
 __all__ = ["compare_groups", "rewrite_groups", "written_groups"]
 
 _GROUP: Final = "group"
 _MOST_TASKS: Final = 1000
-_SHOWN: Final = 5
 
 
 class _Sums(NamedTuple):
@@ -91,8 +91,7 @@ def compare_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape:
              f"{_said(after.get(place))} were written"
              for place in sorted(before.keys() | after.keys()) if before.get(place) != after.get(place)]  # fmt: skip
     if wrong:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise AuditFailed(f"nothing was published: {'; '.join(wrong[:_SHOWN])}{more}")
+        raise AuditFailed(f"nothing was published: {first_few(*wrong, between='; ', rest='; and {} more')}")
     return sum(each.rows for each in after.values())
 
 

@@ -12,9 +12,8 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
-from typing import Self
 
+from simpleconsumer.closing import Closing
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, has_batch_checksum
 from zkconsumer.testing.embedded.disk.entries import OFFSETS_BYTES, last_offset
 from zkconsumer.testing.embedded.disk.file_ends import append_bytes
@@ -29,7 +28,7 @@ _SEARCH_BYTES = 8 * 1024
 _LOG_SUFFIX = ".log"
 
 
-class LogSlice:
+class LogSlice(Closing):
     """A run of bytes of a segment, with a file descriptor of its own: retention may delete the file meanwhile.
 
     Close it, or use it in a `with` block.
@@ -57,32 +56,55 @@ class LogSlice:
             os.close(self.fd)
             self.fd = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def segment_files(folder: Path) -> list[Path]:
     """Return the log files of a folder, oldest first."""
     return sorted(path for path in folder.glob(f"*{_LOG_SUFFIX}") if path.stem.isdigit() and len(path.stem) == 20)
 
 
-class Segment:
+class SegmentFile:
+    """The file of a segment, which is made if need be.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Time of the last write, from the file system; what retention and offsets by time go by."""
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    def flip(self, at: int) -> None:
+        """Flip the bits of one byte of the file."""
+        os.pwrite(self._fd, bytes([os.pread(self._fd, 1, at)[0] ^ 0xFF]), at)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        """Close the file and remove it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+
+class Segment(SegmentFile):
     """Entries from one base offset on.
 
     Threads: guarded by its log's lock, all but `LogSlice`s, which are independent once made.
     """
 
     def __init__(self, folder: Path, base_offset: int, created_ms: int, index_interval_bytes: int) -> None:
-        self.path = folder / f"{base_offset:020d}{_LOG_SUFFIX}"
+        super().__init__(folder / f"{base_offset:020d}{_LOG_SUFFIX}")
         self.base_offset = base_offset
         self.created_ms = created_ms
         self._interval_bytes = index_interval_bytes
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         self.size_bytes = os.fstat(self._fd).st_size
         self._index = OffsetIndex()
         self._since_index = 0
@@ -91,11 +113,6 @@ class Segment:
     def index_path(self) -> Path:
         """Where its index is kept."""
         return self.path.with_suffix(".index")
-
-    @property
-    def last_modified_ms(self) -> int:
-        """Time of the last write, from the file system; what retention and offsets by time go by."""
-        return os.fstat(self._fd).st_mtime_ns // 1_000_000
 
     # ---- opening
 
@@ -209,8 +226,7 @@ class Segment:
         """Flip the bits of the last byte of the entry that holds an offset; False if none does."""
         for at, last, size in self.walk():
             if last >= offset:
-                end = at + ENTRY_OVERHEAD + size - 1
-                os.pwrite(self._fd, bytes([os.pread(self._fd, 1, end)[0] ^ 0xFF]), end)
+                self.flip(at + ENTRY_OVERHEAD + size - 1)
                 return True
         return False
 
@@ -260,14 +276,7 @@ class Segment:
 
     # ---- end
 
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
     def delete(self) -> None:
         """Close the file and remove it with its index."""
-        self.close()
-        self.path.unlink(missing_ok=True)
+        super().delete()
         self.index_path.unlink(missing_ok=True)

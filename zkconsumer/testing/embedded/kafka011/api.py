@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from simpleconsumer.messages.api import Api
 from simpleconsumer.messages.schema import Values
 from zkconsumer.testing.embedded.broker import Part
-from zkconsumer.testing.embedded.cluster_image import Cluster, ClusterImage, Codes
+from zkconsumer.testing.embedded.cluster_image import ClusterImage, Codes, Host
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
@@ -28,20 +27,8 @@ __all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "fenced_code", "refuse", "
 Body = TypeVar("Body")
 
 
-class Host011(Protocol):
+class Host011(Host, Protocol):
     """What the answers need of their broker."""
-
-    @property
-    def broker_id(self) -> int:
-        """Its id."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """Its cluster."""
-
-    @property
-    def stopping(self) -> threading.Event:
-        """Set when the broker ends."""
 
     @property
     def served(self) -> Mapping[int, range]:

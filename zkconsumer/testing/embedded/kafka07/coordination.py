@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kazoo.client import KazooClient
 
-from zkconsumer.testing.embedded.coordination import Place
+from zkconsumer.testing.cluster import Cluster, NewTopic
 from zkconsumer.testing.embedded.faults import FaultPlan
 from zkconsumer.testing.embedded.kafka07.broker import Broker07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
@@ -15,7 +15,6 @@ from zkconsumer.testing.embedded.kafka07.registration import IDS, Registration07
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
 from zkconsumer.testing.embedded.registries.session import cluster_client, end_owner
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.versions import refused, require
 
@@ -23,23 +22,24 @@ VERSION = "0.7.2"
 
 
 class Coordination07:
-    """The brokers of a cluster of Kafka 0.7; see `Coordination`.
+    """The brokers of a cluster of Kafka 0.7; with the methods of `Coordination08`.
 
     Attributes:
         brokers: by id.
     """
 
-    def __init__(self, place: Place, ports: Mapping[int, int], settings: BrokerSettings07, plan: FaultPlan) -> None:
+    def __init__(self, cluster: Cluster, ports: Mapping[int, int], settings: BrokerSettings07, plan: FaultPlan) -> None:
         """Make the brokers.
 
         Args:
             ports: by broker id.
         """
-        self._place = place
+        self._cluster = cluster
         self._settings = settings
         self.brokers = {
-            n: Broker07(n, place.folder / f"broker-{n}", settings, plan, port=port) for n, port in ports.items()
+            n: Broker07(n, cluster.folder / f"broker-{n}", settings, plan, port=port) for n, port in ports.items()
         }
+        self._topics = topics_07.Topics07(cluster, self._known)
         self._lock = threading.RLock()
         self._client: KazooClient | None = None
         self._started = False
@@ -49,7 +49,7 @@ class Coordination07:
     @property
     def client(self) -> KazooClient:
         """The cluster's own ZooKeeper client."""
-        if not self._place.has_zookeeper:
+        if not self._cluster.has_zookeeper:
             raise KitError("this cluster does without ZooKeeper")
         if self._client is None:
             raise KitError("the cluster was not started")
@@ -62,8 +62,8 @@ class Coordination07:
 
     def start(self) -> None:
         """Connect to ZooKeeper."""
-        if self._place.has_zookeeper and self._client is None:
-            self._client = cluster_client(self._place.zookeeper_hosts, self._place.chroot, self._place.login)
+        if self._cluster.has_zookeeper and self._client is None:
+            self._client = cluster_client(self._cluster.zookeeper_hosts, self._cluster.chroot, self._cluster.login)
         self._started = True
 
     def freeze(self) -> None:
@@ -87,7 +87,7 @@ class Coordination07:
                 raise KitError("the cluster was not started")
             broker.start()
             try:
-                broker.serve_as(self._registered(broker) if self._place.has_zookeeper else None)
+                broker.serve_as(self._registered(broker) if self._cluster.has_zookeeper else None)
             except BaseException:
                 broker.end(clean=True)  # a broker that no client can find would never be registered later
                 raise
@@ -95,8 +95,8 @@ class Coordination07:
     def _registered(self, broker: Broker07) -> Registration07:
         registration = broker.make_registration()
         registration.start(
-            self._place.zookeeper_hosts, self._place.chroot, self._settings.session_timeout_ms / 1000,
-            self._place.login, self.client,
+            self._cluster.zookeeper_hosts, self._cluster.chroot, self._settings.session_timeout_ms / 1000,
+            self._cluster.login, self.client,
         )  # fmt: skip
         return registration
 
@@ -109,29 +109,18 @@ class Coordination07:
         """End a broker as SIGKILL does; with `expire` its session ends at once."""
         with self._lock:
             self.brokers[broker_id].end(clean=False)
-            if expire and self._place.has_zookeeper:
+            if expire and self._cluster.has_zookeeper:
                 path = f"{IDS}/{broker_id}"
-                end_owner(self.client, self._place.zookeeper_hosts, path, self._place.login)
+                end_owner(self.client, self._cluster.zookeeper_hosts, path, self._cluster.login)
 
     # ---- topics
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None,
-        replication: int,
-        assignment: Mapping[int, Sequence[int]] | None,
-        config: Mapping[str, object] | None,
-    ) -> dict[int | str, int]:
+    def create_topic(self, topic: NewTopic) -> dict[int | str, int]:
         """Partition -> broker, once every running broker has registered the topic."""
-        kafka_topics.check_name(name)
-        if replication != 1 or assignment or config:
-            require(VERSION, (0, 8), "a topic with replicas or settings of its own")
-        ports = {broker.broker_id: broker.port for broker in self.brokers.values() if broker.running}
-        return topics_07.create_on_all(ports, name, partitions, lambda: self._known(name), self._place.timeout_s)
+        return self._topics.create(topic)
 
     def _known(self, topic: str) -> list[str]:
-        if self._place.has_zookeeper:
+        if self._cluster.has_zookeeper:
             return topics_07.partitions_of(self.client, topic)
         return sorted(name for broker in self.brokers.values() for name in broker.partitions(topic))
 
@@ -145,14 +134,11 @@ class Coordination07:
 
     def partitions(self, topic: str) -> list[int | str]:
         """The partitions of the registered brokers, `broker-partition`, in the order of Kafka 0.7."""
-        found: list[int | str] = [*self._known(topic)]
-        if not found:
-            raise KitError(f"there is no topic {topic}")
-        return found
+        return self._topics.partitions(topic)
 
     def leader(self, topic: str, partition: int | str) -> int | None:
         """The broker of a partition; None while it is not registered."""
-        return topics_07.broker_of(partition) if partition in self._known(topic) else None
+        return self._topics.leader(topic, partition)
 
     def log(self, topic: str, partition: str) -> ByteLog:
         """The log of a partition; KitError without one, or while its broker does not run."""
@@ -169,6 +155,4 @@ class Coordination07:
         self, topic: str, partitions: Sequence[int | str], timeout_s: float | None = None
     ) -> dict[int | str, int]:
         """Partition -> broker, once all of these are registered and their brokers run."""
-        limit_s = self._place.timeout_s if timeout_s is None else timeout_s
-        running = {broker.broker_id for broker in self.brokers.values() if broker.running}
-        return topics_07.wait_registered(lambda: self._known(topic), topic, partitions, running, limit_s)
+        return self._topics.wait_leaders(topic, partitions, timeout_s)

@@ -37,7 +37,6 @@ UNKNOWN: Final = -1
 OFFSET_OUT_OF_RANGE: Final = 1
 INVALID_MESSAGE: Final = 2
 WRONG_PARTITION: Final = 3
-INVALID_FETCH_SIZE: Final = 4
 
 _INT16 = Struct(">h")
 _PRODUCE = Struct(">ii")

@@ -11,7 +11,7 @@ from pathlib import Path
 from struct import Struct
 
 from zkconsumer.testing.embedded.disk.file_ends import append_bytes
-from zkconsumer.testing.embedded.disk.segment import LogSlice
+from zkconsumer.testing.embedded.disk.segment import LogSlice, SegmentFile
 from zkconsumer.testing.embedded.kafka07.messages import SIZE_FIELD, SMALLEST_MESSAGE, Bytes, is_intact
 from zkconsumer.testing.embedded.kafka07.segment_list import Extent
 
@@ -25,7 +25,7 @@ def segment_starts(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
 
 
-class Segment:
+class Segment(SegmentFile):
     """Entries from one position on.
 
     Threads: written under its log's lock; `extent` and `slice` from any thread.
@@ -39,16 +39,15 @@ class Segment:
     """
 
     def __init__(self, folder: Path, start: int) -> None:
-        self.path = folder / f"{start:020d}{_SUFFIX}"
+        super().__init__(folder / f"{start:020d}{_SUFFIX}")
         self.start = start
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         self.written_bytes = self.flushed_bytes = os.fstat(self._fd).st_size
         self.first_append_ms: int | None = None
 
     @property
     def extent(self) -> Extent:
         """Where it is, as readers see it."""
-        return Extent(self.start, self.flushed_bytes, os.fstat(self._fd).st_mtime_ns // 1_000_000)
+        return Extent(self.start, self.flushed_bytes, self.last_modified_ms)
 
     # ---- writing
 
@@ -112,20 +111,3 @@ class Segment:
     def slice(self, at: int, length: int) -> LogSlice:
         """Return so many bytes of the file, with a descriptor of their own."""
         return LogSlice(os.dup(self._fd), at, length) if length > 0 else LogSlice()
-
-    def flip(self, at: int) -> None:
-        """Flip the bits of one byte of the file."""
-        os.pwrite(self._fd, bytes([os.pread(self._fd, 1, at)[0] ^ 0xFF]), at)
-
-    # ---- end
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def delete(self) -> None:
-        """Close the file and remove it."""
-        self.close()
-        self.path.unlink(missing_ok=True)

@@ -19,16 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from zkconsumer.testing.embedded.cluster_image import Cluster
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.groups.group import Group
-from zkconsumer.testing.embedded.groups.values import (
-    GroupRules,
-    GroupState,
-    Join,
-    Joined,
-    Reply,
-    Sync,
-    Synced,
-    Who,
-)
+from zkconsumer.testing.embedded.groups.values import GroupRules, GroupState, Join, Joined, Reply, Sync, Synced, Who
 from zkconsumer.testing.embedded.kafka011.groups.group_log import GroupLog, RecordFormats, now_ms
 from zkconsumer.testing.embedded.kafka011.groups.group_storing import as_members_see_it, record_of, restored, translated
 from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
