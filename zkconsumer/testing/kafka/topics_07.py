@@ -17,8 +17,6 @@ from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["broker_of", "create", "create_on_all", "number_of", "partition_name", "partitions_of", "wait_registered"]
-
 _PRODUCE_07 = 0
 _ANY_PARTITION = -1
 _LATEST = -1
