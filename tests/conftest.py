@@ -25,6 +25,7 @@ from kazoo.client import KazooClient
 from tests import durations, sets
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.security import BrokerCertificates, BrokerSecurity
+from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 settings.register_profile("unhurried", deadline=None)  # how long an example takes means nothing on a busy machine
@@ -67,6 +68,8 @@ SPARK_FILES = {
     "tests/spark/test_spark_stream_headers.py",
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
+
+SHORT_SESSIONS = {"group.min.session.timeout.ms": 500}
 
 LEFT_IGNORED = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU}
 """Python ignores the first two itself, and not for children; a write to a terminal would never end with the others."""
@@ -231,6 +234,25 @@ def secured_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
             if version not in running:
                 running[version] = stack.enter_context(KafkaCluster(version, security=security))
             return running[version]
+
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_clusters() -> Iterator[Callable[[str, int], KafkaCluster]]:
+    """Gives running clusters by version and number of brokers, which all tests share, as the plugin's fixture does.
+
+    Groups that brokers coordinate may have sessions of half a second there, so tests of them need no other brokers.
+    """
+    running: dict[tuple[str, int], KafkaCluster] = {}
+    with contextlib.ExitStack() as stack:
+
+        def cluster(version: str, brokers: int) -> KafkaCluster:
+            key = (version, brokers)
+            if key not in running:
+                settings = SHORT_SESSIONS if version_tuple(version) >= (0, 9) else {}
+                running[key] = stack.enter_context(KafkaCluster(version, brokers, settings=settings))
+            return running[key]
 
         yield cluster
 
