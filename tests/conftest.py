@@ -13,6 +13,7 @@ import shutil
 import signal
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ import pytest
 from hypothesis import settings
 from kazoo.client import KazooClient
 
-from tests import sets
+from tests import durations, sets
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.security import BrokerCertificates, BrokerSecurity
+from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 settings.register_profile("unhurried", deadline=None)  # how long an example takes means nothing on a busy machine
@@ -67,58 +69,7 @@ SPARK_FILES = {
 }
 """Files whose tests share a Spark session, which costs half a gigabyte and twenty seconds of a core."""
 
-LONG_S = {
-    "tests/spark": 400,
-    "tests/processes/test_faults.py": 140,
-    "tests/cli/test_demo.py": 110,
-    "tests/testing/test_pytest_plugin.py": 100,
-    "tests/cli/test_cluster_up.py": 80,
-    "tests/interop/test_lag_exporter.py": 70,
-    "tests/interop/test_order_of_java.py": 70,
-    "tests/rebalance/zookeeper/test_coordinator.py": 70,
-    "tests/interop/test_topic_changes.py": 65,
-    "tests/processes/test_broker_group_faults.py": 65,
-    "tests/processes/test_mixed_group.py": 60,
-    "tests/refusals/test_every_command.py": 60,
-    "tests/simulation/test_seeds.py": 50,
-    "tests/simulation/test_seeds_07.py": 50,
-    "tests/refusals/test_tls.py": 50,
-    "tests/simulation/test_seeded_bugs.py": 50,
-    "tests/interop/test_lag_of_java_groups.py": 45,
-    "tests/cli/test_produce_and_consume.py": 40,
-    "tests/interop/test_bad_start.py": 40,
-    "tests/processes/test_stores_in_faults.py": 40,
-    "tests/interop/test_isolation_live.py": 35,
-    "tests/interop/test_lag.py": 35,
-    "tests/interop/test_transactions_in_faults.py": 35,
-    "tests/interop/test_offsets_in_kafka.py": 35,
-    "tests/processes/test_group_on_kafka_07.py": 35,
-    "tests/testing/test_group_members.py": 35,
-    "tests/testing/test_kafka_cluster.py": 35,
-    "tests/testing/test_zookeeper_server.py": 35,
-    "tests/embedded/test_embedded_cluster.py": 30,
-    "tests/rebalance/zookeeper/test_refused_reads.py": 30,
-    "tests/rebalance/zookeeper/test_zookeeper.py": 30,
-    "tests/interop/test_broker_group_streams.py": 25,
-    "tests/processes/test_broker_group_links.py": 25,
-    "tests/processes/test_broker_group_mixed.py": 20,
-    "tests/refusals/test_every_command_and_node.py": 30,
-    "tests/refusals/test_kit.py": 30,
-    "tests/refusals/test_kit_refused.py": 30,
-    "tests/topic_reader/test_read_versions.py": 30,
-    "tests/cluster/test_zookeeper_obstacles.py": 25,
-    "tests/examples/test_example_sqlite_transaction.py": 25,
-    "tests/interop/test_storage_elsewhere.py": 25,
-    "tests/interop/test_refused_nodes.py": 25,
-    "tests/refusals/test_partitions_of_closed_nodes.py": 25,
-    "tests/refusals/test_spark_secrets.py": 25,
-    "tests/simpleconsumer/test_kafka07_properties.py": 25,
-    "tests/testing/test_cluster_face.py": 25,
-    "tests/refusals/test_commands.py": 20,
-    "tests/refusals/test_credentials.py": 20,
-    "tests/simulation/test_faults_in_handlers.py": 20,
-}
-"""About how long some files take, in seconds: they come first, or one process would end with a long file alone."""
+SHORT_SESSIONS = {"group.min.session.timeout.ms": 500}
 
 LEFT_IGNORED = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU}
 """Python ignores the first two itself, and not for children; a write to a terminal would never end with the others."""
@@ -146,6 +97,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
+    seconds = durations.recorded()
+    seconds["tests/spark"] = sum(seconds.get(name, 0) for name in SPARK_FILES)
+
     class LongestFirst(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope: str = super()._split_scope(nodeid)
@@ -153,7 +107,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             # What is left is in the order of its numbers of tests; `max` takes the first of equals.
-            longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
+            longest = max(self.workqueue, key=lambda scope: seconds.get(scope, 0))
             self.workqueue.move_to_end(longest, last=False)
             super()._assign_work_unit(node)
 
@@ -165,6 +119,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 FAILED_FILES: set[Path] = set()
+SECONDS_OF_FILES: Counter[str] = Counter()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -198,8 +153,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    name = report.nodeid.partition("::")[0]
+    SECONDS_OF_FILES[name] += report.duration
     if report.failed:
-        FAILED_FILES.add(sets.ROOT / report.nodeid.partition("::")[0])
+        FAILED_FILES.add(sets.ROOT / name)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -209,7 +166,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Record which sets have passed, once all tests were run on a machine that has what real servers need."""
+    """Record which sets have passed, and how long files took, on a machine that has what real servers need."""
     config = session.config
     is_complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and is_default_suite(config)
     if hasattr(config, "workerinput") or config.option.collectonly or not is_complete:
@@ -217,6 +174,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if shutil.which("java") and shutil.which("mvn"):
         ran = [name for name in sets.SETS if name not in config.stash[LEFT_OUT]]
         sets.record([name for name in ran if not any(map(sets.SETS[name].has, FAILED_FILES))])
+        if exitstatus == pytest.ExitCode.OK and config.getoption("dist", None) == "loadfile":
+            durations.record(SECONDS_OF_FILES)
 
 
 # -- choice and order --------------------------------------------------------------------------------------------------
@@ -275,6 +234,25 @@ def secured_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
             if version not in running:
                 running[version] = stack.enter_context(KafkaCluster(version, security=security))
             return running[version]
+
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_clusters() -> Iterator[Callable[[str, int], KafkaCluster]]:
+    """Gives running clusters by version and number of brokers, which all tests share, as the plugin's fixture does.
+
+    Groups that brokers coordinate may have sessions of half a second there, so tests of them need no other brokers.
+    """
+    running: dict[tuple[str, int], KafkaCluster] = {}
+    with contextlib.ExitStack() as stack:
+
+        def cluster(version: str, brokers: int) -> KafkaCluster:
+            key = (version, brokers)
+            if key not in running:
+                settings = SHORT_SESSIONS if version_tuple(version) >= (0, 9) else {}
+                running[key] = stack.enter_context(KafkaCluster(version, brokers, settings=settings))
+            return running[key]
 
         yield cluster
 

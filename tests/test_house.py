@@ -6,20 +6,24 @@ import ast
 
 import pytest
 
-from tests.house import MOST, code_lines, import_lines, measure
+from tests.house import MOST, Figure, code_lines, import_lines, measure
 
-FIGURES = measure()
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    """Takes seconds: when this file is collected, which each process of pytest-xdist does, there is no time for it."""
+    return measure()
 
 
 @pytest.mark.parametrize("what", MOST)
-def test_a_figure_is_within_its_bound(what: str) -> None:
-    figure = FIGURES[what]
+def test_a_figure_is_within_its_bound(what: str, figures: dict[str, Figure]) -> None:
+    figure = figures[what]
     assert figure.value <= figure.bound, figure.names
 
 
 @pytest.mark.parametrize("what", MOST)
-def test_a_bound_is_lowered_with_its_figure(what: str) -> None:
-    figure = FIGURES[what]
+def test_a_bound_is_lowered_with_its_figure(what: str, figures: dict[str, Figure]) -> None:
+    figure = figures[what]
     assert figure.value >= 0.98 * figure.bound - 1, f"set the bound of {what!r} to {figure.value}"
 
 

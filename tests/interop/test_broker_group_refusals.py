@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from broker_groups import SHORT_SESSIONS, Running, config, wait_owned, wait_shares
+from broker_groups import Running, config, wait_owned, wait_shares
 from polling import consumer_of
 
 from rebalance.brokers.assignors.assignor import RebalanceProtocol, Subscriptions
@@ -30,9 +30,8 @@ AT_ONCE_S = 15.0
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    with KafkaCluster(request.param, settings=SHORT_SESSIONS) as made:
-        yield made
+def cluster(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters(request.param, 1)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from broker_groups import (
-    SHORT_SESSIONS,
     Running,
     SlowMember,
     Told,
@@ -44,9 +43,8 @@ VERSIONS = ["4.3.1", *(pytest.param(version, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    with KafkaCluster(request.param, settings=SHORT_SESSIONS) as made:
-        yield made
+def cluster(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters(request.param, 1)
 
 
 @pytest.fixture

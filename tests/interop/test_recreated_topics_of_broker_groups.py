@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from broker_groups import SHORT_SESSIONS, Running, stored, wait_owned
+from broker_groups import Running, stored, wait_owned
 from polling import Seen, consumer_of, offsets, poll_until
 
 from simpleconsumer.types import TopicPartition
@@ -20,9 +20,8 @@ LENGTHS = pytest.mark.parametrize("length", [5, 10, 25], ids=["shorter", "as lon
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    with KafkaCluster(request.param, settings=SHORT_SESSIONS) as made:
-        yield made
+def cluster(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters(request.param, 1)
 
 
 @pytest.mark.catalogue("H4")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +14,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 pytest.importorskip("confluent_kafka")
 
 import confluent_kafka
-from broker_groups import SHORT_SESSIONS, Running, wait_read
+from broker_groups import Running, wait_read
 from polling import address_of, consumer_of, offsets, poll_until
 
 pytestmark = pytest.mark.real
@@ -23,9 +23,8 @@ PATIENCE_S = 30.0
 
 @pytest.fixture(scope="module", params=["4.3.1", pytest.param("2.8.2", marks=pytest.mark.slow),
                                         pytest.param("3.9.2", marks=pytest.mark.slow)])  # fmt: skip
-def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    with KafkaCluster(request.param, settings=SHORT_SESSIONS) as made:
-        yield made
+def cluster(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters(request.param, 1)
 
 
 class PendingOffset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,9 +25,8 @@ WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module", params=["4.3.1", *(pytest.param(each, marks=SLOW) for each in OTHERS)])
-def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    with KafkaCluster(request.param) as made:
-        yield made
+def cluster(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_clusters(request.param, 1)
 
 
 def producer(cluster: KafkaCluster, **settings: Any) -> Producer:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -25,10 +25,9 @@ NEWER = ("0.11.0.3", "1.1.1", "2.8.2", "3.9.2")
 
 
 @pytest.fixture(scope="module", params=["4.3.1", *(pytest.param(each, marks=SLOW) for each in NEWER)])
-def newer(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+def newer(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
     """A broker that stores record batches."""
-    with KafkaCluster(request.param) as made:
-        yield made
+    return kafka_clusters(request.param, 1)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Archives of classes: the first server writes one, later ones load it, and nothing depends on it."""
+"""Archives of classes: the first program writes one, later ones load it, and nothing depends on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pytest
 from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.java.maven import CACHE_VARIABLE
 from zkconsumer.testing.java.runtime import find_java
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.kafka.jars import kafka_jars
+from zkconsumer.testing.kafka.server_process import KafkaServerProcess
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.testing.zookeeper.server import default_jars
 
@@ -35,10 +38,10 @@ def jar(tmp_path: Path) -> Path:
 
 
 def archives(cache: Path) -> list[str]:
-    return [path.name for path in (cache / "classes").glob("*")]
+    return [path.name for path in (cache / "classes").glob("*.jsa")]
 
 
-def has_loaded(server: ZooKeeperServer, archive: str) -> bool:
+def has_loaded(server: ZooKeeperServer | KafkaServerProcess, archive: str) -> bool:
     return archive in Path(f"/proc/{server.process.pid}/maps").read_text()
 
 
@@ -59,6 +62,26 @@ def test_the_first_server_writes_it_and_later_ones_load_it(cache: Path) -> None:
         second.restart()
         assert has_loaded(second, name)
     assert archives(cache) == [name]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("version", ["0.8.2.2", "4.3.1"])
+def test_brokers_have_archives_of_their_own(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    if not has_base_archive():
+        pytest.skip("this Java has no archive of its own classes, on which others are built")
+    monkeypatch.delenv(CACHE_VARIABLE)
+    jars = kafka_jars(version)
+    monkeypatch.setattr("zkconsumer.testing.java.class_archive.cache_folder", lambda: cache)
+    monkeypatch.setattr("zkconsumer.testing.kafka.cluster.kafka_jars", lambda *_: jars)
+    with KafkaCluster(version, 2):
+        pass
+    names = set(archives(cache))
+    with KafkaCluster(version) as later:
+        assert any(has_loaded(later.brokers[0], name) for name in names)
+        later.stop(0)
+        later.start(0)
+        assert any(has_loaded(later.brokers[0], name) for name in names)
+    assert set(archives(cache)) == names
 
 
 @pytest.mark.real
@@ -83,7 +106,6 @@ def _flags_with_any_archive(archive: ClassArchive, cache: Path) -> tuple[str, ..
     """The flags when a file that is no archive lies in the cache under the name of the archive."""
     archive._written.write_bytes(b"no archive")
     archive.keep(143)
-    archive.is_missing = False
     assert len(archives(cache)) == 1
     return archive.flags
 
@@ -106,13 +128,26 @@ def test_only_an_orderly_end_counts(
     assert len(archives(cache)) == kept
 
 
+def test_only_one_program_at_a_time_writes_it(cache: Path, server_folder: Path, jar: Path) -> None:
+    first = ClassArchive(find_java(), [jar], server_folder)
+    assert any("ArchiveClassesAtExit" in flag for flag in first.flags)
+    second = ClassArchive(find_java(), [jar], server_folder)
+    assert not second.is_to_be_written
+    assert not any(".jsa" in flag for flag in second.flags)
+    first.keep(1)
+    third = ClassArchive(find_java(), [jar], server_folder)
+    assert third.is_to_be_written
+    del third  # given up without an end in order, as after a kill
+    assert ClassArchive(find_java(), [jar], server_folder).is_to_be_written
+
+
 def test_other_jars_have_another_archive(cache: Path, server_folder: Path, jar: Path) -> None:
     def kept() -> set[str]:
         archive = ClassArchive(find_java(), [jar], server_folder)
-        assert archive.is_missing
+        assert archive.is_to_be_written
         (server_folder / "classes.jsa").write_bytes(b"classes")
         archive.keep(0)
-        assert not ClassArchive(find_java(), [jar], server_folder).is_missing
+        assert not ClassArchive(find_java(), [jar], server_folder).is_to_be_written
         return set(archives(cache))
 
     names = [kept()]

@@ -12,8 +12,6 @@ from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer.testing.embedded.registries.registry import Registry
 
-__all__ = ["Cluster", "ClusterImage", "Codes", "Host"]
-
 Codes = dict[TopicPartition, int]
 """Error codes that faults want, by partition; -1: the topic, or the group."""
 

@@ -12,8 +12,6 @@ from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer.testing.waiting import Deadline
 
-__all__ = ["MAX_WAIT_S", "FetchWait", "close_all", "interleaved"]
-
 MAX_WAIT_S: Final = 600.0
 
 

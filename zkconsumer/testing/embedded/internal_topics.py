@@ -9,8 +9,6 @@ from zkconsumer.testing.embedded.cluster_image import Cluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 
-__all__ = ["INTERNAL_TOPICS", "TRANSACTIONS_TOPIC", "coordinator_by", "make_internal"]
-
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final[Mapping[str, dict[str, object]]] = {
     OFFSETS_TOPIC: OFFSETS_CONFIG,

@@ -23,8 +23,6 @@ from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError
 from zkconsumer_error import ErrorCode
 
-__all__ = ["LeadingBroker", "MovesLeaders"]
-
 Log = TypeVar("Log", bound=PartitionLog)
 
 

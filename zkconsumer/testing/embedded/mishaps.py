@@ -16,8 +16,6 @@ from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
 
-__all__ = ["Befallen", "Mishaps"]
-
 _LENGTH = struct.Struct(">i")
 _BEFORE: Final = (faults.MOVE_LEADER, faults.MOVE_COORDINATOR, faults.KILL, faults.DELAY)
 _AFTER: Final = (faults.CLOSE, faults.GARBAGE, faults.STALL, faults.WRONG_CORRELATION_ID, faults.CUT_TAIL)

@@ -13,8 +13,6 @@ from zkconsumer.testing.embedded.protocol import BrokerAddress, CommittedOffset
 from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
 from zkconsumer_error import ErrorCode
 
-__all__ = ["OffsetStorage"]
-
 MAX_METADATA_BYTES: Final = 4096
 
 

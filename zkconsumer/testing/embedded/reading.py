@@ -9,8 +9,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TypeVar
 
-__all__ = ["BadRequest", "Reader", "TopicPartition"]
-
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
 

@@ -232,7 +232,7 @@ class KafkaCluster(Cluster):
 
     def stop(self, broker_id: int) -> None:
         """End one broker in order (SIGTERM); returns when its process is gone, and the others know it."""
-        self.brokers[broker_id].process.stop()
+        self.brokers[broker_id].stop()
         self._mode.wait_gone(broker_id)
 
     def kill(self, broker_id: int, *, expire: bool = False) -> None:
@@ -254,8 +254,7 @@ class KafkaCluster(Cluster):
         """End everything that belongs to the cluster and remove its folder."""
         try:
             for broker in self.brokers.values():
-                if broker.running:
-                    broker.process.kill()  # the data is thrown away, so nothing is gained by waiting for an orderly end
+                broker.close()
             self._mode.close()
         finally:
             self._give_up_zookeeper_and_folder()

@@ -9,8 +9,6 @@ from zkconsumer.testing.errors import MavenMissing
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.versions import version_tuple
 
-__all__ = ["JAR_SETS", "KAFKA_07_JAR", "is_07", "jar_07", "kafka_jars"]
-
 KAFKA_07_JAR = "ZKCONSUMER_KAFKA_07_JAR"
 """The environment variable that names the jar of Kafka 0.7."""
 JAR_SETS = {"3.9.2": "3.9.2-broker"}  # the set named 3.9.2 also holds the command line tools, which no broker needs

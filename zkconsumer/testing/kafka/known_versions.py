@@ -10,8 +10,6 @@ from zkconsumer.testing.kafka.jars import JAR_SETS, KAFKA_07_JAR, is_07
 from zkconsumer.testing.kafka.settings import FIRST_WITHOUT_ZOOKEEPER
 from zkconsumer.testing.versions import version_tuple
 
-__all__ = ["check_version", "kafka_versions", "nearest_version", "needs_of"]
-
 
 def kafka_versions(*, with_zookeeper: bool = False) -> list[str]:
     """Versions of Kafka whose brokers can be started, oldest first.

@@ -15,8 +15,6 @@ from zkconsumer.testing.kafka.settings import BROKER, CONTROLLER, FIRST_KRAFT, F
 from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["BrokersOfKraft", "check_mode", "no_zookeeper"]
-
 _LOWEST_CONTROLLER_ID = 1000
 
 
@@ -92,7 +90,7 @@ class BrokersOfKraft:
             node.format(jars, properties[node.broker_id], self._users)
         for node in nodes:
             node.wait_formatted()
-        for node in nodes:
+        for node in reversed(nodes):  # a broker writes the archive of classes: it loads more of them than a controller
             node.run(jars, properties[node.broker_id])
 
     def wait_ready(self, broker_id: int) -> None:
@@ -123,8 +121,7 @@ class BrokersOfKraft:
     def close(self) -> None:
         """Kill the controllers: their data is thrown away."""
         for node in self.controllers.values():
-            if node.running:
-                node.process.kill()
+            node.close()
 
 
 def check_mode(version: str, is_kraft: bool, asks_zookeeper: bool, controllers: int | None) -> None:

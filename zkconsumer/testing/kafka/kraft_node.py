@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from zkconsumer.testing.errors import StartFailed, WaitTimeout
+from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import control_requests
 from zkconsumer.testing.kafka import probe as kafka_probe
@@ -15,6 +21,9 @@ from zkconsumer.testing.processes import ChildProcess, free_port
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 """The id of all clusters of the kit, 16 bytes as Kafka writes them."""
+_META = "meta.properties"
+_FORMATTED_BY = ("unstable.", "inter.broker.protocol.version")
+"""The settings on which it depends what the format writes."""
 
 
 class KraftNode(KafkaServerProcess):
@@ -33,7 +42,10 @@ class KraftNode(KafkaServerProcess):
         super().__init__(version, broker_id, folder, port=port, heap_mb=heap_mb, timeout_s=timeout_s)
         self.roles = tuple(roles)
         self.controller_port = free_port() if CONTROLLER in roles else None
+        self._data = folder / "data"
         self._format: ChildProcess | None = None
+        self._kept = maven.cache_folder() / "formatted" / version
+        self._is_kept = False
 
     @property
     def kind(self) -> str:
@@ -48,17 +60,24 @@ class KraftNode(KafkaServerProcess):
             settings: override everything else; None as a value leaves a key out.
         """
         return kraft_properties(
-            self.version, self.broker_id, self.roles, self.port, voters, self.folder / "data",
+            self.version, self.broker_id, self.roles, self.port, voters, self._data,
             advertised_port=self.advertised_port, secured_ports=self.secured_ports, settings=settings,
         )  # fmt: skip
 
     def format(self, jars: Sequence[Path], properties: Mapping[str, str], users: Sequence[str]) -> None:
         """Start to write the cluster's id into an empty data folder; one that has it already is left alone.
 
+        What a version writes is kept in the cache, and copied the next time: its own tool takes a second of CPU time.
+
         Args:
             users: users of SCRAM, each as `StorageTool` takes it.
         """
-        if (self.folder / "data" / "meta.properties").exists():
+        if (self._data / _META).exists():
+            return
+        self._is_kept = not users and not any(key.startswith(_FORMATTED_BY) for key in properties)
+        if self._is_kept and self._kept.is_dir():
+            shutil.copytree(self._kept, self._data, dirs_exist_ok=True)
+            self._take_over()
             return
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.write_settings(properties))]
         for user in users:
@@ -79,6 +98,19 @@ class KraftNode(KafkaServerProcess):
             raise StartFailed(f"{process.name} took longer than {self.timeout_s:g} s\n{process.tail(40)}") from None
         if code:
             raise StartFailed(f"{process.name} ended with code {code}\n{process.tail(40)}")
+        if self._is_kept:
+            own = self._kept.with_name(f".{self.version}-{os.getpid()}")
+            with suppress(OSError):  # nothing depends on it, and another one may have been faster
+                shutil.copytree(self._data, own)
+                own.rename(self._kept)
+            shutil.rmtree(own, ignore_errors=True)
+
+    def _take_over(self) -> None:
+        """Give the copied folder of another node the id of this one, and an id of its own."""
+        meta = self._data / _META
+        text = re.sub(r"(?m)^node\.id=.*$", f"node.id={self.broker_id}", meta.read_text())
+        folder_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode()[:22]
+        meta.write_text(re.sub(r"(?m)^directory\.id=.*$", f"directory.id={folder_id}", text))
 
     def wait_ready(self) -> None:
         """Return when it answers requests, and knows itself as a broker that leads partitions."""

@@ -12,8 +12,6 @@ from zkconsumer.testing.certificates import LOCAL, Authority, Certificate, write
 from zkconsumer.testing.kafka.settings import PROTOCOLS
 from zkconsumer.testing.versions import refused, require, version_tuple
 
-__all__ = ["BrokerCertificates", "BrokerSecurity", "mechanisms_of", "protocols_of"]
-
 PLAINTEXT = "PLAINTEXT"
 SECURED = PROTOCOLS[1:]
 FIRST_WITH = {"SSL": (0, 9), "SASL_PLAINTEXT": (0, 10), "SASL_SSL": (0, 10)}

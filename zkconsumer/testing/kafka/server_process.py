@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.waiting import Deadline, wait_until
@@ -57,6 +58,7 @@ class KafkaServerProcess:
         self.heap_mb = heap_mb
         self.timeout_s = timeout_s
         self._process: ChildProcess | None = None
+        self._archive: ClassArchive | None = None
         self._deadline = Deadline(timeout_s)
         folder.mkdir(parents=True)
         (folder / "log4j.properties").write_text(LOG4J)
@@ -103,13 +105,31 @@ class KafkaServerProcess:
         """Start the process without waiting for it; KitError if it runs."""
         if self.running:
             raise KitError(f"{self.kind} {self.broker_id} runs already")
-        command = find_java().command(
+        java = find_java()
+        self._archive = None  # the last one, which may still have the lock
+        self._archive = ClassArchive(java, jars, self.folder)
+        command = java.command(
             jars, "kafka.Kafka", [str(self.write_settings(properties))], heap_mb=self.heap_mb,
-            flags=(*self.log_flags, *self.jvm_flags, *flags),
+            flags=(*self.log_flags, *self._archive.flags, *self.jvm_flags, *flags),
         )  # fmt: skip
         self._deadline = Deadline(self.timeout_s)
         name = f"{self.kind} {self.broker_id} (Kafka {self.version}, port {self.port})"
         self._process = ChildProcess(name, command, self.folder / "server.log", directory=self.folder)
+
+    def stop(self, timeout_s: float = 15.0) -> None:
+        """End it in order (SIGTERM), or kill it if that takes too long; returns when its process is gone."""
+        self.process.stop(timeout_s)
+        if self._archive is not None:
+            self._archive.keep(self.process.returncode)
+
+    def close(self) -> None:
+        """End it if it runs. Its data is thrown away, so it is killed, unless it is to write an archive of classes."""
+        if not self.running:
+            return
+        if self._archive is not None and self._archive.is_to_be_written:
+            self.stop(timeout_s=60.0)
+        else:
+            self.process.kill()
 
     def wait(self, is_ready: Callable[[], bool]) -> None:
         """Return when the condition holds.

@@ -15,8 +15,6 @@ from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka import topics as kafka_topics
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["TopicControl", "TopicsByRequests", "TopicsInZooKeeper"]
-
 
 class TopicControl(Protocol):
     """The topics of a running cluster of Kafka 0.8 or later."""

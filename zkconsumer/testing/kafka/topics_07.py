@@ -19,8 +19,6 @@ from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
 from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 
-__all__ = ["Topics07", "broker_of", "create", "number_of", "partition_name", "partitions_of"]
-
 _PRODUCE_07 = 0
 _ANY_PARTITION = -1
 _LATEST = -1

@@ -14,8 +14,6 @@ from zkconsumer.testing.zookeeper.client import connected_client
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import end_session
 
-__all__ = ["BrokersWithZooKeeper"]
-
 CLIENT_SESSION_S = 30.0
 
 

@@ -16,6 +16,7 @@ from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import JavaMissing, NotSupported, StartFailed
 from zkconsumer.testing.history.events import Event, id_of, partition_of
 from zkconsumer.testing.java import maven
+from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.java.runtime import MINIMUM_VERSION, Java, find_java
 from zkconsumer.testing.kafka.jars import is_07, kafka_jars
 from zkconsumer.testing.kafka.server_process import LOG4J
@@ -37,7 +38,30 @@ GAVE_UP = re.compile(r"can't rebalance after \d+ retries")
 CONFLICT = re.compile(r"waiting for the partition ownership to be deleted")
 
 
-class JavaMember(RecordedMember):
+class JavaProgram(RecordedMember):
+    """A member that is a Java program of the kit, which leaves its group when its standard input ends."""
+
+    def _run(
+        self, name: str, source: Path, version: str, jars: Sequence[Path], properties: Mapping[str, object],
+        arguments: Sequence[str], *, heap_mb: int = 128, flags: Sequence[str] = (),
+    ) -> ChildProcess:  # fmt: skip
+        """Start the program of a source file with its settings, which the first argument names, in a file."""
+        file = self.folder / "consumer.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        (self.folder / "log4j.properties").write_text(LOG4J)
+        java = find_java()
+        main, classpath = java_program(java, source, version, jars)
+        self._archive = ClassArchive(java, classpath, self.folder)
+        flags = (f"-Dlog4j.configuration=file:{self.folder}/log4j.properties", *self._archive.flags, *flags)
+        command = java.command(classpath, main, [str(file), *arguments], heap_mb=heap_mb, flags=flags)
+        log = self.folder / "member.log"
+        return ChildProcess(name, command, log, output_path=self._output, directory=self.folder, stdin=True)
+
+    def _ask_to_leave(self) -> None:
+        self.process.close_stdin()
+
+
+class JavaMember(JavaProgram):
     """A Java consumer of the cluster's version, or of an older one, in a process of its own; a `GroupMember`.
 
     Kafka 0.7.2 to 1.1.1. `with JavaMember(cluster, "group", topics={"t": 2}) as member: member.wait_messages(100)`.
@@ -106,28 +130,12 @@ class JavaMember(RecordedMember):
         self._stream_errors: list[str] = []
 
     def _launched(self) -> ChildProcess:
-        text = "".join(f"{key}={value}\n" for key, value in self._properties.items())
-        (self.folder / "consumer.properties").write_text(text)
-        (self.folder / "log4j.properties").write_text(LOG4J)
-        jars, java = kafka_jars(self.version, self.cluster.jar), find_java()
-        source = SOURCE_07 if is_07(self.version) else SOURCE
-        main, classpath = java_program(java, source, self.version, jars)
-        command = java.command(
-            classpath,
-            main,
-            [str(self.folder / "consumer.properties"), *self._arguments],
-            heap_mb=self._heap_mb,
-            flags=(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties", *self._login_flags()),
-        )
-        log = self.folder / "member.log"
-        name = f"Java member {self.id}"
-        return ChildProcess(name, command, log, output_path=self._output, directory=self.folder, stdin=True)
-
-    def _login_flags(self) -> tuple[str, ...]:
-        return () if self._login is None else self._login.jvm_flags(self.folder)
-
-    def _ask_to_leave(self) -> None:
-        self.process.close_stdin()
+        source, jars = SOURCE_07 if is_07(self.version) else SOURCE, kafka_jars(self.version, self.cluster.jar)
+        login = () if self._login is None else self._login.jvm_flags(self.folder)
+        return self._run(
+            f"Java member {self.id}", source, self.version, jars, self._properties, self._arguments,
+            heap_mb=self._heap_mb, flags=login,
+        )  # fmt: skip
 
     @property
     def _recorded_as(self) -> str:
@@ -207,20 +215,22 @@ def java_program(java: Java, source: Path, version: str, jars: Sequence[Path]) -
             )
         return str(source), list(jars)
     key = f"{version}-java{java.version}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
-    folder = maven.cache_folder() / "members" / key
-    with maven.file_lock(folder.with_name(f"{key}.lock"), timeout_s=COMPILE_TIMEOUT_S):
-        if not folder.is_dir():
-            _compile(java.compiler, source, jars, folder)
-    return source.stem, [folder, *jars]
+    jar = maven.cache_folder() / "members" / f"{key}.jar"
+    with maven.file_lock(jar.with_suffix(".lock"), timeout_s=COMPILE_TIMEOUT_S):
+        if not jar.is_file():
+            _compile(java.compiler, source, jars, jar)
+    return source.stem, [*jars, jar]
 
 
-def _compile(compiler: Path, source: Path, jars: Sequence[Path], folder: Path) -> None:
-    work = Path(tempfile.mkdtemp(prefix=".compile-", dir=folder.parent))
+def _compile(compiler: Path, source: Path, jars: Sequence[Path], jar: Path) -> None:
+    """Make a jar, as archives of classes are made for class paths of jars alone."""
+    work = Path(tempfile.mkdtemp(prefix=".compile-", dir=jar.parent))
     try:
         command = [str(compiler), "-nowarn", "-cp", ":".join(map(str, jars)), "-d", str(work), str(source)]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
         if ran.returncode != 0:
             raise StartFailed(f"{source.name} does not compile (exit code {ran.returncode}):\n{ran.stderr[-2000:]}")
-        work.rename(folder)
+        shutil.make_archive(str(work), "zip", work)
+        work.with_name(f"{work.name}.zip").rename(jar)
     finally:
         shutil.rmtree(work, ignore_errors=True)

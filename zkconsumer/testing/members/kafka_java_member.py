@@ -8,12 +8,9 @@ from pathlib import Path
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import NotSupported
 from zkconsumer.testing.history.events import parse_event
-from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka.jars import kafka_jars
-from zkconsumer.testing.kafka.server_process import LOG4J
 from zkconsumer.testing.kafka.settings import version_tuple
-from zkconsumer.testing.members.java_member import java_program
-from zkconsumer.testing.members.recorded_member import RecordedMember
+from zkconsumer.testing.members.java_member import JavaProgram
 from zkconsumer.testing.processes import ChildProcess
 
 __all__ = ["KafkaJavaMember"]
@@ -27,7 +24,7 @@ ASSIGNORS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-class KafkaJavaMember(RecordedMember):
+class KafkaJavaMember(JavaProgram):
     """A KafkaConsumer of the cluster's version in a process of its own: Kafka 0.9 and later.
 
     It writes down what it was assigned, delivered and gave up, under its `consumer_id`. Of partitions that it has lost
@@ -76,22 +73,10 @@ class KafkaJavaMember(RecordedMember):
         self._properties = chosen
 
     def _launched(self) -> ChildProcess:
-        text = "".join(f"{key}={value}\n" for key, value in self._properties.items())
-        file = self.folder / "consumer.properties"
-        file.write_text(text)
-        (self.folder / "log4j.properties").write_text(LOG4J)
-        java = find_java()
-        main, classpath = java_program(java, SOURCE, self.version, kafka_jars(self.version))
-        command = java.command(
-            classpath, main, [str(file), self._topics, self.consumer_id, str(self._work_ms)], heap_mb=128,
-            flags=(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",),
+        return self._run(
+            f"KafkaConsumer {self.id}", SOURCE, self.version, kafka_jars(self.version), self._properties,
+            [self._topics, self.consumer_id, str(self._work_ms)],
         )  # fmt: skip
-        log = self.folder / "member.log"
-        name = f"KafkaConsumer {self.id}"
-        return ChildProcess(name, command, log, output_path=self._output, directory=self.folder, stdin=True)
-
-    def _ask_to_leave(self) -> None:
-        self.process.close_stdin()
 
     def _take(self, line: str) -> None:
         if not line.startswith("#"):

@@ -13,6 +13,7 @@ from kazoo.exceptions import NoNodeError
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.members.group_member import Delivered
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
@@ -55,6 +56,7 @@ class RecordedMember(WithBlock):
         self._output = self.folder / "output"
         self._login: ZooKeeperLogin | None = None if isinstance(cluster, str) else cluster.login
         self._process: ChildProcess | None = None
+        self._archive: ClassArchive | None = None
         self._read_bytes = 0
         self._ready = False
         self._messages: list[Delivered] = []
@@ -133,6 +135,7 @@ class RecordedMember(WithBlock):
         if self._output.exists():
             self._read_bytes = self._output.stat().st_size  # behind the part of a line that a SIGKILL has cut off
         self._ready = False
+        self._archive = None
         self._process = self._launched()
 
     @property
@@ -179,6 +182,8 @@ class RecordedMember(WithBlock):
             KitError: its exit status is not 0.
         """
         code = self.process.end_in_order(self._ask_to_leave, timeout_s)
+        if self._archive is not None:
+            self._archive.keep(code)
         if code != 0:
             raise KitError(f"{self.process.name} ended with {code}\n{self.process.tail()}")
 

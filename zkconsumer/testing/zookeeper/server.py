@@ -214,6 +214,7 @@ class ZooKeeperServer(WithBlock):
         text = "".join(f"{key}={value}\n" for key, value in configuration.items())
         (self.folder / "zoo.cfg").write_text(text + (self._quorum.lines if self._quorum else ""))
         java, jars = find_java(), self._jars()
+        self._archive = None  # the last one, which may still have the lock
         self._archive = ClassArchive(java, jars, self.folder)
         command = java.command(
             jars,
@@ -313,7 +314,7 @@ class ZooKeeperServer(WithBlock):
     def close(self) -> None:
         """End the server and remove its folder; one whose data goes with it is ended at once."""
         try:
-            is_needed = self._keeps_data or (self._archive is not None and self._archive.is_missing)
+            is_needed = self._keeps_data or (self._archive is not None and self._archive.is_to_be_written)
             if self.running and not is_needed:
                 self.kill()
             else:

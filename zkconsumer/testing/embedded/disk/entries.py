@@ -14,8 +14,6 @@ from typing import Final
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT
 from zkconsumer.testing.embedded.disk.messages import Bytes
 
-__all__ = ["OFFSETS_BYTES", "last_offset"]
-
 OFFSETS_BYTES: Final = 27
 """From how many bytes of an entry its offsets are known, whatever its magic."""
 _OFFSET = Struct(">q")

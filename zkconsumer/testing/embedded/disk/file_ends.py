@@ -6,8 +6,6 @@ import os
 
 from zkconsumer.testing.embedded.disk.messages import Bytes
 
-__all__ = ["append_bytes"]
-
 
 def append_bytes(fd: int, end: int, data: Bytes) -> None:
     """Write data behind the first `end` bytes of a file.

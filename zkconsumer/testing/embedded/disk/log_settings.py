@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-__all__ = ["LogSettings"]
-
 _NEVER: Final = (1 << 63) - 1
 _WEEK_MS: Final = 7 * 24 * 3600 * 1000
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from zkconsumer.testing.embedded.groups.values import GroupRules, GroupState, Join, Member, Sync
 from zkconsumer_error import ErrorCode
 
-__all__ = ["chosen_protocol", "is_of_other_protocol", "join_refusal"]
-
 
 def join_refusal(
     rules: GroupRules, asked: Join, state: GroupState, protocol_type: str, members: Mapping[str, Member]

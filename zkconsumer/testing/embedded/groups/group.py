@@ -28,7 +28,6 @@ from zkconsumer.testing.embedded.groups.values import (
 )
 from zkconsumer_error import ErrorCode
 
-__all__ = ["Group"]
 
 class Group:
     """One group.

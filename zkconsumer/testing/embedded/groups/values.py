@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["GroupRules", "GroupState", "Join", "Joined", "JoinedMember", "Member", "Reply", "Sync", "Synced", "Who"]
-
 NO_GENERATION: Final = -1
 
 

@@ -21,9 +21,6 @@ from zkconsumer.testing.embedded.offset_storage import OffsetStorage
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["AnyApi", "Asked", "Host011", "ServedApi", "fenced_code", "refuse", "refuse_all"]
-
-
 Body = TypeVar("Body")
 
 

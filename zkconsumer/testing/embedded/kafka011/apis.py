@@ -15,8 +15,6 @@ from zkconsumer.testing.embedded.kafka011 import (
 )
 from zkconsumer.testing.embedded.kafka011.api import AnyApi
 
-__all__ = ["SERVED"]
-
 SERVED: Final[dict[int, AnyApi]] = {
     each.api.key: each
     for each in (

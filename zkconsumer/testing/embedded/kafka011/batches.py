@@ -28,8 +28,6 @@ from simpleconsumer.kafka011.varints import read_varint, read_varlong
 from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal
 from zkconsumer_error import ErrorCode
 
-__all__ = ["check_batch", "is_abort", "numbered"]
-
 UNSUPPORTED_CODEC: Final = 76
 _MAX_INFLATED_BYTES: Final = 256 * 1024 * 1024
 _OFFSET = Struct(">q")

@@ -34,8 +34,6 @@ from zkconsumer.testing.embedded.reading import BadRequest, Reader, TopicPartiti
 from zkconsumer.testing.embedded.server import Connection
 from zkconsumer.testing.embedded.settings import BrokerSettings
 
-__all__ = ["Broker011"]
-
 _READ_IN_ANY_VERSION: Final = (client_apis.FETCH.key, client_apis.LIST_OFFSETS.key, client_apis.METADATA.key)
 """Brokers of 0.9 take a version of these that they do not know for their newest one."""
 _SESSION_EVICTION_MS: Final = 120_000

@@ -37,8 +37,6 @@ from zkconsumer.testing.embedded.kafka011.message_sets import (
 )
 from zkconsumer_error import ErrorCode
 
-__all__ = ["down_converted", "down_converted_together", "needs_down_conversion", "numbered_set", "sent_for"]
-
 _OFFSET = Struct(">q")
 _OVERFLOW = Struct(">qi")
 _SMALLEST_BATCH: Final = 61

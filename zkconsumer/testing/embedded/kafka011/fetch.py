@@ -36,8 +36,6 @@ from zkconsumer.testing.embedded.kafka011.writing import NULL_ARRAY, runs_of_top
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["API"]
-
 _ANY_EPOCH: Final = -1
 _LAST_EPOCH: Final = -1
 _FIRST_WITH_TIMES: Final = 2

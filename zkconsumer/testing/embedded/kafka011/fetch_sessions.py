@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["NO_SESSION", "FetchContext", "FetchSessions", "Position", "Seen"]
-
 NO_SESSION: Final = 0
 _FIRST_EPOCH: Final = 0
 _LAST_EPOCH: Final = -1

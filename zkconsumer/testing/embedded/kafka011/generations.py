@@ -15,8 +15,6 @@ from zkconsumer.testing.embedded.groups.values import GroupRules
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.habits import Habits
 
-__all__ = ["GENERATIONS", "WITH_RECORD_BATCHES", "Generation"]
-
 
 class Generation(NamedTuple):
     """Brokers of one version of Kafka.

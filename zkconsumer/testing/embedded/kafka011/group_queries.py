@@ -22,9 +22,6 @@ from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer_error import ErrorCode
 
-__all__ = ["DELETE_GROUPS", "DESCRIBE_GROUPS", "FIND_COORDINATOR", "LIST_GROUPS"]
-
-
 # -- FindCoordinator ---------------------------------------------------------------------------------------------------
 
 

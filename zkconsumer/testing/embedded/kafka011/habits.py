@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from zkconsumer.testing.embedded.groups.values import GroupRules
 
-__all__ = ["Habits"]
-
 
 class Habits(NamedTuple):
     """Of one version of Kafka.

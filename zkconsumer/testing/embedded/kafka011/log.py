@@ -28,8 +28,6 @@ from zkconsumer.testing.embedded.kafka011.epochs import FILE, LeaderEpochs
 from zkconsumer.testing.embedded.kafka011.producers import Producers
 from zkconsumer_error import ErrorCode
 
-__all__ = ["BatchLog", "Read"]
-
 FENCED_EPOCH: Final = 74
 UNKNOWN_EPOCH: Final = 75
 _ANY_EPOCH: Final = -1

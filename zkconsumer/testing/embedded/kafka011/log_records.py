@@ -12,8 +12,6 @@ from simpleconsumer.types import Message
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.message_sets import OldMessage, encode_set
 
-__all__ = ["append_records", "records_from"]
-
 _READ_BYTES: Final = 1024 * 1024
 
 

@@ -17,8 +17,6 @@ from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse_al
 from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import Leaving
 from zkconsumer_error import ErrorCode
 
-__all__ = ["HEARTBEAT", "JOIN_GROUP", "LEAVE_GROUP", "SYNC_GROUP", "who_of"]
-
 _FIRST_THAT_NAMES_MEMBERS: Final = 4
 _FIRST_WITH_SKIP: Final = 9
 _FIRST_OF_SEVERAL: Final = 3

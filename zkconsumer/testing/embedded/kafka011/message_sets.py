@@ -19,8 +19,6 @@ from simpleconsumer.errors import DecodeError
 from zkconsumer.testing.embedded.disk.messages import ENTRY_OVERHEAD, Bytes, Refusal, entries, key_of, value_of
 from zkconsumer_error import ErrorCode
 
-__all__ = ["CODEC_BITS", "NO_TIMESTAMP", "OldMessage", "codec_of", "encode_set", "messages_of"]
-
 NO_TIMESTAMP: Final = -1
 CODEC_BITS: Final = 7
 LOG_APPEND_TIME: Final = 8

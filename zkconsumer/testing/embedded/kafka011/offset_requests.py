@@ -24,8 +24,6 @@ from zkconsumer.testing.embedded.protocol import CommittedOffset
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["OFFSET_COMMIT", "OFFSET_FETCH"]
-
 _NAMELESS: Final = "\0"
 """What stands before the id of a topic, in hex, that has no name."""
 _FIRST_WITH_TOPIC_IDS: Final = 10

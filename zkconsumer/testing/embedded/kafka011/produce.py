@@ -21,8 +21,6 @@ from zkconsumer.testing.embedded.kafka011.writing import by_topic
 from zkconsumer.testing.embedded.reading import Reader, TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["API"]
-
 _FIRST_OF_BATCHES: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 

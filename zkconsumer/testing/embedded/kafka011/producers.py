@@ -13,8 +13,6 @@ from simpleconsumer.kafka011.batch_head import IS_CONTROL, IS_TRANSACTIONAL, Bat
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer_error import ErrorCode
 
-__all__ = ["AbortedSpan", "Producers"]
-
 INVALID_EPOCH: Final = 47
 _KEPT_BATCHES: Final = 5
 _SEQUENCES: Final = 1 << 31

@@ -24,9 +24,6 @@ from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["API_VERSIONS", "LIST_OFFSETS", "METADATA", "OFFSET_FOR_LEADER_EPOCH", "refused_version"]
-
-
 # -- ApiVersions: a version that is not known is answered, too, in the encoding of version 0 ---------------------------
 
 

@@ -21,9 +21,6 @@ from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import 
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["ADD_PARTITIONS_TO_TXN", "END_TXN", "INIT_PRODUCER_ID"]
-
-
 # -- InitProducerId: an id for an idempotent producer, or the next epoch of a transactional one ------------------------
 
 

@@ -8,8 +8,6 @@ from typing import Final
 from simpleconsumer.primitives import encode_array, encode_string
 from zkconsumer.testing.embedded.reading import TopicPartition
 
-__all__ = ["NULL_ARRAY", "by_topic", "runs_of_topics"]
-
 NULL_ARRAY: Final = b"\xff\xff\xff\xff"
 
 

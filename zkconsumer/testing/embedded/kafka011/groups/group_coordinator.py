@@ -29,8 +29,6 @@ from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["Described", "DescribedMember", "GroupCoordinator", "Leaving", "Listed"]
-
 _log = logging.getLogger(__name__)
 _now: Final = time.monotonic
 

@@ -31,8 +31,6 @@ from zkconsumer.testing.embedded.kafka011.log_records import append_records, rec
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.embedded.reading import TopicPartition
 
-__all__ = ["GroupLog", "RecordFormats", "now_ms"]
-
 
 class RecordFormats(NamedTuple):
     """The formats in which a version of Kafka writes.

@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 from simpleconsumer.primitives import encode_array, encode_bytes, encode_nullable_string, encode_string
 from zkconsumer.testing.embedded.reading import BadRequest, Reader
 
-__all__ = ["GroupRecord", "MemberRecord", "decode_group", "decode_group_key", "encode_group", "encode_group_key"]
-
 _KEY: Final = 2
 _WITH_REBALANCE: Final = 1
 _WITH_TIME: Final = 2

@@ -12,8 +12,6 @@ from zkconsumer.testing.embedded.groups.values import GroupState, Member
 from zkconsumer.testing.embedded.kafka011.groups.group_records import GroupRecord, MemberRecord
 from zkconsumer_error import ErrorCode
 
-__all__ = ["as_members_see_it", "record_of", "restored", "translated"]
-
 _MS: Final = 1000
 
 

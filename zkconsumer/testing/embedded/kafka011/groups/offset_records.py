@@ -20,8 +20,6 @@ from simpleconsumer.messages.flexible import encode_compact_string, encode_uvari
 from simpleconsumer.primitives import encode_string
 from zkconsumer.testing.embedded.reading import BadRequest, Reader
 
-__all__ = ["OffsetKey", "StoredOffset", "decode_offset", "decode_offset_key", "encode_offset", "encode_offset_key"]
-
 DAY_MS: Final = 24 * 60 * 60 * 1000
 _WITH_END: Final = 1
 _WITH_EPOCH: Final = 3

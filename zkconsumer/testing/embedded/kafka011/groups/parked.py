@@ -7,8 +7,6 @@ import threading
 from zkconsumer.testing.embedded.broker import NoAnswer
 from zkconsumer.testing.embedded.groups.values import Joined, Synced
 
-__all__ = ["Parked"]
-
 
 class Parked:
     """One request.

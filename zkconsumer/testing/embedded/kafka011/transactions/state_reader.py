@@ -8,8 +8,6 @@ from zkconsumer.testing.embedded.kafka011.log_records import records_from
 from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import decode_transaction
 from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import Transaction
 
-__all__ = ["StateReader"]
-
 
 class StateReader:
     """One reader of one log.

@@ -26,8 +26,6 @@ from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import 
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["TransactionCoordinator"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -15,8 +15,6 @@ from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import 
 from zkconsumer.testing.embedded.kafka011.writing import NULL_ARRAY, by_topic
 from zkconsumer.testing.embedded.reading import BadRequest, Reader
 
-__all__ = ["decode_transaction", "encode_transaction"]
-
 
 def encode_transaction(name: str, transaction: Transaction, now_ms: int) -> tuple[bytes, bytes]:
     """Return key and value of a record."""

@@ -19,8 +19,6 @@ from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["NO_PRODUCER", "Transaction", "TransactionState"]
-
 NO_PRODUCER: Final = ProducerId(-1, -1)
 LAST_EPOCH: Final = 0x7FFF - 1
 _NO_EPOCH: Final = -1
