@@ -17,8 +17,6 @@ from simpleconsumer.types import FetchRequest
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.waiting import Deadline
 
-__all__ = ["PositionFinder07"]
-
 _SIZE: Final = Struct(">i")
 _OUT_OF_RANGE: Final = 1
 _MORE_BYTES: Final = 2 * 1024 * 1024

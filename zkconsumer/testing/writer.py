@@ -26,8 +26,6 @@ from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.positions_07 import PositionFinder07
 from zkconsumer.testing.versions import check_codec, version_tuple
 
-__all__ = ["Leaders", "Sent", "Target", "Writer", "check_leaders", "plain_errors", "registered_leaders"]
-
 _BACKOFF_S: Final = 0.1
 _QUEUE_MESSAGES: Final = 100_000
 _REQUEST_BYTES: Final = 256 * 1024

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from zkconsumer.testing.history.events import Event, Place
-from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of
-from zkconsumer.testing.history.repeats import was_troubled
-
-__all__ = ["find_forbidden", "find_hasty", "find_stale", "find_unclaimed"]
+from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of, was_troubled
 
 _NEVER: Final = 2**63
 _UNNOTICED_NS: Final = 2 * NS

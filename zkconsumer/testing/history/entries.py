@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 
 from zkconsumer.testing.history.events import Event, Place
 
-__all__ = ["Entries", "Entry"]
-
 _LEAST_BYTES: Final = 9
 """Of an entry of Kafka 0.7: a length, a magic byte 0, a CRC, and no payload."""
 _NO_END: Final = 2**63 - 1

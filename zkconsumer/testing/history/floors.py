@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.history.limits import NS, OPERATOR, Limits
 
-__all__ = ["Floors", "PutBacks"]
-
 _JAVA_READ_NS: Final = NS
 """A Java member may read an offset that long before it claims."""
 _NONE: Final = -1

@@ -16,8 +16,7 @@ from rebalance.zookeeper.generation import GENERATION_08, Generation
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from zkconsumer.testing.history.claims import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history.events import Event, Place, in_order
-from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of
-from zkconsumer.testing.history.repeats import was_troubled
+from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of, was_troubled
 
 __all__ = [
     "check_group", "find_busy", "find_exhausted", "find_touched", "find_unpaired", "find_wrong_owners",

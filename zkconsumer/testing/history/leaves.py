@@ -12,8 +12,6 @@ from typing import Final
 from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.history.limits import NS, Finding, name_of, node_of
 
-__all__ = ["PAUSED", "check_leaves", "find_false_stores", "find_late_leaves"]
-
 PAUSED: Final = "paused"
 """The `id` of a leave whose process was stopped meanwhile: it cannot keep its time."""
 _SPARE_NS: Final = NS // 2

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from zkconsumer.testing.history.entries import Entries
 from zkconsumer.testing.history.events import Event, Place
 
-__all__ = ["NS", "OPERATOR", "Finding", "Limits", "Trouble", "name_of", "was_troubled"]
-
 NS = 1_000_000_000
 OPERATOR = "hand"
 """The `id` of events that no member caused: an operator deleted an owner node or set an offset."""

@@ -10,8 +10,6 @@ from zkconsumer.testing.history.events import Event, Ownership, Place, in_order,
 from zkconsumer.testing.history.floors import PutBacks
 from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of, was_troubled
 
-__all__ = ["count_allowed_repeats", "find_repeated", "was_troubled"]
-
 _CALLED_NS: Final = NS // 20
 """How soon a listener is called after a drain that ended without the message in hand."""
 _MOST_STARTS: Final = 2

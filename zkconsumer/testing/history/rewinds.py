@@ -9,8 +9,6 @@ from zkconsumer.testing.history.events import Event, Place
 from zkconsumer.testing.history.floors import Floors
 from zkconsumer.testing.history.limits import OPERATOR, Finding, Limits, name_of, node_of
 
-__all__ = ["find_rewinds"]
-
 _KNOWN_ENDS: Final = ("released", "closed", "expired")
 """How an ownership ends of which its member knows: it has released, or its lease has ended before."""
 

@@ -13,8 +13,6 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from rebalance.zookeeper.port.kazoo_client import hide_secrets
 
-__all__ = ["ClosedNodes"]
-
 
 class ClosedNodes:
     """Closes nodes by an access list that names this object alone: digest, with a secret of its own.

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from zkconsumer.testing.errors import NoSession, NotSupported
 
-__all__ = ["ZooKeeperLogin"]
-
 
 @dataclass(frozen=True)
 class ZooKeeperLogin:
