@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delta_jars import session_settings as delta_settings
 from iceberg_jars import session_settings as iceberg_settings
-from spark_jobs import QUICK_JAVA
+from spark_jobs import QUICK_JAVA, archive_options, class_archive
 
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
@@ -35,24 +35,28 @@ ROOT = Path(__file__).resolve().parents[2]
 def quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Java start so in the processes that a test starts."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", archive_options())
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores that knows `format("zkconsumer")` as an installation by pip does; do not stop it."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     try:
         check_java()
     except RequirementMissing as error:
         raise JavaMissing(str(error)) from error  # skipped, unless real servers are required
-    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH", "JDK_JAVA_OPTIONS")}
-    os.environ["JDK_JAVA_OPTIONS"] = QUICK_JAVA  # Java reads it once, at its start
+    folder = tmp_path_factory.mktemp("spark")
+    archive = class_archive(folder)
+    java = {"JDK_JAVA_OPTIONS": QUICK_JAVA, "SPARK_SUBMIT_OPTS": " ".join(archive.flags)}
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH", *java)}
+    os.environ.update(java)  # Java reads them once, at its start
     # Workers must find the packages, and `pyspark_zkconsumer` among the top-level modules, which an editable
     # installation does not show to them.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before["PYTHONPATH"]]))
-    folder = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")
@@ -67,11 +71,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    _restore("JDK_JAVA_OPTIONS", before.pop("JDK_JAVA_OPTIONS"))
+    for name in java:
+        _restore(name, before.pop(name))
     try:
         yield session
     finally:
         session.stop()
+        if archive.is_to_be_written:
+            gateway = SparkContext._gateway
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # at which Java ends
+            archive.keep(gateway.proc.wait(120))
+            SparkContext._gateway = SparkContext._jvm = None
         for name, value in before.items():
             _restore(name, value)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import pytest
 from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
 from zkconsumer.testing.errors import JavaMissing
+from zkconsumer.testing.java import find_java
+from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.processes import ChildProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +25,21 @@ QUICK_JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 """The options of Java for tests: a JVM that compiles less, and verifies no bytecode, takes half the CPU seconds."""
+
+
+def class_archive(folder: Path) -> ClassArchive:
+    """The archive of Spark's classes, with which the JVM of a session starts with half the CPU time."""
+    return ClassArchive(find_java(), sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")), folder)
+
+
+@functools.cache
+def archive_options() -> str:
+    """The options of the JVM of a session that a test starts in a process of its own; none if no archive is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = class_archive(Path(folder))
+        return "" if archive.is_to_be_written else " ".join(archive.flags)
+
+
 reads_streams = pytest.mark.skipif(
     pyspark.__version__.startswith(("4.0.", "4.1.")), reason="streams are read with pyspark 4.2 or newer"
 )
