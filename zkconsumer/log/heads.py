@@ -43,6 +43,7 @@ _TIMED: Final = 26
 _SMALLEST_OF_MAGIC: Final = (14, 22)
 _GZIP: Final = b"\x1f\x8b\x08"
 _XERIAL: Final = b"\x82SNAPPY\x00"
+_SOME_OFFSET: Final = 2**40
 _MOST_FAULTS: Final = 1000
 """So many messages that cannot be read are reported of one entry."""
 
@@ -248,7 +249,7 @@ def _batch(view: memoryview, at: int, end: int, place: int) -> DiskEntry | str:
     computed = crc32c(view[at + 21 : end])
     if computed != crc:
         return f"the CRC-32C is {computed:#010x}, the batch says {crc:#010x}"
-    if base < 0 or not 0 <= count <= last_delta + 1:
+    if not 0 <= count <= last_delta + 1:
         return f"the batch says that it has {count} records in {last_delta + 1} offsets from {base} on"
     marker = NO_MARKER
     if attributes & CONTROL:
@@ -267,16 +268,18 @@ def _message(view: memoryview, at: int, end: int, place: int) -> DiskEntry | str
     computed = crc32(view[at + 16 : end])
     if computed != crc:
         return f"the CRC is {computed:#010x}, the message says {crc:#010x}"
-    if offset < 0 or size < _SMALLEST_OF_MAGIC[magic]:
+    if size < _SMALLEST_OF_MAGIC[magic]:
         return f"offset {offset} and size {size} are those of no message of magic {magic}"
     time_ms = int(_INT64.unpack_from(view, at + 18)[0]) if magic else -1
     if attributes & CODEC == 0:
         return DiskEntry(place, place + end - at, offset, offset, 1, magic, attributes, time_ms, time_ms)
-    offsets, faults = _inside(bytes(view[at:end]))
+    # Read at an offset that none of those inside contradicts: the checksum does not cover it.
+    offsets, faults = _inside(_INT64.pack(_SOME_OFFSET) + view[at + 8 : end], offset - _SOME_OFFSET if magic else 0)
     if not offsets:
         return faults[0][1] if faults else "the wrapper is empty"
     first, last = offsets[0], offsets[-1]
     if faults:
+        faults = tuple((offset if each == _SOME_OFFSET else each, reason) for each, reason in faults)
         first, last = min(first, *(each for each, _ in faults if each >= 0)), max(last, offset)
     entry = DiskEntry(place, place + end - at, first, last, len(offsets), magic, attributes, time_ms, time_ms,
                       faults=faults)  # fmt: skip
@@ -286,18 +289,18 @@ def _message(view: memoryview, at: int, end: int, place: int) -> DiskEntry | str
     return entry
 
 
-def _inside(data: bytes) -> tuple[list[int], tuple[tuple[int, str], ...]]:
-    """Return the offsets of the messages in a wrapper, and what is wrong with those that cannot be read."""
+def _inside(data: bytes, shift: int) -> tuple[list[int], tuple[tuple[int, str], ...]]:
+    """Return the offsets of the messages in a wrapper, shifted, and what is wrong with those that cannot be read."""
     offsets: list[int] = []
     faults: list[tuple[int, str]] = []
     resume: object = None
     while len(faults) < _MOST_FAULTS:
         try:
             for message in KAFKA011.decode_messages(data, "", 0, 0, max_decoded_bytes=MAX_DECODED_BYTES, resume=resume):
-                offsets.append(message.offset)
+                offsets.append(message.offset + shift)
             break
         except MessageError as fault:
-            faults.append((fault.offset, fault.reason))
+            faults.append((fault.offset + shift, fault.reason))
             resume = fault.resume
         except BrokenFraming as fault:
             faults.append((-1, str(fault)))

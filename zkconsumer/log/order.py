@@ -225,6 +225,8 @@ class OffsetOrder:
                 return "" if len(behind) > 1 and behind[1].first > entry.last else "lost"
             is_above = after is not None and not behind and self._limit.is_exact and entry.last >= after
             return "lost" if is_above else ""
+        if entry.first < 0:
+            return "lost"
         if entry.last >= expected:
             return ""
         return "lost" if behind and behind[0].first > expected and not is_first and not self._again else "again"

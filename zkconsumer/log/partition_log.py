@@ -18,6 +18,7 @@ __all__ = ["PartitionLog", "Placed", "ScanEvent", "Segment"]
 
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 _ALL_OFFSETS = 2**62
+_OFFSETS_A_SEGMENT = 2**31
 
 
 class Segment(NamedTuple):
@@ -189,11 +190,15 @@ class PartitionLog:
         if self.is_07:
             return [_Place(segment.name.base, segment, True) for segment in filled], []
         bases = [segment.name.base for segment in filled]
-        firsts = [self._first_offset(each, following)
+        bounds = (min(bases, default=0), max(bases, default=0) + _OFFSETS_A_SEGMENT)
+        firsts = [self._first_offset(each, following, bounds)
                   for each, following in zip(filled, [*bases[1:], None], strict=True)]  # fmt: skip
         # The name of a copy, or of a file without anything sound, says nothing about the files before it.
-        sure = [base for base, first in zip(bases, firsts, strict=True)
-                if first is not None and (first >= base or firsts.count(first) == 1)]  # fmt: skip
+        named: dict[int, int] = {}
+        for base, first in zip(bases, firsts, strict=True):
+            if first is not None and (base <= first or first not in named):
+                named[first] = base
+        sure = sorted(named.values())
         found: list[_Place] = []
         damaged: list[Damage] = []
         for segment, first in zip(filled, firsts, strict=True):
@@ -208,10 +213,10 @@ class PartitionLog:
         found.sort(key=lambda each: (each.first, not each.is_sure, each.segment.name.base))
         return found, damaged
 
-    def _first_offset(self, segment: Segment, following: int | None) -> int | None:
+    def _first_offset(self, segment: Segment, following: int | None, bounds: tuple[int, int]) -> int | None:
         """Return the offset with which a segment starts; None if nothing in it is sound."""
         with SegmentFile(segment.path) as file:
-            walk = SegmentWalk(file.read, file.size, LOG_FILE)
+            walk = SegmentWalk(file.read, file.size, LOG_FILE, *bounds)
             entries = list(islice((item for item in walk if isinstance(item, DiskEntry)), 3))
         return first_offset_of(entries, segment.name.base, following) if entries else None
 

@@ -29,7 +29,10 @@ _OFFSETS_A_SEGMENT: Final = 2**31
 """A segment holds no more offsets: its index counts them in 31 bits."""
 _TRIED_BYTES: Final = 256 * 1024 * 1024
 """So many bytes are checked behind one fault before large entries are no longer believed."""
-_MOST_VISITED: Final = 100_000
+_CHAIN_BYTES: Final = 256 * 1024
+"""So many bytes of entries that follow each other are in no compressed block."""
+_MOST_STEPS: Final = 64
+_MOST_FRAMED: Final = 10_000
 _SMALL_ENTRY: Final = 64 * 1024
 
 
@@ -41,15 +44,18 @@ class SegmentWalk:
         size: Of the file.
         layout: How its entries are read.
         lowest: The first offset that the file may hold; None if its first sound entry says so.
+        highest: No entry behind damage starts there or above; None for what a segment has at most.
     """
 
     def __init__(
-        self, read: Callable[[int, int], bytes], size: int, layout: Layout, lowest: int | None = None
-    ) -> None:
+        self, read: Callable[[int, int], bytes], size: int, layout: Layout, lowest: int | None = None,
+        highest: int | None = None,
+    ) -> None:  # fmt: skip
         self._read = read
         self._size = size
         self._layout = layout
         self._lowest = lowest
+        self._highest = highest
         self._floors = (0, 0)
         self._start = 0
         self._view = memoryview(b"")
@@ -128,8 +134,9 @@ class SegmentWalk:
         if stated is not None and (fixed := self._repaired(position, stated)) is not None:
             yield from fixed
             return
-        if stated is not None and self._may_end_at(position, stated):
-            end: int | None = self._chain_to(position, stated) or stated
+        framed = self._framed(position)
+        if framed is not None:
+            end: int | None = self._chain_to(position, framed) or framed
         else:
             end = self._next_sound(position)
         if (fixed := self._repaired(position, self._size if end is None else end)) is not None:
@@ -159,26 +166,42 @@ class SegmentWalk:
         end = position + layout.overhead + size
         return end if size >= layout.smallest and end <= self._size and size <= HELD_BYTES else None
 
-    def _may_end_at(self, position: int, end: int) -> bool:
-        """Return whether a damaged entry may end where its head says: there is the next one, or the file ends."""
-        if end >= self._size:
-            return True
-        behind = self._head_says(position)
-        found = self.entry_at(end)
-        return isinstance(found, DiskEntry) and (behind is None or found.first >= behind)
+    def _framed(self, position: int) -> int | None:
+        """Return where the next sound entry is, or the end of the file, if the sizes of damaged ones lead there."""
+        behind: int | None = None
+        for _ in range(_MOST_FRAMED):
+            head = self._head_says(position)
+            if head is not None and behind is not None and head <= behind:
+                return None
+            end, behind = self._stated_end(position), head if head is not None else behind
+            if end is None or end == self._size:
+                return end
+            found = self.entry_at(end)
+            if isinstance(found, DiskEntry):
+                return end if behind is None or found.first >= behind else None
+            position = end
+        return None
 
     def _head_says(self, position: int) -> int | None:
-        """Return the offset behind an entry by its head."""
+        """Return the offset behind an entry by its head; None if it has none."""
+        if self._size - position <= self._layout.lookahead:
+            return None
         self._hold(position, min(position + 64, self._size))
         return self._layout.next_by_head(self._view, position - self._start)
+
+    def _is_compressed(self, position: int) -> bool:
+        """Return whether the head of an entry names a codec."""
+        if self._size - position <= self._layout.lookahead:
+            return False
+        self._hold(position, min(position + 64, self._size))
+        return self._layout.is_compressed(self._view, position - self._start)
 
     def _chain_to(self, position: int, end: int) -> int | None:
         """Return where entries start that a wrong size has passed over: they follow each other up to the end."""
         behind, found = self._head_says(position), self.entry_at(end) if end < self._size else ""
         if isinstance(found, DiskEntry) and found.first == behind:
             return None
-        self._hold(position, min(position + 64, self._size))
-        if self._layout.is_compressed(self._view, position - self._start):
+        if self._is_compressed(position):
             return None  # what is inside may look like entries
         for place in self._sound_places(position + 1, end):
             at = place
@@ -189,30 +212,26 @@ class SegmentWalk:
         return None
 
     def _next_sound(self, position: int) -> int | None:
-        """Return where the next entry starts behind a damaged one; None if there is none in the file."""
-        if not self._layout.has_offsets:
-            return self._next_in_chain(position)
-        return next(self._sound_places(position + 1, self._size), None)
+        """Return where the next entry starts behind a damaged one; None if there is none in the file.
 
-    def _next_in_chain(self, position: int) -> int | None:
-        """Return the same where entries carry no offset: from the next one on all are sound, up to the end of the file.
-
-        A compressed entry may hold parts that look like entries; only a chain to the end counts behind it. Otherwise
-        the longest chain does.
+        A compressed entry may hold parts that look like entries. So behind one, and where entries carry no offset or
+        none is known, a place counts from which on all entries are sound up to the end of the file, or at least many.
         """
-        self._hold(position, min(position + 64, self._size))
-        is_compressed = self._layout.is_compressed(self._view, position - self._start)
+        is_compressed = self._is_compressed(position)
+        if self._layout.has_offsets and self._lowest is not None and not is_compressed:
+            return next(self._sound_places(position + 1, self._size), None)
         best, longest = None, 0
         visited: set[int] = set()
         for place in self._sound_places(position + 1, self._size):
             if place in visited:
                 continue  # a part of a chain that was followed
-            at = place
-            while isinstance(entry := self.entry_at(at), DiskEntry):
-                at = entry.end
-                if len(visited) < _MOST_VISITED:
-                    visited.add(at)
-            if at >= self._size or (is_compressed and self._repaired(position, place) is not None):
+            at, steps = place, 0
+            while at - place < _CHAIN_BYTES and isinstance(entry := self.entry_at(at), DiskEntry):
+                if is_compressed and steps < _MOST_STEPS and self._repaired(position, at) is not None:
+                    return at  # only its size is wrong
+                at, steps = entry.end, steps + 1
+                visited.add(at)
+            if at >= self._size or at - place >= _CHAIN_BYTES:
                 return place
             if at - place > longest:
                 best, longest = place, at - place
@@ -223,6 +242,8 @@ class SegmentWalk:
         layout, tried, lowest = self._layout, 0, self._lowest
         low = 0 if lowest is None else max(lowest, min(self._floors))
         high = 2**62 if lowest is None else lowest + _OFFSETS_A_SEGMENT
+        if self._highest is not None:
+            high = self._highest
         while position < stop and position + layout.overhead + layout.smallest <= self._size:
             piece = self._read(position, min(READ_BYTES + layout.lookahead, self._size - position))
             view = memoryview(piece)
