@@ -118,7 +118,7 @@ def check_partition(log: PartitionLog, *, records: bool = False) -> Iterator[Fin
 
 def _count(counted: CheckedPartition, entry: DiskEntry, kinds: set[tuple[int, int]]) -> None:
     counted.entries += 1
-    counted.messages += entry.count
+    counted.messages += entry.messages
     counted.next_offset = entry.last + 1
     kinds.add((entry.magic, entry.attributes & CODEC))
     if entry.first_ms >= 0 and (counted.first_ms < 0 or entry.first_ms < counted.first_ms):

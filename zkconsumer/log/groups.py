@@ -74,11 +74,13 @@ class GroupPositions:
             group, at = read_string(key, at)
             topic, at = read_string(key, at)
             partition, _ = read_int32(key, at)
-            name = (group, topic, partition)
             if value is None:
-                self._positions.pop(name, None)
-            else:
-                self._positions[name] = StoredPosition(*name, *_value(value))
+                self._positions.pop((group, topic, partition), None)
+                return
+            offset, epoch, metadata, commit_ms = _value(value)
+            self._positions[group, topic, partition] = StoredPosition(
+                group, topic, partition, offset, epoch, metadata, commit_ms
+            )
         except (DecodeError, UnicodeDecodeError, IndexError):
             self.unreadable += 1
 

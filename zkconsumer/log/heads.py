@@ -175,13 +175,13 @@ class KafkaFile:
         if attributes == 0:
             codec = _codec_of(view[payload_at : payload_at + 8]) if magic else 0
             if codec and (count := self._compressed(view, at, end, codec, entry.first)[0]):
-                return entry._replace(count=count, attributes=codec, head=bytes(view[at : at + 5]) + bytes([codec]))
+                return entry._replace(messages=count, attributes=codec, head=bytes(view[at : at + 5]) + bytes([codec]))
             return entry
         if attributes & 3:
             count, faults = self._compressed(view, at, end, attributes & 3, entry.first)
             if not count and faults:
                 return faults[0][1]
-            entry = entry._replace(count=count, faults=faults)
+            entry = entry._replace(messages=count, faults=faults)
         return entry if attributes < 4 else entry._replace(head=bytes(view[at : at + 5]) + bytes([attributes & 3]))
 
     def _compressed(
@@ -310,7 +310,8 @@ def _inside(data: bytes, shift: int) -> tuple[list[int], tuple[tuple[int, str], 
 
 def _codec_of(payload: memoryview) -> int:
     """Return the codec that the first bytes of a payload are of; 0 for none."""
-    return 1 if payload[:3] == _GZIP else 2 if payload[:8] == _XERIAL else 0
+    first = bytes(payload)
+    return 1 if first.startswith(_GZIP) else 2 if first.startswith(_XERIAL) else 0
 
 
 def _inside_07(data: bytes, place: int) -> tuple[int, tuple[tuple[int, str], ...]]:

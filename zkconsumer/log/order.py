@@ -101,7 +101,7 @@ class OffsetOrder:
                 item = kept
             is_first = False
             self.next = item.last + 1
-            if item.last - item.first >= item.count:
+            if item.last - item.first >= item.messages or item.faults:
                 yield from self._inside(item)
             yield item
         yield from self._end_again()
@@ -116,6 +116,7 @@ class OffsetOrder:
         """
         if log_end is not None and log_end > self.next:
             yield from self._hole(log_end, is_first=True, cut=cut)
+            yield from self._end_sums()
             return
         for damage in self._held:
             yield damage._replace(first_offset=self.next)
@@ -146,7 +147,7 @@ class OffsetOrder:
         for offset, reason in entry.faults:
             yield Damage(self._file, entry.start, entry.end, offset, offset, reason)
             yield Gap(GapKind.DAMAGED, offset, offset, 1, self._file, reason)
-        missing = 0 if self._counts_bytes else entry.last - entry.first + 1 - entry.count - len(entry.faults)
+        missing = 0 if self._counts_bytes else entry.last - entry.first + 1 - entry.messages - len(entry.faults)
         if missing > 0:
             kind = GapKind.COMPACTED if entry.marker == NO_MARKER else GapKind.TRANSACTION
             self._count(kind, entry.first, entry.last, missing)

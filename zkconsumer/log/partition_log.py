@@ -110,11 +110,11 @@ class PartitionLog:
         Raises:
             LogFailed: A file cannot be read, or changes meanwhile.
         """
-        placed, events = self._in_order()
+        placed, misnamed = self._in_order()
         start = self.start
         if start > 0:
             yield Gap(GapKind.BELOW_LOG_START, 0, start - 1, start)
-        yield from events
+        yield from misnamed
         cleaned = _ALL_OFFSETS if self.topic in _COMPACTED_TOPICS else max(self.checkpoint.cleaned or 0, 0)
         order = OffsetOrder(
             min([start, *(each.first for each in placed)]), cleaned, self.epochs, self.orphans, counts_bytes=self.is_07
@@ -151,7 +151,9 @@ class PartitionLog:
                 is_short = items.has_damage if self.is_07 else self._is_cut(segment, file.size)
                 cut = (name, file.size) if is_short else None
                 file.check()
-        yield from order.finish(self._log_end(), cut)
+        for left in order.finish(self._log_end(), cut):
+            if not isinstance(left, DiskEntry):
+                yield left
         if tail is not None:
             yield tail
 

@@ -60,7 +60,7 @@ class DiskEntry(NamedTuple):
     Attributes:
         start, end: Its bytes in the file.
         first, last: Its offsets, those without a message included; in Kafka 0.7 the positions of its bytes.
-        count: How many messages it holds; markers are no messages.
+        messages: How many it holds; markers are none.
         magic: Format; in Kafka 0.7 the same numbers mean other formats.
         attributes: Of the entry.
         first_ms, last_ms: Times of its first and its latest message; -1 where there is none.
@@ -75,7 +75,7 @@ class DiskEntry(NamedTuple):
     end: int
     first: int
     last: int
-    count: int
+    messages: int
     magic: int
     attributes: int
     first_ms: int = -1

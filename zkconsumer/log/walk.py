@@ -21,7 +21,7 @@ __all__ = ["HELD_BYTES", "READ_BYTES", "ZEROS", "SegmentWalk"]
 ZEROS: Final = "zeros"
 """Why nothing is read where a file ends in zeros."""
 READ_BYTES: Final = 4 * 1024 * 1024
-HELD_BYTES: Final = 256 * 1024 * 1024
+HELD_BYTES: Final = 128 * 1024 * 1024
 """The largest entry: brokers take 1 MB by default. A larger one is reported, and passed by."""
 _WORTH_ZEROS: Final = 64
 """So many zeros at the end of a file are a write that never came."""
@@ -247,6 +247,8 @@ class SegmentWalk:
         while position < stop and position + layout.overhead + layout.smallest <= self._size:
             piece = self._read(position, min(READ_BYTES + layout.lookahead, self._size - position))
             view = memoryview(piece)
+            if piece.count(0) == len(piece):
+                piece = b""  # nothing starts in zeros
             for at in candidates(layout, piece):
                 if at >= READ_BYTES or position + at >= stop:
                     break
@@ -269,6 +271,8 @@ class SegmentWalk:
             return True
         self._hold(position, min(position + 64, self._size))
         at, lowest = position - self._start, self._lowest or 0
+        if position + layout.overhead + layout.size_at(self._view, at) <= self._size:
+            return False
         return layout.candidate.match(self._view, at) is not None and layout.is_plausible(
             self._view, at, lowest, lowest + _OFFSETS_A_SEGMENT
         )
