@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from simpleconsumer.types import Message
-from tests.log.drawn_faults import FAULTS, TOPIC, Expected
+from tests.log.drawn_faults import FAULTS, Expected
 from tests.log.written_logs import WrittenLog, all_messages, write_log
 from zkconsumer.log import Damage, Gap, LogReading, open_log
-from zkconsumer.log.checking import Finding, Note, check_partition
+from zkconsumer.log.checking import FileNote, Finding, check_partition
 
 FORMS: Final = (("07",), ("0",), ("1",), ("2",), ("2",), ("0", "1", "2"), ("1", "2"))
 FEW, MANY = 60, 2000
@@ -27,12 +27,12 @@ def drawn(folder: Path, seed: int) -> WrittenLog:
 
 
 def findings(log: WrittenLog) -> list[Finding]:
-    [partition] = open_log(log.folder.parent).select(TOPIC)
+    [partition] = open_log(log.folder).partitions
     return list(check_partition(partition))
 
 
 def messages(log: WrittenLog) -> list[Message]:
-    [partition] = open_log(log.folder.parent).select(TOPIC)
+    [partition] = open_log(log.folder).partitions
     reading = LogReading(partition, "0-0" if log.is_07 else 0)
     return [event for event in reading.events() if isinstance(event, Message)]
 
@@ -82,7 +82,7 @@ def check(log: WrittenLog, expected: Expected) -> None:
     if not log.is_07:
         for gap in losses:
             assert not kept & set(range(gap.first_offset, gap.last_offset + 1)), "a message is in no gap"
-    assert [item.file for item in found if isinstance(item, Note)] == ([expected.note] if expected.note else [])
+    assert [item.file for item in found if isinstance(item, FileNote)] == ([expected.note] if expected.note else [])
 
 
 def try_fault(folder: Path, seed: int) -> None:

@@ -18,7 +18,7 @@ from simpleconsumer.types import Message
 from tests.log.test_drawn_faults import fields, findings, messages
 from tests.log.written_logs import TOPIC, WrittenLog, all_messages, file_name, write_log
 from zkconsumer.log import Damage, Gap, GapKind, LogFailed, LogReading, LogTail, open_log
-from zkconsumer.log.checking import CheckedPartition, Note
+from zkconsumer.log.checking import CheckedPartition, FileNote
 from zkconsumer.log.transactions import aborted_of_index
 
 KEY_OF_MARKER = {"abort": b"\0\0\0\0", "commit": b"\0\0\0\1"}
@@ -129,7 +129,7 @@ def test_replaced_files_are_notes_and_a_swapped_one_is_read(tmp_path: Path) -> N
     swapped = log.path(log.files[1])
     swapped.rename(swapped.with_name(f"{swapped.name}.swap"))
     found = findings(log)
-    assert len([item for item in found if isinstance(item, Note)]) == 2
+    assert len([item for item in found if isinstance(item, FileNote)]) == 2
     assert not [item for item in found if isinstance(item, Damage)]
     assert fields(messages(log)) == list(all_messages(log.rows))
 

@@ -25,7 +25,7 @@ from zkconsumer.log.checking import CheckedPartition, Finding, check_partition
 from zkconsumer.log.groups import GroupPositions
 from zkconsumer.log.log_folder import DiskLog, open_log, partition_of
 from zkconsumer.log.outline import PartitionOutline, outline_of
-from zkconsumer.log.partition_log import PartitionLog
+from zkconsumer.log.partition_log import DiskPartition
 from zkconsumer.log.reading import LogReading
 from zkconsumer.log.values import Damage, Gap, LogTail
 
@@ -65,9 +65,11 @@ What is damaged or missing is said on stderr, and reading goes on behind it. Sta
 read, or may be missing.
 
 \b
-Example: copy a topic off a disk into a cluster
-  zkconsumer log dump /var/kafka-logs --topic clicks --json |
-    zkconsumer produce --bootstrap-server localhost:9092 --topic clicks --from-json
+To send what a disk has to a cluster, pipe the lines of --json to `zkconsumer produce --from-json`.
+
+\b
+Example: the committed messages of one partition
+  zkconsumer log dump /var/kafka-logs --topic clicks --partition 3 --isolation-level read_committed --json
 """
 _GROUPS_EPILOG = """\
 \b
@@ -80,7 +82,7 @@ Example:
 """
 
 _folders = click.argument("folders", nargs=-1, required=True, metavar="FOLDER...",
-                          type=click.Path(exists=True, file_okay=False, path_type=Path))  # fmt: skip
+                          type=click.Path(path_type=Path))  # fmt: skip
 _partitions = click.option("--partition", "partitions", metavar="P", multiple=True, type=click.IntRange(min=0),
                            help="Only this partition; may be repeated.")  # fmt: skip
 
@@ -154,13 +156,13 @@ def check(folders: tuple[Path, ...], topic: str | None, partitions: tuple[int, .
     raise click.exceptions.Exit(status)
 
 
-def _chosen(found: DiskLog, topic: str | None, partitions: tuple[int, ...]) -> list[PartitionLog]:
+def _chosen(found: DiskLog, topic: str | None, partitions: tuple[int, ...]) -> list[DiskPartition]:
     if partitions and topic is None:
         raise click.UsageError("--partition needs --topic.")
     return found.select(topic, partitions)
 
 
-def _object(found: PartitionLog, finding: Finding) -> dict[str, Any]:
+def _object(found: DiskPartition, finding: Finding) -> dict[str, Any]:
     """Return a finding as the object of a line."""
     if isinstance(finding, CheckedPartition):
         return {"type": "partition", **asdict(finding)}
@@ -225,7 +227,7 @@ def _form(options: dict[str, Any]) -> Callable[[Message], bytes]:
 
 
 def _print(
-    reading: LogReading, form: Callable[[Message], bytes], most: int | None, found: PartitionLog
+    reading: LogReading, form: Callable[[Message], bytes], most: int | None, found: DiskPartition
 ) -> tuple[int, int]:
     """Print a partition; return how many messages were printed, and how many faults there were."""
     printed = problems = size = 0

@@ -1,7 +1,7 @@
 """The logs of brokers on disk, of Kafka 0.7 to 4.3, read without any broker; described in docs/LOG.md."""
 
 from zkconsumer.log.log_folder import DiskLog, open_log
-from zkconsumer.log.partition_log import PartitionLog
+from zkconsumer.log.partition_log import DiskPartition
 from zkconsumer.log.reading import LogReading
 from zkconsumer.log.record_hash import HASH_VERSION, record_hash
 from zkconsumer.log.values import Damage, Gap, GapKind, LogFailed, LogTail
@@ -15,7 +15,7 @@ __all__ = [
     "LogFailed",
     "LogReading",
     "LogTail",
-    "PartitionLog",
+    "DiskPartition",
     "open_log",
     "record_hash",
 ]

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from zkconsumer.log.heads import BATCH, CODEC, TRANSACTIONAL
-from zkconsumer.log.partition_log import PartitionLog, Placed
+from zkconsumer.log.partition_log import DiskPartition, Placed
 from zkconsumer.log.reading import LogReading
-from zkconsumer.log.transactions import Transactions
+from zkconsumer.log.transactions import LoggedTransactions
 from zkconsumer.log.values import Damage, DiskEntry, Gap, LogTail
 
-__all__ = ["FORMATS", "CheckedPartition", "Finding", "Note", "check_partition", "format_of"]
+__all__ = ["FORMATS", "CheckedPartition", "Finding", "FileNote", "check_partition", "format_of"]
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FORMATS: Final = {"log": "magic", "kafka": "0.7 magic"}
 
 
-class Note(NamedTuple):
+class FileNote(NamedTuple):
     """Something about a file that is neither damage nor a gap.
 
     Attributes:
@@ -64,7 +64,7 @@ class CheckedPartition:
     gaps: int = 0
 
 
-Finding = Damage | Gap | LogTail | Note | CheckedPartition
+Finding = Damage | Gap | LogTail | FileNote | CheckedPartition
 
 
 def format_of(magic: int, attributes: int, *, is_07: bool) -> str:
@@ -78,7 +78,7 @@ def format_of(magic: int, attributes: int, *, is_07: bool) -> str:
     return f"{FORMATS['kafka' if is_07 else 'log']} {magic} {name}"
 
 
-def check_partition(log: PartitionLog, *, records: bool = False) -> Iterator[Finding]:
+def check_partition(log: DiskPartition, *, records: bool = False) -> Iterator[Finding]:
     """Yield what is damaged and what is missing, then what was counted.
 
     Args:
@@ -89,10 +89,10 @@ def check_partition(log: PartitionLog, *, records: bool = False) -> Iterator[Fin
     """
     counted = CheckedPartition(log.topic, log.partition, len(log.segments), log.size_bytes, log.start, log.start)
     for path in log.foreign:
-        yield Note(path.name, "no broker writes a file of that name there; it is not read")
+        yield FileNote(path.name, "no broker writes a file of that name there; it is not read")
     for path in log.replaced:
-        yield Note(path.name, "the broker had replaced or deleted it; it is not read")
-    transactions = Transactions()
+        yield FileNote(path.name, "the broker had replaced or deleted it; it is not read")
+    transactions = LoggedTransactions()
     kinds: set[tuple[int, int]] = set()
     for event in log.scan():
         if isinstance(event, Placed):

@@ -25,7 +25,7 @@ from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
 from zkconsumer.log.values import NO_MARKER, DiskEntry
 
-__all__ = ["BATCH", "CONTROL", "KAFKA_FILE", "LOG_FILE", "TRANSACTIONAL", "KafkaFile", "Layout", "LogFile", "moved"]
+__all__ = ["BATCH", "CONTROL", "KAFKA_FILE", "LOG_FILE", "TRANSACTIONAL", "KafkaFile", "DiskLayout", "LogFile", "moved"]
 
 CODEC: Final = 7
 TRANSACTIONAL: Final = 16
@@ -52,7 +52,7 @@ _head: Final = _HEAD.unpack_from
 _batch_head: Final = _BATCH_HEAD.unpack_from
 
 
-class Layout(Protocol):
+class DiskLayout(Protocol):
     """How entries of a kind of files are read.
 
     Attributes:
@@ -351,7 +351,7 @@ def _behind_varint(view: memoryview, at: int) -> int:
     return at + 1
 
 
-def candidates(layout: Layout, data: bytes) -> Iterator[int]:
+def candidates(layout: DiskLayout, data: bytes) -> Iterator[int]:
     """Yield the bytes at which an entry may start; the last `lookahead` - 1 ones are not looked at."""
     for match in layout.candidate.finditer(data):
         yield match.start()

@@ -20,7 +20,7 @@ from zkconsumer.log.checkpoints import (
     offsets_of,
     segment_name,
 )
-from zkconsumer.log.partition_log import PartitionLog, Segment
+from zkconsumer.log.partition_log import DiskPartition, DiskSegment
 from zkconsumer.log.reading import LogReading
 from zkconsumer.log.segment_file import STOP_IT, read_hint
 from zkconsumer.log.values import Damage, Gap, LogFailed
@@ -40,7 +40,7 @@ class DiskLog:
             have a `state`.
     """
 
-    def __init__(self, partitions: Iterable[PartitionLog]) -> None:
+    def __init__(self, partitions: Iterable[DiskPartition]) -> None:
         self.partitions = tuple(sorted(partitions, key=lambda each: (each.topic, each.partition, each.state)))
 
     @property
@@ -48,7 +48,7 @@ class DiskLog:
         """The topics of which there is a log."""
         return sorted({each.topic for each in self.partitions if not each.state})
 
-    def select(self, topic: str | None = None, partitions: Iterable[int] = ()) -> list[PartitionLog]:
+    def select(self, topic: str | None = None, partitions: Iterable[int] = ()) -> list[DiskPartition]:
         """Return the logs of a topic, or of some of its partitions.
 
         Raises:
@@ -103,7 +103,7 @@ class DiskLog:
                     log.warning("%s-%d: %s", found.topic, found.partition, event)
 
 
-def partition_of(found: PartitionLog, broker_id: int) -> int | str:
+def partition_of(found: DiskPartition, broker_id: int) -> int | str:
     """Return what messages of a log have as their partition."""
     return f"{broker_id}-{found.partition}" if found.is_07 else found.partition
 
@@ -123,7 +123,7 @@ def open_log(*folders: str | os.PathLike[str]) -> DiskLog:
     Raises:
         LogFailed: A folder is not there, cannot be listed, or holds no log.
     """
-    found: list[PartitionLog] = []
+    found: list[DiskPartition] = []
     for folder in map(Path, folders):
         names = _names(folder)
         own = folder_name(folder.resolve().name)
@@ -166,9 +166,9 @@ def _checkpoints(folder: Path) -> dict[str, dict[tuple[str, int], int]]:
 def _partition_log(
     folder: Path, names: list[str], topic: str, partition: int, state: str,
     checkpoints: Mapping[str, Mapping[tuple[str, int], int]],
-) -> PartitionLog:  # fmt: skip
-    segments: list[Segment] = []
-    swapped: list[Segment] = []
+) -> DiskPartition:  # fmt: skip
+    segments: list[DiskSegment] = []
+    swapped: list[DiskSegment] = []
     replaced: list[Path] = []
     foreign: list[Path] = []
     indexes: set[int] = set()
@@ -179,7 +179,7 @@ def _partition_log(
             if not is_known(name):
                 foreign.append(path)
         elif found.kind in _ENTRIES:
-            segment = Segment(found, path, _size(path))
+            segment = DiskSegment(found, path, _size(path))
             if found.state == "swap":
                 swapped.append(segment)
             elif found.state:
@@ -199,7 +199,7 @@ def _partition_log(
     segments.sort(key=lambda segment: segment.name.base)
     orphans = sorted(indexes - {segment.name.base for segment in segments} - gone)
     values = {field: found.get((topic, partition)) for field, found in checkpoints.items()}
-    return PartitionLog(
+    return DiskPartition(
         topic, partition, folder, state=state, segments=segments, replaced=replaced, orphans=orphans, foreign=foreign,
         checkpoint=Checkpoint(**values),
         epochs=epochs_of(read_hint(folder / "leader-epoch-checkpoint").decode("utf-8", "replace")),

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from zkconsumer.log.checking import format_of
 from zkconsumer.log.checkpoints import index_end
 from zkconsumer.log.heads import BATCH, LOG_FILE, LogFile, head_fields
-from zkconsumer.log.partition_log import PartitionLog, Segment
+from zkconsumer.log.partition_log import DiskPartition, DiskSegment
 from zkconsumer.log.segment_file import SegmentFile, read_hint
 
 __all__ = ["PartitionOutline", "outline_of"]
@@ -63,7 +63,7 @@ class _Ends(NamedTuple):
     problem: str
 
 
-def outline_of(log: PartitionLog) -> PartitionOutline:
+def outline_of(log: DiskPartition) -> PartitionOutline:
     """Return what the heads of a log show.
 
     Raises:
@@ -96,7 +96,7 @@ def outline_of(log: PartitionLog) -> PartitionOutline:
     return found
 
 
-def _ends_07(segment: Segment) -> _Ends:
+def _ends_07(segment: DiskSegment) -> _Ends:
     """Return where a segment of Kafka 0.7 ends, which its name and size say; of entries the first one is read."""
     with SegmentFile(segment.path) as file:
         head = file.read(0, min(6, file.size))
@@ -104,7 +104,7 @@ def _ends_07(segment: Segment) -> _Ends:
         return _Ends(None, segment.name.base + file.size, -1, kinds, file.size, "")
 
 
-def _ends(segment: Segment) -> _Ends:
+def _ends(segment: DiskSegment) -> _Ends:
     with SegmentFile(segment.path) as file:
         if not file.size:
             return _Ends(None, None, -1, set(), 0, "")

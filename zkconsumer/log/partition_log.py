@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkconsumer.log.checkpoints import Checkpoint, SegmentName, index_end
-from zkconsumer.log.heads import KAFKA_FILE, LOG_FILE, Layout
+from zkconsumer.log.heads import KAFKA_FILE, LOG_FILE, DiskLayout
 from zkconsumer.log.order import Limit, OffsetOrder, first_offset_of
 from zkconsumer.log.segment_file import SegmentFile, read_hint
 from zkconsumer.log.values import Damage, DiskEntry, Gap, GapKind, LogTail, WalkedDamage
 from zkconsumer.log.walk import ZEROS, SegmentWalk
 
-__all__ = ["PartitionLog", "Placed", "ScanEvent", "Segment"]
+__all__ = ["DiskPartition", "Placed", "ScanEvent", "DiskSegment"]
 
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 _ALL_OFFSETS = 2**62
 _OFFSETS_A_SEGMENT = 2**31
 
 
-class Segment(NamedTuple):
+class DiskSegment(NamedTuple):
     """A file with entries.
 
     Attributes:
@@ -39,14 +39,14 @@ class Placed(NamedTuple):
     """An entry, and what gives its bytes."""
 
     entry: DiskEntry
-    segment: Segment
+    segment: DiskSegment
     walk: SegmentWalk
 
 
 ScanEvent = Placed | Damage | Gap | LogTail
 
 
-class PartitionLog:
+class DiskPartition:
     """The log of a partition in one folder.
 
     Attributes:
@@ -70,7 +70,7 @@ class PartitionLog:
         folder: Path,
         *,
         state: str = "",
-        segments: Sequence[Segment] = (),
+        segments: Sequence[DiskSegment] = (),
         replaced: Sequence[Path] = (),
         orphans: Sequence[int] = (),
         foreign: Sequence[Path] = (),
@@ -90,7 +90,7 @@ class PartitionLog:
         self.is_07 = any(segment.name.kind == "kafka" for segment in segments)
 
     def __repr__(self) -> str:
-        return f"<PartitionLog {self.topic}-{self.partition} in {self.folder}>"
+        return f"<DiskPartition {self.topic}-{self.partition} in {self.folder}>"
 
     @property
     def size_bytes(self) -> int:
@@ -157,7 +157,7 @@ class PartitionLog:
         if tail is not None:
             yield tail
 
-    def _layout(self, segment: Segment) -> Layout:
+    def _layout(self, segment: DiskSegment) -> DiskLayout:
         return KAFKA_FILE(segment.name.base) if segment.name.kind == "kafka" else LOG_FILE
 
     def _log_end(self) -> int | None:
@@ -173,7 +173,7 @@ class PartitionLog:
         end = self._log_end()
         return end is not None and end > offset
 
-    def _is_cut(self, segment: Segment, size: int) -> bool:
+    def _is_cut(self, segment: DiskSegment, size: int) -> bool:
         """Return whether the index of a segment names bytes behind its end."""
         index = read_hint(segment.path.with_suffix(".index"))
         relative, position = index_end(index)
@@ -215,7 +215,7 @@ class PartitionLog:
         found.sort(key=lambda each: (each.first, not each.is_sure, each.segment.name.base))
         return found, damaged
 
-    def _first_offset(self, segment: Segment, following: int | None, bounds: tuple[int, int]) -> int | None:
+    def _first_offset(self, segment: DiskSegment, following: int | None, bounds: tuple[int, int]) -> int | None:
         """Return the offset with which a segment starts; None if nothing in it is sound."""
         with SegmentFile(segment.path) as file:
             walk = SegmentWalk(file.read, file.size, LOG_FILE, *bounds)
@@ -232,7 +232,7 @@ class _Place(NamedTuple):
     """
 
     first: int
-    segment: Segment
+    segment: DiskSegment
     is_sure: bool
 
 

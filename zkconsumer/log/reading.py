@@ -10,9 +10,9 @@ from simpleconsumer.dialect import KAFKA011, KAFKA07, MAX_DECODED_BYTES, Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import MAX_INT64, Message
 from zkconsumer.log.heads import TRANSACTIONAL
-from zkconsumer.log.partition_log import PartitionLog, Placed
+from zkconsumer.log.partition_log import DiskPartition, Placed
 from zkconsumer.log.segment_file import read_hint
-from zkconsumer.log.transactions import Transactions, aborted_of_index
+from zkconsumer.log.transactions import LoggedTransactions, aborted_of_index
 from zkconsumer.log.values import NO_MARKER, Damage, DiskEntry, Gap, LogTail
 
 __all__ = ["LogReading", "ReadEvent", "transactions_of"]
@@ -22,9 +22,9 @@ _TOGETHER_BYTES: Final = 1024 * 1024
 ReadEvent = Message | Damage | Gap | LogTail
 
 
-def transactions_of(log: PartitionLog) -> Transactions:
+def transactions_of(log: DiskPartition) -> LoggedTransactions:
     """Return the transactions of a partition; reads its log to the end, and no message."""
-    found = Transactions()
+    found = LoggedTransactions()
     for event in log.scan():
         if isinstance(event, Placed):
             entry = event.entry
@@ -37,7 +37,7 @@ def transactions_of(log: PartitionLog) -> Transactions:
 
 
 @dataclass
-class _Run:
+class _EntryRun:
     """Entries that follow each other in a file."""
 
     base: int
@@ -63,7 +63,7 @@ class LogReading:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: DiskPartition,
         partition: int | str,
         *,
         start: int | None = None,
@@ -87,7 +87,7 @@ class LogReading:
             LogFailed: A file cannot be read, or changes meanwhile.
         """
         transactions = transactions_of(self._log) if self._read_committed else None
-        run: _Run | None = None
+        run: _EntryRun | None = None
         file = ""
         for event in self._log.scan():
             if isinstance(event, Placed):
@@ -103,7 +103,7 @@ class LogReading:
                     yield from self._decoded(run, file)
                     run = None
                 if run is None:
-                    run, file = _Run(entry.start), event.segment.path.name
+                    run, file = _EntryRun(entry.start), event.segment.path.name
                 data = event.walk.data(entry)
                 run.pieces.append(data)
                 run.entries.append(entry)
@@ -121,7 +121,7 @@ class LogReading:
         first, last = event.first_offset, event.last_offset
         return first is None or (first < self._end and (last is None or last >= self._start))
 
-    def _decoded(self, run: _Run, file: str) -> Iterator[Message | Damage]:
+    def _decoded(self, run: _EntryRun, file: str) -> Iterator[Message | Damage]:
         """Yield the messages of a run."""
         data = run.pieces[0] if len(run.pieces) == 1 else b"".join(run.pieces)
         first = run.entries[0]
@@ -155,7 +155,7 @@ class LogReading:
                 return
 
 
-def _continues(run: _Run, placed: Placed, file: str) -> bool:
+def _continues(run: _EntryRun, placed: Placed, file: str) -> bool:
     """Return whether an entry can be decoded together with those before it."""
     last, entry = run.entries[-1], placed.entry
     return (

@@ -15,13 +15,13 @@ from typing import Final
 from zkconsumer.log.heads import TRANSACTIONAL
 from zkconsumer.log.values import ABORT, COMMIT, NO_MARKER, DiskEntry
 
-__all__ = ["Transactions", "aborted_of_index"]
+__all__ = ["LoggedTransactions", "aborted_of_index"]
 
 _LAST: Final = 2**63
 _ABORTED: Final = Struct(">hqqqq")
 
 
-class Transactions:
+class LoggedTransactions:
     """The transactions of a partition, in the order of its log.
 
     Attributes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from zkconsumer.log.heads import Layout, candidates
+from zkconsumer.log.heads import DiskLayout, candidates
 from zkconsumer.log.values import DiskEntry, WalkedDamage
 
 __all__ = ["HELD_BYTES", "READ_BYTES", "ZEROS", "SegmentWalk"]
@@ -48,7 +48,7 @@ class SegmentWalk:
     """
 
     def __init__(
-        self, read: Callable[[int, int], bytes], size: int, layout: Layout, lowest: int | None = None,
+        self, read: Callable[[int, int], bytes], size: int, layout: DiskLayout, lowest: int | None = None,
         highest: int | None = None,
     ) -> None:  # fmt: skip
         self._read = read
