@@ -34,6 +34,8 @@ KILLED: Final = ("0.8.2.2", "2.8.2")
 """Their brokers are killed; the others stop in order."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4")
 SEGMENT_BYTES: Final = 14_000
+LEAST_SEGMENT_BYTES: Final = 1_048_576
+"""Of Kafka 4, whose messages are larger here so that there are some segments all the same."""
 FAULTS_EACH: Final = 60
 COMMITTED: Final = {"isolation.level": "read_committed"}
 SETTINGS: Final = {
@@ -54,16 +56,18 @@ class RealLogs:
 
 def fill(cluster: KafkaCluster, version: tuple[int, ...]) -> list[str]:
     """Write topics of every kind that the version has; return their names."""
-    config = {"segment.bytes": SEGMENT_BYTES, "retention.ms": 10**14}
+    is_large = version >= (4,)
+    config = {"segment.bytes": LEAST_SEGMENT_BYTES if is_large else SEGMENT_BYTES, "retention.ms": 10**14}
     topics = ["plain", "mixed", "compacted"]
     cluster.create_topic("plain", config=config)
     cluster.create_topic("mixed", config=config)
-    cluster.create_topic("compacted", config={"segment.bytes": 4000, "cleanup.policy": "compact",
+    cluster.create_topic("compacted", config={**config, "cleanup.policy": "compact",
                                               "min.cleanable.dirty.ratio": "0.01"})  # fmt: skip
     draw = random.Random(1)
     codecs = [codec for codec in CODECS if codec != "lz4" or version >= (0, 8, 2)]
+    sizes = (20_000, 50_000) if is_large else (0, 20, 300)
     for number in range(60):
-        values = [b"%d " % number + draw.randbytes(draw.choice((0, 20, 300))) for _ in range(draw.randint(1, 6))]
+        values = [b"%d " % number + draw.randbytes(draw.choice(sizes)) for _ in range(draw.randint(1, 6))]
         cluster.produce("plain", values, key=draw.choice((None, b"k%d" % number)))
         cluster.produce("mixed", values, key=b"k%d" % (number % 7), codec=codecs[number % len(codecs)])
         # The cleaner of 0.8 cleans no compressed messages.
@@ -78,7 +82,8 @@ def fill(cluster: KafkaCluster, version: tuple[int, ...]) -> list[str]:
             for number in range(12):
                 producer.begin_transaction()
                 for at in range(number % 5 + 1):
-                    producer.send("transactions", b"%d %d " % (number, at) + bytes(200), key=b"k", partition=0)
+                    value = b"%d %d " % (number, at) + bytes(90_000 if is_large else 200)
+                    producer.send("transactions", value, key=b"k", partition=0)
                 if number % 3 == 1:
                     producer.flush()
                     producer.abort_transaction()
@@ -101,10 +106,11 @@ def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("logs") / "data"
     with KafkaCluster(version, 1, settings=SETTINGS) as cluster:
         topics = fill(cluster, version_tuple(version))
+        is_large = version_tuple(version) >= (4,)
         count = 60
 
         def is_cleaned() -> bool:
-            cluster.produce("compacted", [b"last" + bytes(300)], key=b"last")
+            cluster.produce("compacted", [b"last" + random.randbytes(100_000 if is_large else 300)], key=b"last")
             return len(read(cluster, "compacted")) < count
 
         wait_until(is_cleaned, 120, "the log to be cleaned", interval_s=1)
