@@ -145,8 +145,7 @@ def check(folders: tuple[Path, ...], topic: str | None, partitions: tuple[int, .
     totals = {"partitions": 0, "bytes": 0, "messages": 0, "damaged": 0, "gaps": 0}
     for found in chosen:
         for finding in check_partition(found, records=records):
-            if not isinstance(finding, Gap) or finding.missing:
-                click.echo(json.dumps(_object(found, finding), ensure_ascii=False))
+            click.echo(json.dumps(_object(found, finding), ensure_ascii=False))
             if isinstance(finding, CheckedPartition):
                 for name, count in zip(totals, (1, finding.size_bytes, finding.messages, finding.damaged, finding.gaps),
                                        strict=True):  # fmt: skip
