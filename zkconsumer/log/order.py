@@ -216,6 +216,8 @@ class OffsetOrder:
         expected, span = self.next, entry.last - entry.first + 1
         if is_first and entry.first == self._named > expected:
             return ""  # the name of the file agrees
+        if self._again and entry.first == self._again[3] + 1 and entry.last < expected:
+            return "again"
         after = behind[0].first if behind else self._limit.offset
         if after == expected + span:
             is_sure = not is_first if behind or self._limit.is_exact else False

@@ -134,6 +134,10 @@ class SegmentWalk:
         if stated is not None and (fixed := self._repaired(position, stated)) is not None:
             yield from fixed
             return
+        left = self._size - position
+        if left <= READ_BYTES and (fixed := self._repaired(position, self._size)) is not None:
+            yield from fixed  # the last entry of the file
+            return
         framed = self._framed(position)
         if framed is not None:
             end: int | None = self._chain_to(position, framed) or framed
