@@ -145,6 +145,7 @@ def double(log: WrittenLog, draw: random.Random) -> Expected | None:
         said = f"{one} in the place of {other}"
         return Expected(said, log.of(other), repaired=[(other, 0, len(data))], gap="")
     bases = {log.base(file) for file in log.files}
+    bases.add(log.of(one)[0].first)  # which of the two is the copy could not be said
     free = [row.last for row in log.rows if row.last not in bases]
     if not free:
         return None

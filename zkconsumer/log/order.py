@@ -11,7 +11,7 @@ No checksum covers the offset of an entry, nor the epoch of its leader: neighbou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.log.heads import BATCH, moved
@@ -41,7 +41,7 @@ class OffsetOrder:
     Args:
         start: The first offset that is expected.
         cleaned_to: The cleaner has been below this offset.
-        epochs: The epochs of leaders that the partition had; empty if they are not known.
+        epochs: First offset by epoch of the leaders that the partition had; empty if they are not known.
         orphans: The offsets after which segments were named that are not there, and of which something is left.
         counts_bytes: Whether offsets are bytes, as in Kafka 0.7.
 
@@ -50,17 +50,22 @@ class OffsetOrder:
     """
 
     def __init__(
-        self, start: int, cleaned_to: int = 0, epochs: Collection[int] = (), orphans: Collection[int] = (), *,
+        self,
+        start: int,
+        cleaned_to: int = 0,
+        epochs: Mapping[int, int] | None = None,
+        orphans: Collection[int] = (),
+        *,
         counts_bytes: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.next = start
         self._cleaned_to = cleaned_to
-        self._epochs = epochs
+        self._epochs = epochs or {}
         self._orphans = orphans
         self._counts_bytes = counts_bytes
         self._epoch = -1
         self._held: list[Damage] = []
-        self._is_hurt = False
+        self._hurt = -1
         self._again: list[int] = []
         self._sums: dict[GapKind, list[int]] = {}
         self._file = ""
@@ -127,7 +132,7 @@ class OffsetOrder:
         self._held.pop()
 
     def _unsettled(self) -> bool:
-        return bool(self._again or self._held or self._is_hurt)
+        return bool(self._again or self._held or self._hurt >= 0)
 
     # -- damage --------------------------------------------------------------------------------------------------------
 
@@ -206,7 +211,7 @@ class OffsetOrder:
         elif self._held:
             events += self._held
             self._held = []
-        self._is_hurt = False
+        self._hurt = -1
         if entry.leader_epoch != self._epoch:
             events += self._check_epoch(entry, behind)
         return entry, events
@@ -243,7 +248,7 @@ class OffsetOrder:
     def _end_again(self) -> Iterator[Event]:
         if self._again:
             start, end, first, last = self._again
-            self._again, self._is_hurt = [], True
+            self._again, self._hurt = [], self._named
             yield self._repaired(start, end, f"offsets {first} to {last} are there again, and are passed by")
 
     def _hole(self, end: int, *, is_first: bool, cut: tuple[str, int] | None) -> Iterator[Event]:
@@ -255,7 +260,7 @@ class OffsetOrder:
                 yield damage if number else damage._replace(first_offset=first, last_offset=last)
             yield Gap(GapKind.DAMAGED, first, last, count, self._held[0].file, self._held[0].reason)
             self._held = []
-        elif self._is_hurt:
+        elif first <= self._hurt <= last:
             yield Gap(GapKind.DAMAGED, first, last, count, self._file, "other offsets are there in their place")
         elif is_first and any(first <= orphan <= last for orphan in self._orphans):
             yield Gap(GapKind.SEGMENT_MISSING, first, last, count, self._file, "the index of a segment is there, alone")
@@ -279,15 +284,20 @@ class OffsetOrder:
             pass
         elif epoch < self._epoch:
             reason = f"leader epoch {epoch} is below {self._epoch}, that of the entry before"
-        elif behind:
-            if 0 <= behind[0].leader_epoch < epoch and not (len(behind) > 1 and behind[1].leader_epoch >= epoch):
-                reason = f"leader epoch {epoch} is above {behind[0].leader_epoch}, that of the entry behind"
-        elif self._epochs and epoch not in self._epochs:
+        elif (not behind or self._epoch < 0) and self._is_unknown(entry):
             reason = f"leader epoch {epoch} is none of the partition's"
+        elif behind and 0 <= behind[0].leader_epoch < epoch and behind[-1].leader_epoch < epoch:
+            reason = f"leader epoch {epoch} is above {behind[0].leader_epoch}, that of the entry behind"
         if reason:
             yield self._repaired(entry.start + 12, entry.start + 16, reason)
         elif epoch >= 0:
             self._epoch = epoch
+
+
+    def _is_unknown(self, entry: DiskEntry) -> bool:
+        """Return whether the partition never had the epoch of an entry, of those whose epochs are known."""
+        known = self._epochs
+        return bool(known) and entry.leader_epoch not in known and entry.first >= min(known.values())
 
 
 def _is_flipped(entry: DiskEntry, expected: int) -> bool:
