@@ -293,7 +293,6 @@ class OffsetOrder:
         elif epoch >= 0:
             self._epoch = epoch
 
-
     def _is_unknown(self, entry: DiskEntry) -> bool:
         """Return whether the partition never had the epoch of an entry, of those whose epochs are known."""
         known = self._epochs
