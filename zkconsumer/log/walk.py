@@ -27,13 +27,14 @@ _WORTH_ZEROS: Final = 64
 """So many zeros at the end of a file are a write that never came."""
 _OFFSETS_A_SEGMENT: Final = 2**31
 """A segment holds no more offsets: its index counts them in 31 bits."""
-_TRIED_BYTES: Final = 256 * 1024 * 1024
-"""So many bytes are checked behind one fault before large entries are no longer believed."""
+_TRIED_BYTES: Final = 64 * 1024 * 1024
+"""So many bytes are checked behind one fault before large entries are believed only if few look like it."""
 _CHAIN_BYTES: Final = 256 * 1024
 """So many bytes of entries that follow each other are in no compressed block."""
 _MOST_STEPS: Final = 64
 _MOST_FRAMED: Final = 10_000
-_SMALL_ENTRY: Final = 64 * 1024
+_TRIED_A_PLACE: Final = 1024
+_SMALL_ENTRY: Final = 1024
 
 
 class SegmentWalk:
@@ -243,7 +244,8 @@ class SegmentWalk:
 
     def _sound_places(self, position: int, stop: int) -> Iterator[int]:
         """Yield where entries start whose checksums fit, and whose offsets are those of this segment."""
-        layout, tried, lowest = self._layout, 0, self._lowest
+        layout, lowest = self._layout, self._lowest
+        tried = scanned = 0
         low = 0 if lowest is None else max(lowest, min(self._floors))
         high = 2**62 if lowest is None else lowest + _OFFSETS_A_SEGMENT
         if self._highest is not None:
@@ -260,10 +262,10 @@ class SegmentWalk:
                 end = position + at + layout.overhead + size
                 if size < layout.smallest or end > self._size or not layout.is_plausible(view, at, low, high):
                     continue
-                if size > _SMALL_ENTRY:
-                    if tried > _TRIED_BYTES:
-                        continue
-                    tried += size
+                scanned += 1
+                if size > _SMALL_ENTRY and tried > _TRIED_BYTES + _TRIED_A_PLACE * scanned:
+                    continue
+                tried += size
                 if isinstance(self.entry_at(position + at), DiskEntry):
                     yield position + at
             position += READ_BYTES
