@@ -178,8 +178,9 @@ def remove(log: WrittenLog, draw: random.Random) -> Expected | None:
     log.path(file).unlink()
     index = log.path(file).with_suffix(".index")
     rows = log.of(file)
-    if draw.random() < 0.5 or (file == log.files[0] and index.exists()):
-        index.unlink(missing_ok=True)
+    if draw.random() < 0.5:
+        for name in (".index", ".timeindex", ".txnindex"):
+            index.with_suffix(name).unlink(missing_ok=True)
         if file == log.files[0]:
             return Expected(f"{file} is gone, and its index", rows, gap="below_log_start")
     if file == log.files[0] or (file == log.files[-1] and log.is_07):
