@@ -13,8 +13,8 @@
         producer.send("clicks", b"a value", key=b"a key")
 
 Other modules for applications: `zkconsumer.producer`, `zkconsumer.aio` (asyncio), `zkconsumer.prometheus`,
-`zkconsumer.config`, `zkconsumer.errors`, `zkconsumer.admin`, `zkconsumer.spark`, `zkconsumer.testing`. The remaining
-ones are internal.
+`zkconsumer.config`, `zkconsumer.errors`, `zkconsumer.admin`, `zkconsumer.log`, `zkconsumer.spark`,
+`zkconsumer.testing`. The remaining ones are internal.
 """
 
 from typing import TYPE_CHECKING

@@ -27,6 +27,7 @@ from zkconsumer.cli.failures import CliError, sentence_of
 from zkconsumer.cli.groups import groups
 from zkconsumer.cli.lag import lag
 from zkconsumer.cli.load import load
+from zkconsumer.cli.log import log
 from zkconsumer.cli.offsets import offsets
 from zkconsumer.cli.options.foreign_options import hint_for_option
 from zkconsumer.cli.options.option_types import refuse_repeated_options
@@ -132,6 +133,7 @@ program.add_command(topics)
 program.add_command(compact_files)
 program.add_command(check_config)
 program.add_command(load)
+program.add_command(log)
 program.add_command(cluster)
 program.add_command(demo)
 program.add_command(spark_zip)
