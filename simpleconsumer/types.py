@@ -330,11 +330,44 @@ class ClusterMetadata:
         brokers: By id. Kafka 0.8.0 and 0.8.1 list only brokers of the partitions that were asked for.
         topics: By name.
         cluster_id: Name of the cluster; None when it is not known (before Kafka 0.10.1).
+        controller_id: Id of the broker that takes changes of topics; None when it is not known (before Kafka 0.10.0),
+            or while there is none. With KRaft any broker may be named: each passes changes on.
     """
 
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata]
     cluster_id: str | None = None
+    controller_id: int | None = None
+
+
+class TopicVerdict(NamedTuple):
+    """What a broker answers to a change of a topic.
+
+    Attributes:
+        error_code: 0 if it is done, or could be done.
+        message: The words of the broker; None if it has none.
+    """
+
+    error_code: int
+    message: str | None = None
+
+
+class ActiveProducer(NamedTuple):
+    """A producer with an id of which a partition's leader knows.
+
+    Attributes:
+        producer_id: Its id.
+        epoch: The epoch of its last batch.
+        last_sequence: Sequence number of the last record of that batch; -1: not known.
+        last_timestamp_ms: Time of that batch; -1: not known.
+        transaction_start: Offset of the first record of its open transaction; None without one.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start: int | None
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from simpleconsumer.dialect_types import MAX_ANSWER_BYTES, Request, VersionedRequest
 from simpleconsumer.kafka011 import fetch, produce
+from simpleconsumer.kafka011.admin_requests import AdminRequests
 from simpleconsumer.kafka011.calls import call, request_of, serves, versioned
 from simpleconsumer.kafka011.group_requests import GroupRequests
 from simpleconsumer.kafka011.topic_requests import TopicRequests
@@ -37,7 +38,7 @@ _COUNTED_AS: Final = {api.key: re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
 """Names of APIs in statistics and log lines, by key."""
 
 
-class Requests(GroupRequests, TopicRequests):
+class Requests(GroupRequests, TopicRequests, AdminRequests):
     """The part of a dialect (`simpleconsumer.dialect.Dialect`) that makes requests.
 
     The version of a request is chosen when it is sent. Versions that the interface lets callers pass are not looked at.

@@ -233,7 +233,8 @@ def _cluster(answer: Values, asked: Collection[str] | None) -> ClusterMetadata:
         topics = {
             name: topics.get(name, TopicMetadata(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())) for name in asked
         }
-    return ClusterMetadata(brokers, topics, answer.get("cluster_id"))
+    controller = answer["controller_id"]
+    return ClusterMetadata(brokers, topics, answer.get("cluster_id"), controller if controller >= 0 else None)
 
 
 def _topic(row: Values) -> TopicMetadata:

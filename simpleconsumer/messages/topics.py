@@ -1,4 +1,4 @@
-"""The APIs of brokers and topics: what a broker serves, leaders, ends of logs, and settings of topics.
+"""The APIs of brokers and topics: what a broker serves, leaders, ends of logs, and how topics are changed.
 
 Kafka 4 serves no Produce before 3, Fetch before 4, ListOffsets 0, OffsetForLeaderEpoch 0 and 1 (KIP-896).
 
@@ -125,6 +125,7 @@ DESCRIBE_CONFIGS: Final = Api(
             resource_name: string
             configuration_keys: []string?
         include_synonyms: bool 1+ = false
+        include_documentation: bool 3+ = false
     """,
     response="""
         throttle_time_ms: int32 = 0
@@ -144,5 +145,169 @@ DESCRIBE_CONFIGS: Final = Api(
                     name: string
                     value: string?
                     source: int8
+                config_type: int8 3+
+                documentation: string? 3+
+    """,
+)  # fmt: skip
+
+CREATE_TOPICS: Final = Api(
+    19, "CreateTopics", (0, 1, 4), 5, throttled_from=2,
+    request="""
+        topics: []
+            name: string
+            num_partitions: int32
+            replication_factor: int16
+            assignments: []
+                partition_index: int32
+                broker_ids: []int32
+            configs: []
+                name: string
+                value: string?
+        timeout_ms: int32
+        validate_only: bool 1+
+    """,
+    response="""
+        throttle_time_ms: int32 2+ = 0
+        topics: []
+            name: string
+            topic_id: uuid 7+
+            error_code: int16
+            error_message: string? 1+
+            num_partitions: int32 5+ = -1
+            replication_factor: int16 5+ = -1
+            configs: []?5 5+ = null
+                name: string
+                value: string?
+                read_only: bool
+                config_source: int8
+                is_sensitive: bool
+    """,
+)  # fmt: skip
+
+DELETE_TOPICS: Final = Api(
+    20, "DeleteTopics", (0, 1, 3, 5), 4, throttled_from=1,
+    request="""
+        topics: [] 6+
+            name: string?
+            topic_id: uuid
+        topic_names: []string 0-5
+        timeout_ms: int32
+    """,
+    response="""
+        throttle_time_ms: int32 1+ = 0
+        responses: []
+            name: string?6
+            topic_id: uuid 6+
+            error_code: int16
+            error_message: string? 5+ = null
+    """,
+)  # fmt: skip
+
+DELETE_RECORDS: Final = Api(
+    21, "DeleteRecords", (0,), 2, throttled_from=0,
+    request="""
+        topics: []
+            name: string
+            partitions: []
+                partition_index: int32
+                offset: int64
+        timeout_ms: int32
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        topics: []
+            name: string
+            partitions: []
+                partition_index: int32
+                low_watermark: int64
+                error_code: int16
+    """,
+)  # fmt: skip
+
+ALTER_CONFIGS: Final = Api(
+    33, "AlterConfigs", (0,), 2, throttled_from=0,
+    request="""
+        resources: []
+            resource_type: int8
+            resource_name: string
+            configs: []
+                name: string
+                value: string?
+        validate_only: bool
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        responses: []
+            error_code: int16
+            error_message: string?
+            resource_type: int8
+            resource_name: string
+    """,
+)  # fmt: skip
+
+CREATE_PARTITIONS: Final = Api(
+    37, "CreatePartitions", (0,), 2, throttled_from=0,
+    request="""
+        topics: []
+            name: string
+            count: int32
+            assignments: []?
+                broker_ids: []int32
+        timeout_ms: int32
+        validate_only: bool
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        results: []
+            name: string
+            error_code: int16
+            error_message: string? = null
+    """,
+)  # fmt: skip
+
+INCREMENTAL_ALTER_CONFIGS: Final = Api(
+    44, "IncrementalAlterConfigs", (0,), 1, throttled_from=0,
+    request="""
+        resources: []
+            resource_type: int8
+            resource_name: string
+            configs: []
+                name: string
+                config_operation: int8
+                value: string?
+        validate_only: bool
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        responses: []
+            error_code: int16
+            error_message: string?
+            resource_type: int8
+            resource_name: string
+    """,
+)  # fmt: skip
+
+DESCRIBE_PRODUCERS: Final = Api(
+    61, "DescribeProducers", (0,), 0, throttled_from=0,
+    request="""
+        topics: []
+            name: string
+            partition_indexes: []int32
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        topics: []
+            name: string
+            partitions: []
+                partition_index: int32
+                error_code: int16
+                error_message: string?
+                active_producers: []
+                    producer_id: int64
+                    producer_epoch: int32
+                    last_sequence: int32
+                    last_timestamp: int64
+                    coordinator_epoch: int32
+                    current_txn_start_offset: int64
     """,
 )  # fmt: skip

@@ -20,6 +20,7 @@ from zkconsumer.admin import BrokerOffsets
 from zkconsumer.admin.groups.broker_group_report import broker_group_report
 from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.cli.program import program
+from zkconsumer.producer import Producer, ProducerConfig
 from zkconsumer.testing import EmbeddedCluster, load
 
 NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "object", "null"
@@ -29,19 +30,21 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
              "partition_node old_text store lag_unit program coordination coordinator_address member_id"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
-                     "epoch assignment_epoch log_start"),
+                     "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "
+                     "transaction_start"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
-               "left offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing files_before "
-               "entry_index bytes_before files_after bytes_after"),
+               "left producer_id offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing "
+               "files_before entry_index bytes_before files_after bytes_after"),
     ({FLAG}, "passing fault fine written done deleted expires is_released good is_default offsets_in_zookeeper "
              "members_known owners_known"),
     ({FLAG, NULL}, "stored offsets_in_kafka"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
-             "offsets warnings lines values versions lost silent unread "
+             "offsets warnings producers lines values versions lost silent unread "
              "assigned"),
     ({LIST, NULL}, "isr subscribed target"),
     ({OBJECT}, "subscription config"),
     ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason state protocol_type "
+                   "old_value new_value "
                    "group_type assignor client_id host instance_id rack regex"),
 )  # fmt: skip
 TYPES: Final[Mapping[str, set[str]]] = {key: kinds for kinds, keys in _WORDS for key in keys.split()}
@@ -128,6 +131,9 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
         "topics create": [["new", "--dry-run", "--topic-config", "retention.ms=1"]],
         "topics grow": [["clicks", "--partitions", "4", "--dry-run"]],
         "topics delete": [["clicks", "--dry-run"]],
+        "topics set": [["clicks", "--topic-config", "flush.ms=5", "--dry-run"]],
+        "topics cut": [["clicks", "--before", "1", "--dry-run"]],
+        "topics producers": [["clicks"]],
         "cluster versions": [[]],
         "check-config": [[str(properties)]],
     }
@@ -136,6 +142,8 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
 SPARK: Final = {"load", "compact-files"}
 """Commands that need Spark; `test_reports_of_spark` has their values."""
 OFFLINE: Final = {"cluster versions", "check-config"}
+OF_NEWER_BROKERS: Final = {"topics cut", "topics producers"}
+"""Commands that brokers of Kafka 0.8 do not serve."""
 
 
 def test_every_command_with_json_is_called(tmp_path: Path) -> None:
@@ -143,11 +151,31 @@ def test_every_command_with_json_is_called(tmp_path: Path) -> None:
     assert names == calls(tmp_path).keys() | SPARK
 
 
-def test_a_key_has_one_type_in_every_output(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def newer() -> Iterator[EmbeddedCluster]:
+    """A topic with messages of a producer with an id."""
+    with EmbeddedCluster(1, generation="4.3", zookeeper=False) as running:
+        running.create_topic("clicks")
+        config = ProducerConfig(metadata_broker_list=running.broker_list, enable_idempotence=True)
+        with Producer(config) as producer:
+            producer.send("clicks", b"a").result(10)
+        yield running
+
+
+def place_of(name: str, cluster: EmbeddedCluster, newer: EmbeddedCluster) -> list[str]:
+    """The option that says where the cluster of a command is."""
+    if name in OF_NEWER_BROKERS:
+        return ["--bootstrap-server", newer.broker_list]
+    return [] if name in OFFLINE | {"completion"} else ["--zookeeper", cluster.zookeeper_connect]
+
+
+def test_a_key_has_one_type_in_every_output(
+    cluster: EmbeddedCluster, newer: EmbeddedCluster, tmp_path: Path
+) -> None:
     wrong: list[str] = []
     for name, each in calls(tmp_path).items():
         for arguments in each:
-            where = [] if name in OFFLINE else ["--zookeeper", cluster.zookeeper_connect]
+            where = place_of(name, cluster, newer)
             done = run(*name.split(), *arguments, *where, "--json")
             lines = done.stdout.decode().splitlines()
             assert lines, (name, done.stderr)
@@ -216,14 +244,16 @@ def without_reader(arguments: Sequence[str]) -> subprocess.CompletedProcess[byte
         os.close(write_fd)
 
 
-def test_a_closed_pipe_ends_every_command_quietly(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_every_command_quietly(
+    cluster: EmbeddedCluster, newer: EmbeddedCluster, tmp_path: Path
+) -> None:
     found = calls(tmp_path)
     names = [name for name, _ in leaves(program) if name not in SERVERS]
     assert set(names) <= found.keys() | MORE.keys()
     ends: dict[str, tuple[int, bytes]] = {}
     for name in names:
         arguments = MORE.get(name) or found[name][0]
-        where = [] if name in OFFLINE | {"completion"} else ["--zookeeper", cluster.zookeeper_connect]
+        where = place_of(name, cluster, newer)
         done = without_reader([*name.split(), *arguments, *where])
         ends[name] = (done.returncode, done.stderr)
     for name, said in SAID.items():

@@ -248,7 +248,7 @@ def test_a_mark_that_the_controller_does_not_act_on_is_withdrawn_by_deleting_it(
     [
         pytest.param("0.8.2.2", TopicUnfinished, "delete.topic.enable is probably false on the controller, broker 0"),
         pytest.param(
-            "1.1.1", TopicRefused, "has removed the mark, because delete.topic.enable is false",
+            "1.1.1", TopicRefused, "set delete.topic.enable=true on the brokers, and restart them",
             marks=pytest.mark.slow,
         ),
     ],

@@ -40,6 +40,8 @@ MORE: Mapping[str, Sequence[str]] = {
     "verify": ["--patience", "0.1"],
     "offsets set": ["--topic", "topic", "--to", "0"],
     "offsets import": ["--input-file", "-"],
+    "topics set": ["--topic-config", "flush.ms=5", "--dry-run"],
+    "topics cut": ["--before", "0"],
 }
 """What a command is given instead of its required options alone."""
 

@@ -46,7 +46,8 @@ ELSEWHERE = {"load", "topics delete", *SERVICES}
 """Commands that are tested with Spark, and those of test_changes_and_closed_nodes.py that need a walk of their own."""
 AS_PROCESSES = {"consume", "produce"}
 """Commands that need a standard output or input of the system."""
-WITHOUT_GROUPS = {"produce", "topics list", "topics create", "topics delete", "topics grow"}
+WITHOUT_GROUPS = {"produce", "topics list", "topics create", "topics delete", "topics grow", "topics set", "topics cut",
+                  "topics producers"}  # fmt: skip
 """Commands that read no node below /consumers."""
 WITHOUT_MEMBERS = {"groups delete", "offsets delete"}
 """Commands that refuse a group with members."""

@@ -5,6 +5,7 @@ from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
 from zkconsumer.admin.errors import (
     AdminError,
     ClaimNotReleased,
+    ControllerUnavailable,
     CoordinatorUnavailable,
     GroupHasMembers,
     GroupNotAuthorized,
@@ -12,6 +13,7 @@ from zkconsumer.admin.errors import (
     NotFound,
     OffsetsNotSet,
     RebalanceNotTriggered,
+    TopicNotAuthorized,
     TopicRefused,
     TopicUnfinished,
 )
@@ -25,7 +27,10 @@ from zkconsumer.admin.lag.lag_report import GroupLag, LagChoice, LagReport, Topi
 from zkconsumer.admin.offsets.broker_group_offsets import BrokerOffsets
 from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets
+from zkconsumer.admin.topics.record_deletion import CutPartition, TopicCut
+from zkconsumer.admin.topics.setting_changes import SettingChange, TopicSettings
 from zkconsumer.admin.topics.topic_changes import AssignedPartition, TopicChange
+from zkconsumer.admin.topics.topic_producers import ProducerRow, TopicProducers
 from zkconsumer.admin.topics.topic_report import TopicPartitionRow, TopicReport
 from zkconsumer.admin.values import GroupList, GroupRow, Released
 from zkconsumer.admin.verify.findings import Finding, Verification
@@ -42,7 +47,9 @@ __all__ = [
     "BrokerOffsets",
     "BrokerPartitionRow",
     "ClaimNotReleased",
+    "ControllerUnavailable",
     "CoordinatorUnavailable",
+    "CutPartition",
     "DeletedGroup",
     "DeletedGroups",
     "ExportedOffsets",
@@ -65,13 +72,19 @@ __all__ = [
     "OffsetChanges",
     "OffsetsNotSet",
     "PartitionRow",
+    "ProducerRow",
     "RebalanceNotTriggered",
     "Released",
+    "SettingChange",
     "TopicChange",
+    "TopicCut",
     "TopicLag",
+    "TopicNotAuthorized",
     "TopicPartitionRow",
     "TopicRefused",
+    "TopicProducers",
     "TopicReport",
+    "TopicSettings",
     "TopicUnfinished",
     "Verification",
 ]

@@ -23,7 +23,8 @@ from zkconsumer.admin.lag.lag_administration import LagAdministration
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka, read_group_and_kafka
 from zkconsumer.admin.offsets.offset_administration import GroupOffsets, OffsetAdministration
 from zkconsumer.admin.offsets.store_choice import check_store
-from zkconsumer.admin.topics.topic_administration import TopicAdministration
+from zkconsumer.admin.topics.controller_calls import ControllerCalls
+from zkconsumer.admin.topics.topic_administration import TopicAdministration, ZooKeeperTopicStore
 from zkconsumer.admin.topics.topic_nodes import read_topics
 from zkconsumer.admin.topics.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, Released
@@ -112,6 +113,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
             self.close()
             raise
         self._in_kafka = OffsetsInKafka(self._port, self._cluster, client_id)
+        calls = ControllerCalls(self._cluster, client_id, f"at the brokers of {zookeeper}")
+        self._topic_store = ZooKeeperTopicStore(self._port, calls, zookeeper, self._in_kafka)
         self.broker_groups = BrokerGroups(self._cluster, client_id, f"at the brokers of {zookeeper}")
 
     def _session_changed(self, change: SessionChange) -> None:

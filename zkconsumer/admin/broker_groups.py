@@ -31,6 +31,9 @@ from zkconsumer.admin.lag.broker_lag_monitor import BrokerLagMonitor, log_ranges
 from zkconsumer.admin.lag.lag_report import LagChoice, LagReport
 from zkconsumer.admin.offsets.broker_group_offsets import BrokerGroupOffsets
 from zkconsumer.admin.phrases import count_of, nearest
+from zkconsumer.admin.topics.broker_topics import BrokerTopicStore
+from zkconsumer.admin.topics.controller_calls import ControllerCalls
+from zkconsumer.admin.topics.topic_administration import TopicAdministration
 from zkconsumer.admin.values import GroupList, GroupRow
 from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.admin.verify.findings import Verification
@@ -270,8 +273,8 @@ _ANSWER_S: Final = 5.0
 _TOO_OLD: Final = "no broker is of Kafka 0.9 or later: groups are in ZooKeeper there; give --zookeeper, or use Admin"
 
 
-class BrokerAdmin(BrokerGroups, Closing):
-    """Inspects and changes the groups that the brokers of a cluster coordinate: Kafka 0.9 to 4.x, without ZooKeeper.
+class BrokerAdmin(BrokerGroups, TopicAdministration, Closing):
+    """Inspects and changes groups that brokers coordinate, and topics: Kafka 0.9 to 4.x, without ZooKeeper.
 
     Brokers are first asked when a method needs them, and each question has a connection of its own.
 
@@ -298,6 +301,7 @@ class BrokerAdmin(BrokerGroups, Closing):
         assert reader is not None
         cluster = Cluster(reader, config.client_id, _ANSWER_S, security=config.security)
         super().__init__(cluster, config.client_id, config.where)
+        self._topic_store = BrokerTopicStore(ControllerCalls(cluster, config.client_id, config.where))
 
     def groups(self) -> GroupList:
         """Return all groups that brokers coordinate; `unlisted` says if all brokers are too old to do that."""

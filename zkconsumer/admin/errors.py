@@ -10,8 +10,10 @@
         ├── RebalanceNotTriggered ZooKeeper did not take the passing registration
         ├── CoordinatorUnavailable no broker coordinates a group now, or it does not answer
         ├── GroupNotAuthorized    brokers do not let us see or change a group
-        ├── TopicRefused          a topic that may not be created, grown or deleted so
-        └── TopicUnfinished       the nodes are written, and the brokers have not done it in time
+        ├── ControllerUnavailable no broker is the controller now, or it does not answer
+        ├── TopicRefused          a topic that may not be created, grown, deleted, set or cut so
+        ├── TopicNotAuthorized    brokers do not let us change a topic
+        └── TopicUnfinished       the change is asked for, and the brokers have not done it in time
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -23,6 +25,7 @@ from zkconsumer_error import RemediedError
 __all__ = [
     "AdminError",
     "ClaimNotReleased",
+    "ControllerUnavailable",
     "CoordinatorUnavailable",
     "GroupHasMembers",
     "GroupNotAuthorized",
@@ -30,6 +33,7 @@ __all__ = [
     "NotFound",
     "OffsetsNotSet",
     "RebalanceNotTriggered",
+    "TopicNotAuthorized",
     "TopicRefused",
     "TopicUnfinished",
 ]
@@ -71,9 +75,17 @@ class GroupNotAuthorized(AdminError):
     """The brokers do not let this user see, or change, a group that they coordinate."""
 
 
+class ControllerUnavailable(AdminError):
+    """No broker is the controller of the cluster now, or the one that is has not answered in time."""
+
+
 class TopicRefused(AdminError):
-    """A topic was not created, grown or deleted: the request breaks a rule, and nothing was written."""
+    """A topic was not created, grown, deleted, set or cut: the request breaks a rule, and nothing was written."""
+
+
+class TopicNotAuthorized(AdminError):
+    """The brokers do not let this user change a topic; nothing was written."""
 
 
 class TopicUnfinished(AdminError):
-    """A topic's nodes are written, and the brokers have not finished in time; says what hinders them."""
+    """A change of a topic is asked for, and the brokers have not finished in time; says what hinders them."""

@@ -24,7 +24,7 @@ from zkconsumer.cli.options.connection_options import (
 )
 from zkconsumer.cli.options.listing_group import ListingGroup
 from zkconsumer.cli.terminal.tables import print_problem, print_table
-from zkconsumer.cli.topic_commands import create_topic, delete_topic, grow_topic
+from zkconsumer.cli.topic_commands import create_topic, cut_topic, delete_topic, grow_topic, set_topic, show_producers
 
 __all__ = ["topics"]
 
@@ -39,7 +39,7 @@ offsets are byte positions.
 Examples:
   zkconsumer topics --zookeeper localhost:2181 clicks
   zkconsumer topics --bootstrap-server b1:9092,b2:9092
-  zkconsumer topics create clicks --zookeeper localhost:2181 --partitions 8
+  zkconsumer topics create clicks --bootstrap-server b1:9092 --partitions 8
 """
 _LIST_EPILOG = _EPILOG[: _EPILOG.index("\b\nExample")] + """\
 \b
@@ -56,7 +56,7 @@ class _TopicsGroup(ListingGroup):
 
 @click.group(cls=_TopicsGroup, no_args_is_help=False, epilog=_EPILOG)
 def topics() -> None:
-    """Show topics, or create, grow and delete one.
+    """Show topics, or create, grow, delete, set and cut one.
 
     Without a command topics are listed, all of them when none is named; leaderless and under-replicated partitions are
     marked. A topic whose name is that of a command is listed by `topics list NAME`.
@@ -88,7 +88,10 @@ def list_topics(
         raise click.exceptions.Exit(1)
 
 
-_CHANGES = {"create": create_topic, "grow": grow_topic, "delete": delete_topic}
+_CHANGES = {
+    "create": create_topic, "grow": grow_topic, "delete": delete_topic, "set": set_topic, "cut": cut_topic,
+    "producers": show_producers,
+}  # fmt: skip
 for _command in _CHANGES.values():
     topics.add_command(_command)
 

@@ -92,8 +92,8 @@ def submit(client: KazooClient, request: Request) -> Any:
             return client.get_async(path, _watcher(watch))
         case GetChildren(path, watch):
             return client.get_children_async(path, _watcher(watch), include_data=True)
-        case Create(path, data, ephemeral):
-            return client.create_async(path, data, ephemeral=ephemeral)
+        case Create(path, data, ephemeral, sequence):
+            return client.create_async(path, data, ephemeral=ephemeral, sequence=sequence)
         case SetData(path, data, version):
             return client.set_async(path, data, version)
         case Delete(path, version):
@@ -108,8 +108,8 @@ def _transaction(client: KazooClient, operations: Iterable[Any]) -> Any:
     transaction = client.transaction()
     for operation in operations:
         match operation:
-            case Create(path, data, ephemeral):
-                transaction.create(path, data, ephemeral=ephemeral)
+            case Create(path, data, ephemeral, sequence):
+                transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
             case SetData(path, data, version):
                 transaction.set_data(path, data, version)
             case Delete(path, version):

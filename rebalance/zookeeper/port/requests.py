@@ -112,11 +112,12 @@ class GetChildren:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Answer: the path."""
+    """Answer: the path; `sequence` has ZooKeeper add a number to it."""
 
     path: str
     data: bytes = b""
     ephemeral: bool = False
+    sequence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

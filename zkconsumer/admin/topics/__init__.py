@@ -1,1 +1,1 @@
-"""Reports, creates, grows and deletes topics."""
+"""Reports, creates, grows, deletes, sets and cuts topics."""

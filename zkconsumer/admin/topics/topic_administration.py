@@ -1,4 +1,4 @@
-"""The methods of `Admin` that create, grow and delete topics.
+"""The methods of `Admin` and `BrokerAdmin` that create, grow, delete, set and cut topics.
 
 Topics of Kafka 0.7 are refused: it has no controller that would act on a node in ZooKeeper. A broker makes a topic when
 the first message for it comes, with as many partitions as its own settings say.
@@ -8,25 +8,35 @@ Source: kafka.log.LogManager, kafka.server.KafkaZooKeeper (0.7.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from rebalance.subscription import check_topic
 from rebalance.zookeeper.port.requests import ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
+from zkconsumer.admin.topics.broker_topics import BrokerTopicStore
+from zkconsumer.admin.topics.controller_calls import ControllerCalls
+from zkconsumer.admin.topics.record_deletion import TopicCut, cut_topic
+from zkconsumer.admin.topics.setting_changes import TopicSettings, set_by_brokers, set_by_nodes
 from zkconsumer.admin.topics.topic_changes import Progress, TopicChange
 from zkconsumer.admin.topics.topic_creation import NewTopic, create_topic
 from zkconsumer.admin.topics.topic_deletion import delete_topic
 from zkconsumer.admin.topics.topic_growth import Growth, grow_topic
+from zkconsumer.admin.topics.topic_producers import TopicProducers, topic_producers
 from zkconsumer.cluster.cluster import Cluster
 
-__all__ = ["TopicAdministration", "refuse_07"]
+__all__ = ["TopicAdministration", "ZooKeeperTopicStore", "refuse_07"]
 
 
 _SETTINGS: Final = "num.partitions, or topic.partition.count.map for one topic, in the settings of the brokers"
 _REMEDIES: Final = {
     "created": "send a message to it, as `zkconsumer produce --topic {topic}` does; how many partitions it gets is "
                f"said by {_SETTINGS}",
+    "set": "change log.retention.hours, topic.log.retention.hours and others of that kind in the settings of the "
+           "brokers, and restart them",
+    "cut": "change log.retention.hours in the settings of the brokers, and restart them",
+    "described": "producers have no ids there",
     "grown": f"change {_SETTINGS}, and restart them",
     "deleted": "stop the brokers, delete the folders {topic}-* below the log.dir of each and the node "
                "/brokers/topics/{topic}, and start them again",
@@ -39,7 +49,7 @@ def refuse_07(cluster: Cluster, topic: str, what: str) -> None:
     Args:
         cluster: That in which the topic is, or shall be.
         topic: The topic.
-        what: What should happen to it: `created`, `grown` or `deleted`.
+        what: What should happen to it: `created`, `grown`, `deleted`, `set` or `cut`.
 
     Raises:
         TopicRefused: Says how that is done there.
@@ -52,16 +62,74 @@ def refuse_07(cluster: Cluster, topic: str, what: str) -> None:
         )  # fmt: skip
 
 
+class ZooKeeperTopicStore:
+    """Changes topics of a cluster whose ZooKeeper is given.
+
+    What the brokers have a request for, and answer, they do. The rest is done by the nodes that Kafka's own tools
+    write, which works with every version up to 3.9.
+
+    Args:
+        port: The connection to ZooKeeper.
+        calls: To the brokers of the cluster.
+        zookeeper: The connection string, for the messages of errors.
+        in_kafka: Asked which groups have offsets of a topic that is deleted.
+    """
+
+    def __init__(self, port: ZooKeeperPort, calls: ControllerCalls, zookeeper: str, in_kafka: OffsetsInKafka) -> None:
+        self._port = port
+        self._cluster = calls.cluster
+        self._calls = calls
+        self._zookeeper = zookeeper
+        self._in_kafka = in_kafka
+
+    def create(self, new: NewTopic, dry_run: bool, wait_s: float, progress: Progress | None) -> TopicChange:
+        """Create a topic; see `TopicAdministration.create_topic`."""
+        refuse_07(self._cluster, new.name, "created")
+        return create_topic(self._port, new, dry_run, wait_s, progress, self._served("create"))
+
+    def grow(self, growth: Growth, dry_run: bool, wait_s: float, progress: Progress | None) -> TopicChange:
+        """Add partitions to a topic; see `TopicAdministration.grow_topic`."""
+        refuse_07(self._cluster, growth.topic, "grown")
+        return grow_topic(self._port, self._zookeeper, growth, dry_run, wait_s, progress, self._served("grow"))
+
+    def delete(self, topic: str, dry_run: bool, wait_s: float, progress: Progress | None) -> TopicChange:
+        """Delete a topic; see `TopicAdministration.delete_topic`."""
+        refuse_07(self._cluster, topic, "deleted")
+        return delete_topic(
+            self._port, self._in_kafka, self._zookeeper, topic, dry_run, wait_s, progress, self._served("delete")
+        )
+
+    def set(
+        self, topic: str, config: Mapping[str, object], unset: Collection[str], dry_run: bool
+    ) -> TopicSettings:
+        """Change settings of a topic; see `TopicAdministration.set_topic`."""
+        refuse_07(self._cluster, topic, "set")
+        calls = self._served("set")
+        if calls is not None:
+            return set_by_brokers(calls, topic, config, unset, dry_run)
+        return set_by_nodes(self._port, self._zookeeper, topic, config, unset, dry_run)
+
+    def cut(self, topic: str, before: str | int, partitions: Sequence[int], dry_run: bool) -> TopicCut:
+        """Delete messages of a topic; see `TopicAdministration.cut_topic`."""
+        refuse_07(self._cluster, topic, "cut")
+        return cut_topic(self._calls, topic, before, partitions, dry_run)
+
+    def producers(self, topic: str, partitions: Sequence[int]) -> TopicProducers:
+        """Return who has written to a topic; see `TopicAdministration.topic_producers`."""
+        refuse_07(self._cluster, topic, "described")
+        return topic_producers(self._calls, topic, partitions)
+
+    def _served(self, what: str) -> ControllerCalls | None:
+        return self._calls if self._calls.serves(what) else None
+
+
 class TopicAdministration:
-    """Creates, grows and deletes topics, by the nodes that Kafka's own tools write; a part of `Admin`.
+    """Creates, grows, deletes, sets and cuts topics; a part of `Admin` and of `BrokerAdmin`.
 
     Brokers of Kafka 0.7 make topics on their own: there each method raises `TopicRefused`, which says how.
     """
 
-    _port: ZooKeeperPort
-    _cluster: Cluster
-    _zookeeper: str
-    _in_kafka: OffsetsInKafka
+    _topic_store: ZooKeeperTopicStore | BrokerTopicStore
 
     def create_topic(
         self,
@@ -94,9 +162,8 @@ class TopicAdministration:
                 rule is broken; nothing was written.
             TopicUnfinished: The topic is written, and has no leaders in time.
         """
-        refuse_07(self._cluster, topic, "created")
         new = NewTopic(topic, partitions, replication, assignment, dict(config or {}), rack_aware)
-        return create_topic(self._port, new, dry_run, wait_s, on_progress)
+        return self._topic_store.create(new, dry_run, wait_s, on_progress)
 
     def grow_topic(
         self,
@@ -127,9 +194,8 @@ class TopicAdministration:
             TopicRefused: It would not grow, is being moved or deleted, or another rule is broken; nothing was written.
             TopicUnfinished: The partitions are written, and have no leaders in time.
         """
-        refuse_07(self._cluster, topic, "grown")
         growth = Growth(topic, partitions, assignment, rack_aware)
-        return grow_topic(self._port, self._zookeeper, growth, dry_run, wait_s, on_progress)
+        return self._topic_store.grow(growth, dry_run, wait_s, on_progress)
 
     def delete_topic(
         self,
@@ -155,5 +221,66 @@ class TopicAdministration:
             TopicRefused: It is a topic of the brokers, or they do not delete topics.
             TopicUnfinished: It is marked for deletion and not gone in time; says what hinders that.
         """
-        refuse_07(self._cluster, topic, "deleted")
-        return delete_topic(self._port, self._in_kafka, self._zookeeper, topic, dry_run, wait_s, on_progress)
+        return self._topic_store.delete(topic, dry_run, wait_s, on_progress)
+
+    def set_topic(
+        self,
+        topic: str,
+        config: Mapping[str, object] | None = None,
+        *,
+        unset: Collection[str] = (),
+        dry_run: bool = False,
+    ) -> TopicSettings:
+        """Change settings of a topic; those that are not named stay as they are.
+
+        Args:
+            topic: Its name.
+            config: The new values, by their names in Kafka, such as `retention.ms`.
+            unset: Settings that are taken away from the topic, so that the brokers' own are in force.
+            dry_run: Check everything, and write nothing.
+
+        Raises:
+            NotFound: There is no such topic.
+            TopicRefused: A setting or a value is not allowed; nothing was written.
+            TopicNotAuthorized: The brokers do not let this user change the settings.
+        """
+        check_topic(topic)
+        return self._topic_store.set(topic, config or {}, unset, dry_run)
+
+    def cut_topic(
+        self, topic: str, before: str | int, *, partitions: Sequence[int] = (), dry_run: bool = False
+    ) -> TopicCut:
+        """Delete the messages below an offset: the log of each partition starts there. Kafka 0.11 and later.
+
+        Args:
+            topic: Its name.
+            before: The offset of the first message that stays; `latest` deletes all; a time such as
+                `2014-03-01T12:00:00Z` stands for the first message at or after it.
+            partitions: Those that are cut; all without any.
+            dry_run: Check everything, and delete nothing.
+
+        Raises:
+            ValueError: `before` is none of these.
+            NotFound: There is no such topic or partition.
+            TopicRefused: A log ends before the offset, the topic is compacted, or the brokers are too old; nothing was
+                deleted.
+            TopicNotAuthorized: The brokers do not let this user delete messages.
+            TopicUnfinished: Some leaders have not done it in time.
+        """
+        check_topic(topic)
+        return self._topic_store.cut(topic, before, partitions, dry_run)
+
+    def topic_producers(self, topic: str, *, partitions: Sequence[int] = ()) -> TopicProducers:
+        """Return which producers with an id have written to a topic, and when last. Kafka 2.8 and later.
+
+        Args:
+            topic: Its name.
+            partitions: Those that are asked for; all without any.
+
+        Raises:
+            NotFound: There is no such topic or partition.
+            TopicRefused: The brokers are too old.
+            TopicNotAuthorized: They do not let this user read the topic.
+        """
+        check_topic(topic)
+        return self._topic_store.producers(topic, partitions)

@@ -85,7 +85,7 @@ def _controller(fields: Mapping[str, object]) -> int | None:
     if _number(fields.get("kraftControllerEpoch"), -1) >= 0:
         raise TopicRefused(
             "this cluster is on its way from ZooKeeper to KRaft: its controller does not read topics in ZooKeeper",
-            "use kafka-topics.sh --bootstrap-server",
+            "give --bootstrap-server in place of --zookeeper (BrokerAdmin in place of Admin)",
         )
     number = _number(fields.get("brokerid"), -1)
     return number if number >= 0 else None

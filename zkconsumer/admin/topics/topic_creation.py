@@ -14,13 +14,14 @@ Source: kafka.admin.AdminUtils, kafka.admin.TopicCommand (0.8.2.2, 0.9.0.1, 1.1.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Create, Exists, GetData, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
+from zkconsumer.admin.topics.controller_calls import ControllerCalls, create_by_brokers
 from zkconsumer.admin.topics.replica_assignment import (
     MAX_PARTITIONS,
     Start,
@@ -42,7 +43,7 @@ from zkconsumer.admin.topics.topic_settings import check_settings
 from zkconsumer.cluster.topic_payloads import format_topic, format_topic_config
 from zkconsumer.cluster.zookeeper_reads import children, read_all
 
-__all__ = ["NewTopic", "create_topic"]
+__all__ = ["NewTopic", "check_new_name", "chosen_replicas", "create_topic"]
 
 _MAX_NEW_NAME: Final = 249
 """The folder of a partition is named `topic-partition`, and a file name has 255 characters at most."""
@@ -71,9 +72,13 @@ class NewTopic:
 
 
 def create_topic(
-    port: ZooKeeperPort, topic: NewTopic, dry_run: bool, wait_s: float, progress: Progress | None
-) -> TopicChange:
+    port: ZooKeeperPort, topic: NewTopic, dry_run: bool, wait_s: float, progress: Progress | None,
+    calls: ControllerCalls | None = None,
+) -> TopicChange:  # fmt: skip
     """Create a topic, and wait until its partitions have leaders.
+
+    Args:
+        calls: To the brokers that create it; None: they act on its nodes.
 
     Raises:
         TopicRefused: The topic exists, or breaks a rule; nothing was written.
@@ -81,54 +86,87 @@ def create_topic(
     """
     _check_name(port, topic.name)
     brokers = read_brokers(port)
-    replicas = _replicas(topic, brokers)
+    replicas = chosen_replicas(topic, brokers.racks)
     settings = _settings(topic, brokers)
     change = TopicChange(topic.name, assigned(replicas), settings, (), not dry_run, False)
+    if calls is not None and (not dry_run or calls.serves("check")):
+        create_by_brokers(calls, topic.name, replicas, 0, settings, wait_s, dry_run)
     if dry_run:
         return change
+    if calls is None:
+        _write_nodes(port, topic.name, replicas, settings, brokers)
+    return wait_for_leaders(port, change, wait_s, progress)
+
+
+def _write_nodes(
+    port: ZooKeeperPort, name: str, replicas: Mapping[int, Sequence[int]], settings: Mapping[str, str],
+    brokers: TopicBrokers,
+) -> None:  # fmt: skip
     operations: list[Create | SetData] = []
     if brokers.has_settings:
-        path = znodes.topic_config_path(topic.name)
+        path = znodes.topic_config_path(name)
         data = format_topic_config(settings)
         # A topic of this name that an operator has removed may have left its settings behind.
         [left] = read_all(port, [GetData(path)])
         operations.append(Create(path, data) if left is None else SetData(path, data, left[1].version))
-    operations.append(Create(znodes.topic_path(topic.name), format_topic(replicas)))
-    write(port, topic.name, operations)
-    return wait_for_leaders(port, change, wait_s, progress)
+    operations.append(Create(znodes.topic_path(name), format_topic(replicas)))
+    write(port, name, operations)
 
 
 def _check_name(port: ZooKeeperPort, name: str) -> None:
+    check_not_internal(name, "created by others")
+    known = children(port, znodes.TOPICS) or []
+    [doomed] = read_all(port, [Exists(f"{DELETIONS}/{name}")])
+    if doomed is not None:
+        raise TopicRefused(f"topic {name!r} is marked for deletion", "wait until it is gone")
+    check_new_name(name, known)
+
+
+def check_new_name(name: str, known: Collection[str], where: str = "") -> None:
+    """Raise for a name that a new topic may not have.
+
+    Args:
+        known: The topics that exist.
+        where: What messages call the cluster, with a blank before it.
+
+    Raises:
+        TopicRefused: It is too long, a topic has it, or one has it but for `.` and `_`.
+        InvalidName: No topic can have this name.
+    """
     check_not_internal(name, "created by others")
     if len(name) > _MAX_NEW_NAME:
         raise TopicRefused(
             f"the name {name[:20]}... has {len(name)} characters; a new topic may have {_MAX_NEW_NAME}, because "
             "brokers name folders by topic and partition"
         )
-    known = children(port, znodes.TOPICS) or []
-    [doomed] = read_all(port, [Exists(f"{DELETIONS}/{name}")])
-    if doomed is not None:
-        raise TopicRefused(f"topic {name!r} is marked for deletion", "wait until it is gone")
     if name in known:
-        raise TopicRefused(f"topic {name!r} exists already", f"`zkconsumer topics {name}` shows it")
+        raise TopicRefused(f"topic {name!r} exists already{where}", f"`zkconsumer topics {name}` shows it")
     alike = [other for other in known if other.replace(".", "_") == name.replace(".", "_")]
     if alike:
         raise TopicRefused(
-            f"the names {name!r} and {alike[0]!r} (which exists) collide: in the names of metrics brokers write `_` "
-            "for `.`", "choose another name"
+            f"the names {name!r} and {alike[0]!r} (which exists{where}) collide: in the names of metrics brokers "
+            "write `_` for `.`", "choose another name"
         )
 
 
-def _replicas(topic: NewTopic, brokers: TopicBrokers) -> dict[int, tuple[int, ...]]:
+def chosen_replicas(topic: NewTopic, racks: Mapping[int, str | None]) -> dict[int, tuple[int, ...]]:
+    """Return the replicas of each partition of a new topic: those that are given, or as Kafka's tools choose them.
+
+    Args:
+        racks: Broker id -> its rack, None if it names none.
+
+    Raises:
+        TopicRefused: Too few brokers, an assignment that cannot be, or numbers that no topic has.
+    """
     if topic.assignment is not None:
         check_numbers(topic.assignment)
         check_count("the number of partitions", len(topic.assignment), MAX_PARTITIONS)
-        return check_assignment(topic.assignment, brokers.racks)
+        return check_assignment(topic.assignment, racks)
     count = check_count("the number of partitions", topic.partitions, MAX_PARTITIONS)
     replication = check_count("the replication factor", topic.replication, _MAX_REPLICAS)
-    places = max(1, len(brokers.racks))
+    places = max(1, len(racks))
     start = Start(random.randrange(places), random.randrange(places))
-    return assign_replicas(brokers.racks, range(count), replication, start, topic.rack_aware)
+    return assign_replicas(racks, range(count), replication, start, topic.rack_aware)
 
 
 def _settings(topic: NewTopic, brokers: TopicBrokers) -> dict[str, str]:

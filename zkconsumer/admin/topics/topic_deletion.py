@@ -24,6 +24,7 @@ from zkconsumer.admin.errors import TopicRefused, TopicUnfinished
 from zkconsumer.admin.offsets.deleted_topics import warnings_of_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.topics.controller_calls import ControllerCalls, delete_by_brokers
 from zkconsumer.admin.topics.topic_brokers import DELETIONS, REASSIGNMENT, is_reassigned, read_brokers
 from zkconsumer.admin.topics.topic_changes import Progress, TopicChange, assigned, check_not_internal, poll, read_topic
 from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, error_of, read_all, read_each
@@ -37,11 +38,12 @@ _REMOVES_MARKS = 4
 
 def delete_topic(
     port: ZooKeeperPort, in_kafka: OffsetsInKafka, zookeeper: str, topic: str, dry_run: bool, wait_s: float,
-    progress: Progress | None,
+    progress: Progress | None, calls: ControllerCalls | None = None,
 ) -> TopicChange:  # fmt: skip
     """Mark a topic for deletion, and wait until it is gone.
 
     Args:
+        calls: To the brokers, whose controller marks it when it is asked; None: the mark is written here.
         in_kafka: Asked which groups have offsets of it.
         zookeeper: The connection string, for the message of an error.
 
@@ -64,7 +66,10 @@ def delete_topic(
     change = TopicChange(topic, assigned(_replicas(topic, data)), {}, tuple(warnings), not dry_run, False)
     if dry_run:
         return change
-    _mark(port, mark)
+    if calls is None:
+        _mark(port, mark)
+    else:
+        delete_by_brokers(calls, topic, wait_s)
     return _wait(port, change, data, stat.czxid, wait_s, progress)
 
 

@@ -13,6 +13,7 @@ from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Exists, GetData, SetData, ZooKeeperPort
 from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.topics.controller_calls import ControllerCalls, grow_by_brokers
 from zkconsumer.admin.topics.replica_assignment import (
     MAX_PARTITIONS,
     Start,
@@ -21,7 +22,7 @@ from zkconsumer.admin.topics.replica_assignment import (
     check_count,
     check_numbers,
 )
-from zkconsumer.admin.topics.topic_brokers import DELETIONS, REASSIGNMENT, TopicBrokers, is_reassigned, read_brokers
+from zkconsumer.admin.topics.topic_brokers import DELETIONS, REASSIGNMENT, is_reassigned, read_brokers
 from zkconsumer.admin.topics.topic_changes import (
     Progress,
     TopicChange,
@@ -34,7 +35,7 @@ from zkconsumer.admin.topics.topic_changes import (
 from zkconsumer.cluster.topic_payloads import format_grown_topic
 from zkconsumer.cluster.zookeeper_reads import read_all
 
-__all__ = ["KEYS_MOVE", "Growth", "grow_topic"]
+__all__ = ["KEYS_MOVE", "Growth", "added_replicas", "check_more", "grow_topic"]
 
 KEYS_MOVE = (
     "messages with keys go to other partitions from now on: producers choose a partition by the hash of the key and "
@@ -62,9 +63,13 @@ class Growth:
 
 
 def grow_topic(
-    port: ZooKeeperPort, zookeeper: str, growth: Growth, dry_run: bool, wait_s: float, progress: Progress | None
-) -> TopicChange:
+    port: ZooKeeperPort, zookeeper: str, growth: Growth, dry_run: bool, wait_s: float, progress: Progress | None,
+    calls: ControllerCalls | None = None,
+) -> TopicChange:  # fmt: skip
     """Add partitions to a topic, and wait until they have leaders.
+
+    Args:
+        calls: To the brokers that add them; None: they act on the topic's node.
 
     Raises:
         NotFound: There is no such topic.
@@ -76,22 +81,44 @@ def grow_topic(
     check_count("the number of partitions", growth.partitions, MAX_PARTITIONS)
     data, stat = read_topic(port, zookeeper, topic)
     present = _present(topic, data)
-    if growth.partitions <= len(present):
-        raise TopicRefused(
-            f"topic {topic!r} has {count_of(len(present), 'partition')}, so {growth.partitions} would not be more",
-            "partitions can be added and never removed",
-        )
+    check_more(present, growth)
     _check_idle(port, topic, data)
-    brokers = read_brokers(port)
-    if growth.assignment is None:
-        added = _assigned(present, growth, brokers)
-    else:
-        added = _given(present, growth.partitions, growth.assignment, brokers)
+    added = added_replicas(present, growth, read_brokers(port).racks)
     change = TopicChange(topic, assigned(added), {}, (KEYS_MOVE,), not dry_run, False)
+    if calls is not None:
+        grow_by_brokers(calls, topic, growth.partitions, added, wait_s, dry_run)
     if dry_run:
         return change
-    write(port, topic, [SetData(znodes.topic_path(topic), format_grown_topic(topic, data, added), stat.version)])
+    if calls is None:
+        write(port, topic, [SetData(znodes.topic_path(topic), format_grown_topic(topic, data, added), stat.version)])
     return wait_for_leaders(port, change, wait_s, progress)
+
+
+def added_replicas(
+    present: _Replicas, growth: Growth, racks: Mapping[int, str | None]
+) -> dict[int, tuple[int, ...]]:
+    """Return the replicas of the new partitions of a topic.
+
+    Args:
+        present: The replicas of those that exist, by number.
+        racks: Broker id -> its rack, None if it names none.
+
+    Raises:
+        TopicRefused: The topic would not grow, or the assignment cannot be.
+    """
+    check_more(present, growth)
+    if growth.assignment is None:
+        return _assigned(present, growth, racks)
+    return _given(present, growth.partitions, growth.assignment, racks)
+
+
+def check_more(present: _Replicas, growth: Growth) -> None:
+    """Raise TopicRefused unless a topic gets more partitions than it has."""
+    if growth.partitions <= len(present):
+        raise TopicRefused(
+            f"topic {growth.topic!r} has {count_of(len(present), 'partition')}, so {growth.partitions} would not be "
+            "more", "partitions can be added and never removed",
+        )  # fmt: skip
 
 
 def _present(topic: str, data: bytes) -> dict[int, tuple[int, ...]]:
@@ -115,16 +142,16 @@ def _check_idle(port: ZooKeeperPort, topic: str, data: bytes) -> None:
 
 
 def _assigned(
-    present: Mapping[int, tuple[int, ...]], growth: Growth, brokers: TopicBrokers
+    present: _Replicas, growth: Growth, racks: Mapping[int, str | None]
 ) -> dict[int, tuple[int, ...]]:
     # As Kafka's tools do it: go on from the broker that leads partition 0, or from the next one that is registered.
-    first = next((place for place, broker in enumerate(sorted(brokers.racks)) if broker >= present[0][0]), 0)
+    first = next((place for place, broker in enumerate(sorted(racks)) if broker >= present[0][0]), 0)
     numbers = range(len(present), growth.partitions)
-    return assign_replicas(brokers.racks, numbers, len(present[0]), Start(first, first), growth.rack_aware)
+    return assign_replicas(racks, numbers, len(present[0]), Start(first, first), growth.rack_aware)
 
 
 def _given(
-    present: Mapping[int, tuple[int, ...]], total: int, assignment: _Replicas, brokers: TopicBrokers
+    present: _Replicas, total: int, assignment: _Replicas, racks: Mapping[int, str | None]
 ) -> dict[int, tuple[int, ...]]:
     check_numbers(assignment)
     if len(assignment) != total:
@@ -132,7 +159,7 @@ def _given(
             f"the replica assignment has {count_of(len(assignment), 'partition')}, and {total} are asked for",
             "name the replicas of all partitions, those that exist first",
         )
-    moved = [number for number, replicas in present.items() if tuple(assignment[number]) != replicas]
+    moved = [number for number, replicas in present.items() if tuple(assignment[number]) != tuple(replicas)]
     if moved:
         replicas = ":".join(map(str, present[moved[0]]))
         raise TopicRefused(
@@ -140,4 +167,4 @@ def _given(
             "name its present replicas; kafka-reassign-partitions.sh moves partitions",
         )
     added = {number: replicas for number, replicas in assignment.items() if number not in present}
-    return check_assignment(added, brokers.racks, len(present[0]))
+    return check_assignment(added, racks, len(present[0]))

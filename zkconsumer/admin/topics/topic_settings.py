@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.admin.errors import TopicRefused
 
-__all__ = ["check_settings"]
+__all__ = ["as_text", "check_settings", "nearest_setting"]
 
 _INT: Final = 2**31 - 1
 _LONG: Final = 2**63 - 1
@@ -102,6 +102,17 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
 }  # fmt: skip
 
 
+def as_text(value: object) -> str:
+    """Return a value as brokers read it."""
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+def nearest_setting(name: str) -> str:
+    """Return a clause with the setting that was probably meant; empty for one that is known, or like none."""
+    near = [] if name in _SETTINGS else difflib.get_close_matches(name, _SETTINGS, n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
 def check_settings(settings: Mapping[str, object], registration_version: int) -> dict[str, str]:
     """Return the settings of a topic as texts.
 
@@ -114,11 +125,10 @@ def check_settings(settings: Mapping[str, object], registration_version: int) ->
     """
     found = {}
     for name, value in settings.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value).strip()
+        text = as_text(value)
         setting = _SETTINGS.get(name)
         if setting is None:
-            near = difflib.get_close_matches(name, _SETTINGS, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_SETTINGS)}"
+            remedy = nearest_setting(name) or f"known are {', '.join(_SETTINGS)}"
             raise TopicRefused(f"{name!r} is no setting of a topic", remedy)
         if setting.since > registration_version:
             release = _RELEASES[setting.since]

@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 from rebalance.subscription import check_group
 from rebalance.zookeeper.port.requests import ZooKeeperPort
 from zkconsumer.admin.admin import Admin, connection_options
+from zkconsumer.admin.broker_groups import BrokerAdmin
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import (
     SEARCH_ORDER,
@@ -30,7 +31,7 @@ from zkconsumer.errors import ConfigError
 
 __all__ = [
     "bootstrap_option", "brokers_instead", "connection_settings", "named_places", "no_zookeeper", "open_admin",
-    "open_zookeeper", "zookeeper_option",
+    "open_topic_admin", "open_zookeeper", "zookeeper_option",
 ]  # fmt: skip
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -195,3 +196,24 @@ def open_admin(hosts: str, client_id: str, *groups: str) -> Admin:
         check_group(group)
     with named_places():
         return Admin(hosts, properties=connection_settings().properties, client_id=client_id)
+
+
+def open_topic_admin(zookeeper: str | None, brokers: str | None, client_id: str) -> Admin | BrokerAdmin:
+    """Return administration of topics: through ZooKeeper, or through brokers where these are given instead.
+
+    Args:
+        zookeeper: `host:port,host:port/chroot`; None without one.
+        brokers: Of `--bootstrap-server`; those of a file count where nothing names a ZooKeeper.
+        client_id: The name under which brokers log and count the requests.
+
+    Raises:
+        click.UsageError: Neither is given, or both are.
+        What `Admin` and `BrokerAdmin` raise.
+    """
+    given = brokers_instead(brokers)
+    if given is None:
+        if zookeeper is None:
+            raise no_zookeeper(connection_settings(), or_brokers=True)
+        return open_admin(zookeeper, client_id)
+    with named_places():
+        return BrokerAdmin(given, properties=connection_settings().properties, client_id=client_id)

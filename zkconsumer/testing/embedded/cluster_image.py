@@ -46,6 +46,13 @@ class Cluster(Protocol):
     def auto_create_topics(self) -> bool:
         """Whether asking for a topic makes it."""
 
+    @property
+    def num_partitions(self) -> int:
+        """Of a topic for which nobody says how many."""
+
+    def look_again(self) -> None:
+        """Have the controller compare soon what is registered with what is led."""
+
     def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
         """Register a topic unless it exists; its leaders follow."""
 

@@ -148,6 +148,7 @@ class Controller:
                     clean.add(where)
                 else:
                     broker.stay_leader(*where, state.leader_epoch)
+                    broker.configure(*where, entries[where[0]].config)
         for (topic, partition), state in states.items():
             host = self.brokers.get(state.leader)
             if host is not None and host.running and (topic, partition) not in host.led:

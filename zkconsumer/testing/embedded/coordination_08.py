@@ -101,6 +101,15 @@ class Coordination08:
         """Whether asking for a topic makes it."""
         return self.settings.auto_create_topics_enable
 
+    @property
+    def num_partitions(self) -> int:
+        """Of a topic for which nobody says how many."""
+        return self.settings.num_partitions
+
+    def look_again(self) -> None:
+        """Have the controller compare soon what is registered with what is led."""
+        self._control_of_brokers.look_again()
+
     def create_automatically(self, topic: str, *, partitions: int | None = None, config: dict[str, object]) -> None:
         """Register a topic unless it exists; returns before it has leaders."""
         assignment = spread(partitions or self.settings.num_partitions, 1, sorted(self.image.brokers))

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from zkconsumer.testing.embedded.broker import HOST, EmbeddedBroker
 from zkconsumer.testing.embedded.cluster_image import Cluster
 from zkconsumer.testing.embedded.disk.log import PartitionLog
+from zkconsumer.testing.embedded.disk.log_settings import LogSettings
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.disk.storage import LogStorage
 from zkconsumer.testing.embedded.faults import FaultPlan
@@ -64,6 +65,11 @@ class LeadingBroker(EmbeddedBroker, Generic[Log]):
     def cluster(self) -> Cluster:
         """Its cluster."""
         return self._cluster
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """The settings of its logs where their topics have none."""
+        return self._settings.log
 
     @property
     def registration(self) -> BrokerAddress:
@@ -127,6 +133,12 @@ class LeadingBroker(EmbeddedBroker, Generic[Log]):
         log = self._led.get((topic, partition))
         if log is not None:
             self._begin_epoch(log, epoch)
+
+    def configure(self, topic: str, partition: int, config: dict[str, object]) -> None:
+        """Have a log keep to the settings of its topic from now on."""
+        log = self._led.get((topic, partition))
+        if log is not None:
+            log.settings = self._settings.log.with_topic(config)
 
     @abstractmethod
     def _begin_epoch(self, log: Log, epoch: int) -> None:

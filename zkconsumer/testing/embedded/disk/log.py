@@ -242,7 +242,9 @@ class PartitionLog:
             raise Refusal(UNKNOWN, f"{self!r}: {max_offsets} offsets")
         with self._lock:
             self._require_open()
-            known = [(segment.base_offset, segment.last_modified_ms) for segment in self._segments]
+            known = [
+                (max(segment.base_offset, self.start_offset), segment.last_modified_ms) for segment in self._segments
+            ]
             if self._active.size_bytes:
                 known.append((self._end_offset, self._clock()))
             if time_ms == EARLIEST:

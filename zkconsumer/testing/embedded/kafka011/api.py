@@ -10,6 +10,7 @@ from simpleconsumer.messages.api import Api
 from simpleconsumer.messages.schema import Values
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage, Codes, Host
+from zkconsumer.testing.embedded.disk.log_settings import LogSettings
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.faults import Fault
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
@@ -34,6 +35,10 @@ class Host011(Host, Protocol):
     @property
     def habits(self) -> Habits:
         """How its version of Kafka differs from others in requests of the same version."""
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """The settings of its logs where their topics have none."""
 
     @property
     def offset_storage(self) -> OffsetStorage:

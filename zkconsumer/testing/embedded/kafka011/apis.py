@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from zkconsumer.testing.embedded.kafka011 import (
+    config_requests,
+    controller_requests,
     fetch,
     group_queries,
     member_requests,
@@ -33,10 +35,18 @@ SERVED: Final[dict[int, AnyApi]] = {
         group_queries.LIST_GROUPS,
         group_queries.DELETE_GROUPS,
         topic_requests.API_VERSIONS,
+        controller_requests.CREATE_TOPICS,
+        controller_requests.DELETE_TOPICS,
+        topic_requests.DELETE_RECORDS,
         transaction_requests.INIT_PRODUCER_ID,
         topic_requests.OFFSET_FOR_LEADER_EPOCH,
         transaction_requests.ADD_PARTITIONS_TO_TXN,
         transaction_requests.END_TXN,
+        config_requests.DESCRIBE_CONFIGS,
+        config_requests.ALTER_CONFIGS,
+        controller_requests.CREATE_PARTITIONS,
+        config_requests.INCREMENTAL_ALTER_CONFIGS,
+        topic_requests.DESCRIBE_PRODUCERS,
     )
 }
 """By key."""

@@ -62,7 +62,20 @@ def _of_members(*newest: int) -> dict[int, range]:
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
+def _of_topics(*newest: int) -> dict[int, range]:
+    keys = (
+        apis.CREATE_TOPICS, apis.DELETE_TOPICS, apis.DELETE_RECORDS, apis.ALTER_CONFIGS, apis.CREATE_PARTITIONS,
+        apis.INCREMENTAL_ALTER_CONFIGS, apis.DESCRIBE_PRODUCERS, apis.DESCRIBE_CONFIGS,
+    )  # fmt: skip
+    return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
+
+
+_NEWEST_OF_TOPICS: Final = _of_topics(7, 6, 2, 2, 3, 1, 0, 4)
 _KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6) | _of_members(9, 5, 4, 5, 5, 2) | {
+    **_NEWEST_OF_TOPICS,
+    apis.CREATE_TOPICS.key: range(2, 8),
+    apis.DESCRIBE_CONFIGS.key: range(1, 5),
+    apis.DELETE_TOPICS.key: range(1, 7),
     apis.PRODUCE.key: range(3, 14),
     apis.FETCH.key: range(4, 19),
     apis.LIST_OFFSETS.key: range(1, 12),
@@ -85,27 +98,34 @@ GENERATIONS: Final = {
                completing=_AWAITING),
     ),
     "0.10": Generation(
-        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER, 0) | _of_members(1, 0, 0, 0, 0, _NONE),
+        "0.10.2.2", 4, _up_to(2, 3, 1, 2, 2, 2, 0, 0, *_LATER, 0) | _of_members(1, 0, 0, 0, 0, _NONE)
+        | _of_topics(1, 0, *_LATER, _NONE, _NONE),
         Habits(log_magic=1, is_before_2=True, offset_record=1, group_record=1, groups=_BEFORE_1,
                completing=_AWAITING),
     ),
     "0.11": Generation(
-        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, _NONE),
+        "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, _NONE)
+        | _of_topics(2, 1, 0, 0, *_LATER[1:], 0),
         Habits(is_before_2=True, drops_headers=False, offset_record=1, group_record=1, groups=_BEFORE_1,
                completing=_AWAITING),
     ),
     "1.1": Generation(
-        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, 0),
+        "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, 0)
+        | _of_topics(2, 1, 0, 0, 0, _NONE, _NONE, 1),
         Habits(is_before_2=True, checks_added_partitions=False, offset_record=1, group_record=1, groups=_BEFORE_2),
     ),
-    "2.8": Generation("2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5) | _of_members(7, 5, 4, 4, 4, 2)),
+    "2.8": Generation(
+        "2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5) | _of_members(7, 5, 4, 4, 4, 2)
+        | _NEWEST_OF_TOPICS,
+    ),
     "3.9": Generation(
-        "3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4, 5) | _of_members(9, 5, 4, 5, 5, 2),
+        "3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4, 5) | _of_members(9, 5, 4, 5, 5, 2)
+        | _NEWEST_OF_TOPICS,
         Habits(is_since_3=True),
     ),
     "4.3": Generation(
         "4.3.1", 0, _KAFKA_4,
-        Habits(is_since_3=True, offset_record=4, groups=GroupRules(stores_new_groups=True)),
+        Habits(is_since_3=True, forwards_changes=True, offset_record=4, groups=GroupRules(stores_new_groups=True)),
     ),
 }  # fmt: skip
 """By the name under which a cluster is told its generation."""

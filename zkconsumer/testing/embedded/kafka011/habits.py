@@ -20,6 +20,7 @@ class Habits(NamedTuple):
         is_silent: whether it says nothing to a request that it does not know; others close the connection.
         offset_record: the version of values of offsets in `__consumer_offsets`.
         group_record: the same of groups.
+        forwards_changes: whether every broker takes changes of topics, and not the controller alone.
         groups: how groups are coordinated; times and sizes are settings.
         completing: the name of the state in which a group waits for its leader.
         checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
@@ -31,6 +32,7 @@ class Habits(NamedTuple):
     drops_headers: bool = True
     is_silent: bool = False
     checks_added_partitions: bool = True
+    forwards_changes: bool = False
     offset_record: int = 3
     group_record: int = 3
     groups: GroupRules = GroupRules()

@@ -16,7 +16,7 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.kafka011.batch_head import CODEC_MASK, HEAD_BYTES, IS_CONTROL, MAGIC, MAGIC_AT, OVERHEAD, read_head
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.types import AbortedTransaction, OffsetAndTimestamp
+from simpleconsumer.types import AbortedTransaction, ActiveProducer, OffsetAndTimestamp
 from zkconsumer.testing.embedded.disk.entries import last_offset
 from zkconsumer.testing.embedded.disk.log import Numbered, PartitionLog
 from zkconsumer.testing.embedded.disk.log_settings import LogSettings
@@ -30,6 +30,7 @@ from zkconsumer_error import ErrorCode
 
 FENCED_EPOCH: Final = 74
 UNKNOWN_EPOCH: Final = 75
+START_FILE: Final = "log-start-offset"
 _ANY_EPOCH: Final = -1
 _HEAD_AND_MARKER_BYTES: Final = HEAD_BYTES + 32
 _MARKER_TYPES: Final = {False: b"\0\0\0\0", True: b"\0\0\0\1"}
@@ -63,7 +64,9 @@ class BatchLog(PartitionLog):
     def __init__(
         self, folder: Path, topic: str, partition: int, settings: LogSettings | None = None, **more: Any
     ) -> None:
+        self._deleted_below = 0
         super().__init__(folder, topic, partition, settings, **more)
+        self._deleted_below = int(self._start_text())
         self._epochs = LeaderEpochs(self._epochs_text())
         self._epoch = self._epochs.latest
         self._producers = Producers()
@@ -91,6 +94,42 @@ class BatchLog(PartitionLog):
         for segment in self._segments:
             for position, _, size in segment.walk():
                 yield segment, position, size, segment.entry(position, min(size, _HEAD_AND_MARKER_BYTES))
+
+    # ---- its start
+
+    @property
+    def start_offset(self) -> int:
+        """Smallest offset that can be read: where the first segment starts, or below which all was deleted."""
+        with self._lock:
+            return min(max(super().start_offset, self._deleted_below), self._end_offset)
+
+    def delete_records(self, offset: int) -> int:
+        """Return the start of the log after everything before an offset was deleted; whole segments also on the disk.
+
+        Raises:
+            Refusal: 1 the offset is negative, or after the end; 6 the log was closed.
+        """
+        with self._lock:
+            self._require_open()
+            if not 0 <= offset <= self._end_offset:
+                raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self!r}: offset {offset}")
+            if offset > self.start_offset:
+                self._deleted_below = offset
+                (self.folder / START_FILE).write_text(str(offset))
+                self.delete_head(offset)
+            return self.start_offset
+
+    def _start_text(self) -> str:
+        try:
+            return (self.folder / START_FILE).read_text()
+        except OSError:
+            return "0"
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """Return the producers with an id that have written to the log."""
+        with self._lock:
+            self._require_open()
+            return self._producers.active()
 
     # ---- epochs
 
@@ -283,9 +322,10 @@ class BatchLog(PartitionLog):
         with self._lock:
             self._require_open()
             for segment, position, size, head in self._heads():
-                found = _first_at(segment.entry(position, size), time_ms) if _may_hold(head, time_ms) else None
-                if found is not None:
-                    return found
+                if _may_hold(head, time_ms):
+                    found = _first_at(segment.entry(position, size), time_ms, self.start_offset)
+                    if found is not None:
+                        return found
         return None
 
 
@@ -301,13 +341,16 @@ def _may_hold(entry: bytes, time_ms: int) -> bool:
     return read_head(entry, 0).max_timestamp_ms >= time_ms
 
 
-def _first_at(entry: bytes, time_ms: int) -> OffsetAndTimestamp | None:
-    """Return the first record of an entry at or after a time: as in Kafka also the mark of a transaction's end."""
+def _first_at(entry: bytes, time_ms: int, start_offset: int) -> OffsetAndTimestamp | None:
+    """Return the first record of an entry at or after a time and an offset; as in Kafka also the mark of a
+    transaction's end."""
     if entry[MAGIC_AT] == MAGIC and (head := read_head(entry, 0)).attributes & IS_CONTROL:
+        if head.base_offset < start_offset:
+            return None
         return OffsetAndTimestamp(head.base_offset, head.max_timestamp_ms)
     try:
         for message in KAFKA011.decode_messages(entry, "", 0, 0):
-            if message.timestamp_ms is not None and message.timestamp_ms >= time_ms:
+            if message.timestamp_ms is not None and message.timestamp_ms >= time_ms and message.offset >= start_offset:
                 return OffsetAndTimestamp(message.offset, message.timestamp_ms)
     except SimpleConsumerError:
         pass  # damaged on purpose: it has no time

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011.batch_head import IS_CONTROL, IS_TRANSACTIONAL, BatchHead
+from simpleconsumer.types import ActiveProducer
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer_error import ErrorCode
 
@@ -27,6 +28,7 @@ class _Batch(NamedTuple):
 @dataclass
 class _Producer:
     epoch: int
+    last_timestamp_ms: int = -1
     batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT_BATCHES))
     open_since: int | None = None
 
@@ -121,7 +123,18 @@ class Producers:
         if head.attributes & IS_TRANSACTIONAL and known.open_since is None:
             known.open_since = head.base_offset
         last = (head.base_sequence + head.last_delta) % _SEQUENCES
+        known.last_timestamp_ms = head.max_timestamp_ms
         known.batches.append(_Batch(head.base_sequence, last, head.base_offset))
+
+    def active(self) -> list[ActiveProducer]:
+        """Return all producers with an id that have written to the log, by id."""
+        return [
+            ActiveProducer(
+                number, each.epoch, each.batches[-1].last_sequence if each.batches else -1, each.last_timestamp_ms,
+                each.open_since,
+            )
+            for number, each in sorted(self._known.items())
+        ]  # fmt: skip
 
     def aborted_between(self, start: int, end: int) -> list[AbortedSpan]:
         """Return the aborted transactions that reach into the offsets from start up to end."""

@@ -1,4 +1,4 @@
-"""The requests about brokers and topics: ApiVersions, Metadata, ListOffsets and OffsetForLeaderEpoch.
+"""The requests about brokers and logs: ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, ...
 
 Source: kafka.server.KafkaApis.handleApiVersionsRequest, handleTopicMetadataRequest, handleListOffsetRequest,
 handleOffsetForLeaderEpochRequest, MetadataCache, kafka.log.Log.fetchOffsetByTimestamp,
@@ -23,6 +23,10 @@ from zkconsumer.testing.embedded.kafka011.epochs import UNKNOWN_EPOCH
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
 from zkconsumer.testing.embedded.reading import TopicPartition
 from zkconsumer_error import ErrorCode
+
+_TO_THE_END: Final = -1
+_NOBODY: Final = -1
+
 
 # -- ApiVersions: a version that is not known is answered, too, in the encoding of version 0 ---------------------------
 
@@ -246,3 +250,64 @@ OFFSET_FOR_LEADER_EPOCH: Final = ServedApi(
     apis.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch", range(4), lambda values, version: _rows_of(values),
     _answer_epochs, list,
 )  # fmt: skip
+
+
+# -- DeleteRecords: the log of a partition starts at an offset ---------------------------------------------------------
+
+
+def _read_records(values: Values, version: int) -> dict[TopicPartition, int]:
+    return {
+        (topic["name"], row["partition_index"]): row["offset"] for topic in values["topics"]
+        for row in topic["partitions"]
+    }  # fmt: skip
+
+
+def _answer_records(asked: Asked[dict[TopicPartition, int]]) -> Values:
+    return {"topics": topics_of((where[0], _cut(asked, where, offset)) for where, offset in asked.body.items())}
+
+
+def _cut(asked: Asked[dict[TopicPartition, int]], where: TopicPartition, offset: int) -> Values:
+    code, start = 0, _NOBODY
+    try:
+        refuse(asked.errors, where)
+        log = asked.host.log(*where)
+        start = log.delete_records(log.end_offset if offset == _TO_THE_END else offset)
+    except Refusal as refusal:
+        code = refusal.code
+    return {"partition_index": where[1], "low_watermark": start, "error_code": code}
+
+
+DELETE_RECORDS: Final = ServedApi(
+    apis.DELETE_RECORDS, "delete_records", range(3), _read_records, _answer_records, list
+)
+
+
+# -- DescribeProducers -------------------------------------------------------------------------------------------------
+
+
+def _read_partitions(values: Values, version: int) -> list[TopicPartition]:
+    return [(topic["name"], number) for topic in values["topics"] for number in topic["partition_indexes"]]
+
+
+def _answer_producers(asked: Asked[list[TopicPartition]]) -> Values:
+    return {"topics": topics_of((where[0], _producers(asked, where)) for where in asked.body)}
+
+
+def _producers(asked: Asked[list[TopicPartition]], where: TopicPartition) -> Values:
+    code, message, rows = 0, None, []
+    try:
+        refuse(asked.errors, where)
+        rows = [
+            {"producer_id": each.producer_id, "producer_epoch": each.epoch, "last_sequence": each.last_sequence,
+             "last_timestamp": each.last_timestamp_ms, "coordinator_epoch": _NOBODY,
+             "current_txn_start_offset": _NOBODY if each.transaction_start is None else each.transaction_start}
+            for each in asked.host.log(*where).active_producers()
+        ]  # fmt: skip
+    except Refusal as refusal:
+        code, message = refusal.code, None
+    return {"partition_index": where[1], "error_code": code, "error_message": message, "active_producers": rows}
+
+
+DESCRIBE_PRODUCERS: Final = ServedApi(
+    apis.DESCRIBE_PRODUCERS, "describe_producers", range(1), _read_partitions, _answer_producers, list
+)

@@ -79,6 +79,9 @@ class Registry(Protocol):
     def set_assignment(self, topic: str, assignment: Assignment) -> None:
         """Change the replicas, or the number of partitions, of a topic."""
 
+    def set_config(self, topic: str, config: Mapping[str, object]) -> None:
+        """Replace the settings of a topic."""
+
     def doomed_topics(self) -> list[str]:
         """Topics that are to be deleted."""
 
@@ -179,6 +182,12 @@ class MemoryRegistry:
         with self._lock:
             replicas = {p: tuple(r) for p, r in assignment.items()}
             self._topics[topic] = self._topics[topic]._replace(assignment=replicas)
+        self._changed()
+
+    def set_config(self, topic: str, config: Mapping[str, object]) -> None:
+        """Replace the settings of a topic."""
+        with self._lock:
+            self._topics[topic] = self._topics[topic]._replace(config=dict(config))
         self._changed()
 
     def doomed_topics(self) -> list[str]:

@@ -50,11 +50,12 @@ from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIG = "/config/topics"
+CONFIG_CHANGES = "/config/changes"
 DOOMED = "/admin/delete_topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
-ROOTS = ("/consumers", IDS, TOPICS, "/config/changes", CONFIG, DOOMED)
+ROOTS = ("/consumers", IDS, TOPICS, CONFIG_CHANGES, CONFIG, DOOMED)
 
 
 def state_path(topic: str, partition: int) -> str:
@@ -150,6 +151,12 @@ class ZooKeeperRegistry:
             self._stale.add(event.path.rpartition("/")[2] if event.path else "")
         self._brokers_moved(event)
 
+    def _config_moved(self, event: Any) -> None:
+        with self._lock:
+            self._list_is_stale = True
+            self._stale |= set(self._topics)
+        self._changed()
+
     def _connection_moved(self) -> None:
         """kazoo forgets all watches of a lost connection: read everything again."""
         with self._lock:
@@ -238,6 +245,7 @@ class ZooKeeperRegistry:
             stale, self._stale = self._stale, set()
         if list_is_stale:
             done(self.client.get_children_async(DOOMED, watch=self._topics_moved))
+            done(self.client.get_children_async(CONFIG_CHANGES, watch=self._config_moved))
             names = set(done(self.client.get_children_async(TOPICS, watch=self._topics_moved)))
             for gone in set(self._topics) - names:
                 del self._topics[gone]
@@ -283,6 +291,13 @@ class ZooKeeperRegistry:
         with self._lock:
             self._stale.add(topic)
         self._changed()
+
+    def set_config(self, topic: str, config: Mapping[str, object]) -> None:
+        """Write the settings of a topic, and tell the other readers of them."""
+        self._put(f"{CONFIG}/{topic}", format_topic_config(config))
+        change = json_text({"version": 2, "entity_path": f"topics/{topic}"})
+        done(self.client.create_async(f"{CONFIG_CHANGES}/config_change_", change, sequence=True))
+        self._config_moved(None)
 
     def doomed_topics(self) -> list[str]:
         """The children of `/admin/delete_topics`."""
