@@ -153,7 +153,7 @@ def hash_collisions(partitions: Mapping[str, Iterable[int | str]], order: str = 
 
 def _by_hash(partitions: Mapping[str, Iterable[int | str]], order: str) -> list[tuple[int, Partition]]:
     if order not in _HASHED_TEXT:
-        raise ValueError(f"round robin order {order!r} is none of {', '.join(_HASHED_TEXT)}")
+        raise ValueError(f"round robin order {order!r} is not one of {', '.join(_HASHED_TEXT)}")
     text = _HASHED_TEXT[order]
     return sorted(
         (java_string_hash(text.format(topic, partition)), (topic, partition))

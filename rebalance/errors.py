@@ -6,7 +6,7 @@
     │   ├── Kafka08Node          the text is in the format of Kafka 0.8, where that of 0.7 is expected
     │   └── NoListener  a broker registration without an address of the protocol that is wanted
     ├── UnreadableMetadata       a subscription or an assignment of a group of brokers that cannot be read
-    ├── RefusedNode              ZooKeeper does not let us read a znode: its content is unknown, not wrong
+    ├── RefusedNode              ZooKeeper does not let this client read a znode: its content is unknown, not wrong
     ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
     ├── UnsupportedFilter        a topic filter that Java refuses, or that cannot be translated from Java
     ├── UnequalSubscriptions     round robin needs the same threads for every topic, and they differ
@@ -26,7 +26,7 @@ from rebalance.zookeeper.port.requests import Fault, Reply
 from zkconsumer_error import ZkConsumerError
 
 _EXCERPT_BYTES = 80
-_GIVE_CREDENTIALS = "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes"
+_GIVE_CREDENTIALS = "set zookeeper.auth or zookeeper.sasl.* to credentials that it accepts"
 _CREDENTIALS_DEMANDED = "SessionClosedRequireSasl"
 """Part of the answer (error -124) of a server that serves no session without credentials."""
 
@@ -92,7 +92,7 @@ class UnreadableMetadata(RebalanceError):
 
 
 class RefusedNode(RebalanceError):
-    """A znode that ZooKeeper does not let us read. It stands for the content; a caller that needs that raises it.
+    """A znode that ZooKeeper does not let this client read. It stands for the content; callers that need that raise it.
 
     Attributes:
         path: Path of the node, relative to the chroot.
@@ -129,7 +129,7 @@ class RefusedNode(RebalanceError):
 class InvalidName(RebalanceError, ValueError):
     """A name that Kafka does not allow, or that is no component of a path."""
 
-    remedy = "give it 1 to 255 of a-z, A-Z, 0-9, '.', '_' and '-', as Kafka's brokers demand"
+    remedy = "give it 1 to 255 of a-z, A-Z, 0-9, '.', '_' and '-', as Kafka's brokers require"
 
     def __init__(self, kind: str, name: object, reason: str) -> None:
         super().__init__(kind, name, reason)
@@ -180,7 +180,7 @@ class UnequalSubscriptions(RebalanceError):
             if everybody.difference(ids)
         ]
         shown = "; ".join(lacking[:5]) + ("; ..." if len(lacking) > 5 else "")
-        return f"roundrobin needs the same consumer threads on every topic of the group: {shown}"
+        return f"roundrobin needs the same consumer threads for every topic of the group: {shown}"
 
 
 class ConsumerIdInUse(RebalanceError):
@@ -237,19 +237,19 @@ class AccessRefused(RebalanceError, PermissionError):
     def of_credentials(cls, cause: str) -> AccessRefused:
         """The refusal of the credentials."""
         named = "zookeeper.sasl.username and zookeeper.sasl.password" if "SASL" in cause else "zookeeper.auth"
-        return cls(cause, f"check {named}, and how the server is set up to authenticate")
+        return cls(cause, f"check {named}, and the authentication settings of the server")
 
     @classmethod
     def of_node(cls, action: str, path: str, reason: str = "") -> AccessRefused:
         """The refusal of a request: `action` is create, delete, read or write; `reason` is ZooKeeper's answer."""
         if _CREDENTIALS_DEMANDED in reason:
-            return cls("ZooKeeper demands credentials of every session", _GIVE_CREDENTIALS)
+            return cls("ZooKeeper requires credentials for every session", _GIVE_CREDENTIALS)
         # Whether a node may be created or deleted is defined by the list of its parent.
         keeper = path.rpartition("/")[0] or "/" if action in ("create", "delete") else path
         return cls(
-            f"ZooKeeper does not let us {action} {path} (NoAuth): the access list of {keeper} does not name our "
-            "credentials",
-            f"{_GIVE_CREDENTIALS}, or have the list changed (setAcl)",
+            f"ZooKeeper does not let this client {action} {path} (NoAuth): the access list of {keeper} does not name "
+            "its credentials",
+            f"{_GIVE_CREDENTIALS}, or change that list (setAcl)",
         )
 
     def __str__(self) -> str:
@@ -263,7 +263,7 @@ class NamespaceMissing(RebalanceError):
         path: The chroot that is missing.
     """
 
-    remedy = "check the path behind the hosts of the connection string"
+    remedy = "check the path after the hosts in zookeeper.connect"
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -107,7 +107,7 @@ def read_brackets(text: str, at: int, ignore_case: bool) -> tuple[str, int]:
             last = _member(text, at + 1, ignore_case)
             low, high = first.ranges[0][0], last.ranges[0][0]
             if not last.is_character or high < low:
-                _refuse(text, at, "the range ends before it begins, or in no character")
+                _refuse(text, at, "the range ends before it begins, or at a class of characters")
             ranges.append((low, high))
             at = last.end
         else:
@@ -143,7 +143,7 @@ def _numbered(text: str, at: int) -> Piece:
         _refuse(text, at, r"the number of the character is not complete: \0777, \xhh, \x{h..h}, \uhhhh")
     code = int(next(filter(None, hexadecimal.groups())), 16)
     if code > _LAST or 0xD800 <= code <= 0xDFFF:
-        _refuse(text, at, f"U+{code:04X} is no character")
+        _refuse(text, at, f"U+{code:04X} is not a character")
     return _one(code, at + 1 + len(hexadecimal[0]))
 
 

@@ -205,7 +205,7 @@ class _Translator:
     def _flags(self) -> None:
         found = _FLAGS.match(self._text, self._at)
         if not found:
-            self._refuse(f"{self._text[self._at : self._at + 3]!r} opens no group that Java knows")
+            self._refuse(f"{self._text[self._at : self._at + 3]!r} does not open a group that Java knows")
         on, off, end = frozenset(found[1]), frozenset(found[2] or ""), found[3]
         unknown = (on | off) - frozenset("ims")
         if unknown:
@@ -224,7 +224,7 @@ class _Translator:
     def _quantifier(self) -> None:
         repeat = _REPEAT.match(self._text, self._at)
         if self._text[self._at] == "{" and not repeat:
-            self._refuse(r"'{' begins no repetition; write \{ for the character")
+            self._refuse(r"'{' does not begin a repetition; write \{ for the character")
         if not self._quantifiable:
             self._refuse("a repetition of nothing, of an assertion, or of another repetition")
         if self._open[-1].looks_behind:

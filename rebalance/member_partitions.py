@@ -119,7 +119,7 @@ class MemberPartitions:
 
     def _restart(self, topic: str, partitions: Collection[int | str]) -> None:
         """Start a topic that was created anew without its stored offsets: those of the old one would skip messages."""
-        log.warning("topic %s was deleted and created again; what was read and stored of it counts no more", topic)
+        log.warning("topic %s was deleted and created again; its earlier positions and offsets no longer count", topic)
         self._offsets.forget_topic(topic, self._topics.incarnation(topic), partitions)
         for partition, entry in self.all.items():
             if partition[0] != topic:
@@ -276,7 +276,7 @@ class MemberPartitions:
                 if not self._expired:
                     self._loop.after_step(self._log_expired)
                 self._expired[partition] = (f"the message in hand took longer than {self.drain_timeout_s:.1f} s; "
-                                            "released without it, it may come again elsewhere")  # fmt: skip
+                                            "the next owner may get it again")  # fmt: skip
                 entry.turn = 0
                 self._drained(partition, entry, self._delivery.expire_drain(partition))
 
@@ -325,7 +325,7 @@ class MemberPartitions:
                 return
             outcomes.append(in_time)
             if not in_time:
-                log.warning("on_partitions_revoked did not return within %.1f s; releasing all the same", wait_s)
+                log.warning("on_partitions_revoked did not return within %.1f s; releasing anyway", wait_s)
             self._commit_drained(live)
 
         self._loop.call_later(wait_s, done, False)

@@ -186,9 +186,9 @@ def check_any_group(name: str) -> str:
     try:
         size = len(name.encode())
     except UnicodeEncodeError as error:
-        raise InvalidName("group", name, f"is no text that UTF-8 has: {error.reason}") from None
+        raise InvalidName("group", name, f"cannot be encoded as UTF-8: {error.reason}") from None
     if not 0 < size <= _MAX_TEXT_BYTES:
-        raise InvalidName("group", name, f"has {size} bytes, not 1 to {_MAX_TEXT_BYTES}")
+        raise InvalidName("group", name, f"has {size} bytes; 1 to {_MAX_TEXT_BYTES} are allowed")
     return name
 
 
@@ -223,13 +223,13 @@ def _check_name(kind: str, name: str) -> str:
     if not isinstance(name, str):
         raise InvalidName(kind, name, "is not text")
     if not name or len(name) > MAX_NAME_CHARS:
-        raise InvalidName(kind, name, f"has {len(name)} characters, not 1 to {MAX_NAME_CHARS}")
+        raise InvalidName(kind, name, f"has {len(name)} characters; 1 to {MAX_NAME_CHARS} are allowed")
     if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
-        raise InvalidName(kind, name, "is not made of [a-zA-Z0-9._-], or is '.' or '..'")
+        raise InvalidName(kind, name, "has characters other than [a-zA-Z0-9._-], or is '.' or '..'")
     return name
 
 
 def _check_streams(count: int) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_STREAMS:
-        raise ValueError(f"{count!r} streams, not a number from 1 to {MAX_STREAMS}")
+        raise ValueError(f"the number of streams is {count!r}; it must be from 1 to {MAX_STREAMS}")
     return count

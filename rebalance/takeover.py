@@ -188,7 +188,7 @@ class Takeover:
                 # A successor without such a listener would go on behind what is to be read again.
                 self._store_chosen(partition, turn, fence, offset)
                 return
-            self._refuse(partition, turn, f"on_partitions_assigned returned offset {offset}, and the log reaches from "
+            self._refuse(partition, turn, f"on_partitions_assigned returned offset {offset}, and the log has "
                                           f"{earliest} to {latest}")
             self._moved()
 
@@ -239,5 +239,5 @@ class Takeover:
 
 
 def _no_start(policy: str) -> str:
-    return (f"no offset is stored, and auto.offset.reset is {policy!r}, which names no end of the log: set the group's "
-            "offset, or the policy")  # fmt: skip
+    return (f"no offset is stored, and auto.offset.reset is {policy!r}, which names no end of the log: set an offset "
+            "for the group, or change auto.offset.reset")  # fmt: skip

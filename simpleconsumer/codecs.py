@@ -185,7 +185,7 @@ def _unsnappy(data: Buffer, max_output_bytes: int) -> bytes:
             continue
         position = start + block_bytes
         if position > end:
-            raise DecodeError(f"snappy: the block at byte {start} ends {position - end} bytes behind the end")
+            raise DecodeError(f"snappy: the block at byte {start} ends {position - end} bytes after the end")
         block = data[start:position]
         if block == _EMPTY_BLOCK:
             continue

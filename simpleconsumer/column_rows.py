@@ -65,9 +65,9 @@ def checked_schema(names: Sequence[str], known: Mapping[str, Any], max_batch_byt
         ValueError: Unknown or repeated columns, none at all, or an impossible size of batches.
     """
     if isinstance(names, str) or not names or len(set(names)) != len(names) or not set(names) <= set(known):
-        raise ValueError(f"columns is {names!r}: some of {', '.join(known)}, each once")
+        raise ValueError(f"columns is {names!r}; it must name some of {', '.join(known)}, each once")
     if not 1 <= max_batch_bytes <= LARGEST_BATCH_BYTES:
-        raise ValueError(f"max_batch_bytes is {max_batch_bytes}: from 1 to {LARGEST_BATCH_BYTES} are possible")
+        raise ValueError(f"max_batch_bytes is {max_batch_bytes}; it must be from 1 to {LARGEST_BATCH_BYTES}")
     return pa.schema([(name, known[name]) for name in names])
 
 

@@ -214,7 +214,8 @@ class Connection:
             if self._closed:
                 raise self._failed("closed", False)
             if self._busy:
-                raise RuntimeError(f"{self.host}:{self.port}: two calls at a time")
+                raise RuntimeError(f"{self.host}:{self.port}: a second call was made while one was under way; a "
+                                   "connection is for one call at a time")
             self._busy = True
         UNDER_WAY.begin((self.host, self.port))
 
@@ -279,7 +280,7 @@ class Connection:
         if self._security.sasl is not None or not isinstance(error, ConnectionError):
             return ""
         if self.opening is None:  # only brokers that list their versions can be asked, and others would log an error
-            return "; brokers do so upon requests that they do not know, and on ports with SASL (security.protocol)"
+            return "; brokers do this on requests that they do not know, and on ports with SASL (security.protocol)"
         try:
             exchange = functools.partial(self._exchange_in_opening, self._start(deadline), deadline)
             demand = sasl_demand(exchange, self._client_id, self._security.protocol)
@@ -381,7 +382,7 @@ class Connection:
         transport.receive(header, deadline)
         self._has_started = True
         if bytes(header[:2]) == _TLS_ALERT and self._security.tls is None:
-            reason = "it answers with an alert of TLS; set security.protocol to SSL or SASL_SSL, or take another port"
+            reason = "it answers with an alert of TLS; set security.protocol to SSL or SASL_SSL, or use another port"
             raise AuthenticationFailed(self.host, self.port, reason)
         try:
             size = frame_size(header, max_frame_bytes)

@@ -84,14 +84,14 @@ class Outcome(enum.Enum):
 
     CHUNK = "messages"
     NOTHING = "no messages yet"
-    GROW = "the next message does not fit; ask again with a larger size"
+    GROW = "the next message does not fit; try again with a larger size"
     TOO_LARGE = "the next message is larger than the limit"
     DAMAGED = "the next message has the offset of another one; if that lasts, its offset is damaged"
     LEFT_OUT = "the answer leaves out a message that exists; if that lasts, the message is larger than the limit"
     BROKEN = "impossible sizes"
     CHECK_RANGE = "the broker reports the position as out of range"
     FIND_LEADER = "another broker leads"
-    BACK_OFF = "ask again later"
+    BACK_OFF = "try again later"
 
 
 class FetchResult(NamedTuple):
@@ -127,7 +127,7 @@ class PositionIs(enum.Enum):
 
     BOUNDARY = "the start of an entry, or the end of the log"
     INSIDE = "within an entry"
-    UNKNOWN = "behind the entries that were looked at"
+    UNKNOWN = "after the entries that were read"
 
 
 class Appended(NamedTuple):

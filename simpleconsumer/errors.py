@@ -66,9 +66,9 @@ class BrokerErrorCode(NamedTuple):
 _CODES = tuple(
     BrokerErrorCode(*row)
     for row in (
-        (-1, "Unknown", False, "the broker failed in a way it has no code for"),
+        (-1, "Unknown", False, "the broker failed in a way for which it has no code"),
         (0, "None", False, "no error"),
-        (1, "OffsetOutOfRange", False, "the offset is not in the log any more, or not yet"),
+        (1, "OffsetOutOfRange", False, "the offset is no longer in the log, or not yet"),
         (2, "InvalidMessage", True, "a message did not match its checksum"),
         (3, "UnknownTopicOrPartition", True, "this broker does not know that partition"),
         (4, "InvalidFetchSize", False, "the fetch size is negative"),
@@ -86,10 +86,10 @@ _CODES = tuple(
         (16, "NotCoordinatorForConsumer", True, "another broker coordinates that group"),
         (17, "InvalidTopic", False, "not a legal topic name, or an internal topic"),
         (18, "MessageSetSizeTooLarge", False, "the message set is larger than a log segment"),
-        (19, "NotEnoughReplicas", True, "fewer in-sync replicas than the topic demands"),
-        (20, "NotEnoughReplicasAfterAppend", True, "written, but to fewer replicas than demanded"),
-        (21, "InvalidRequiredAcks", False, "acks is none of -1, 0, 1"),
-        (22, "IllegalGeneration", False, "the group has moved on to another generation"),
+        (19, "NotEnoughReplicas", True, "fewer in-sync replicas than the topic requires"),
+        (20, "NotEnoughReplicasAfterAppend", True, "written, but to fewer in-sync replicas than required"),
+        (21, "InvalidRequiredAcks", False, "acks is not -1, 0 or 1"),
+        (22, "IllegalGeneration", False, "the group is in another generation"),
         (23, "InconsistentGroupProtocol", False, "the group speaks another protocol"),
         (24, "InvalidGroupId", False, "not a legal group id"),
         (25, "UnknownMemberId", False, "the group does not know that member"),
@@ -103,7 +103,7 @@ _CODES = tuple(
         (33, "UnsupportedSaslMechanism", False, "the broker does not offer that mechanism"),
         (34, "IllegalSaslState", False, "the request is not legal before authentication"),
         (35, "UnsupportedVersion", False, "the broker does not serve that version, or converts nothing for it"),
-        (36, "TopicAlreadyExists", False, "there is a topic of that name"),
+        (36, "TopicAlreadyExists", False, "a topic of that name exists"),
         (37, "InvalidPartitions", False, "the number of partitions is not allowed"),
         (38, "InvalidReplicationFactor", False, "a new topic needs more replicas than there are brokers"),
         (39, "InvalidReplicaAssignment", False, "the replicas of a new topic are not allowed"),
@@ -111,8 +111,8 @@ _CODES = tuple(
         (41, "NotController", True, "another broker is the controller"),
         (42, "InvalidRequest", False, "the request contradicts itself"),
         (43, "UnsupportedForMessageFormat", False, "the topic's messages are of a format that has no timestamps"),
-        (44, "PolicyViolation", False, "the request is against a policy of the cluster"),
-        (45, "OutOfOrderSequenceNumber", False, "a batch before this one of the same producer is missing"),
+        (44, "PolicyViolation", False, "a policy of the cluster forbids the request"),
+        (45, "OutOfOrderSequenceNumber", False, "an earlier batch of the same producer is missing"),
         (46, "DuplicateSequenceNumber", False, "the batch has been stored before"),
         (47, "InvalidProducerEpoch", False,
          "another producer with the same transactional id has taken over, or a transaction was open for too long"),
@@ -121,7 +121,7 @@ _CODES = tuple(
         (50, "InvalidTransactionTimeout", False, "the transaction's time-out is longer than the broker allows"),
         (51, "ConcurrentTransactions", True, "the last transaction of that producer is still being ended"),
         (53, "TransactionalIdAuthorizationFailed", False, "not allowed on that transactional id"),
-        (54, "SecurityDisabled", False, "the broker has no access lists"),
+        (54, "SecurityDisabled", False, "the broker has no authorizer"),
         (55, "OperationNotAttempted", False, "another part of the request failed"),
         (56, "KafkaStorageError", True, "the broker cannot read or write the partition on its disk"),
         (58, "SaslAuthenticationFailed", False, "the credentials were refused"),
@@ -131,29 +131,29 @@ _CODES = tuple(
         (69, "GroupIdNotFound", False, "the broker has no such group"),
         (70, "FetchSessionIdNotFound", True, "the broker has ended the fetch session"),
         (71, "InvalidFetchSessionEpoch", True, "a request of the fetch session was lost"),
-        (72, "ListenerNotFound", True, "the leader has no listener of the kind that was asked"),
-        (73, "TopicDeletionDisabled", False, "the cluster deletes no topics"),
+        (72, "ListenerNotFound", True, "the leader has no listener that matches that of the request"),
+        (73, "TopicDeletionDisabled", False, "the cluster does not allow topics to be deleted"),
         (74, "FencedLeaderEpoch", True, "the leader has changed since it was looked up"),
         (75, "UnknownLeaderEpoch", True, "the broker does not know yet that it leads"),
-        (76, "UnsupportedCompressionType", False, "messages compressed with zstd, for which this protocol has no form"),
+        (76, "UnsupportedCompressionType", False, "messages compressed with zstd, which this request cannot have"),
         (77, "StaleBrokerEpoch", True, "the broker has started again"),
-        (78, "OffsetNotAvailable", True, "a new leader does not know yet how far its log is committed"),
+        (78, "OffsetNotAvailable", True, "a new leader does not know its high watermark yet"),
         (79, "MemberIdRequired", False, "the member must join again with the id that it was given"),
         (80, "PreferredLeaderNotAvailable", True, "the preferred leader is not alive"),
-        (81, "GroupMaxSizeReached", False, "the group has as many members as it may have"),
+        (81, "GroupMaxSizeReached", False, "the group has as many members as are allowed"),
         (82, "FencedInstanceId", False, "another member with that instance id has joined"),
         (86, "GroupSubscribedToTopic", False, "members of the group subscribe to that topic"),
-        (87, "InvalidRecord", False, "a record breaks a rule of the topic, such as: a key is needed"),
+        (87, "InvalidRecord", False, "a record violates a rule of the topic, for example it has no key"),
         (88, "UnstableOffsetCommit", True, "offsets of a transaction are being committed"),
-        (89, "ThrottlingQuotaExceeded", True, "more than the quota allows"),
+        (89, "ThrottlingQuotaExceeded", True, "the quota is exceeded"),
         (90, "ProducerFenced", False,
          "another producer with the same transactional id has taken over, or a transaction was open for too long"),
         (100, "UnknownTopicId", True, "this broker does not know that topic id"),
         (103, "InconsistentTopicId", True, "the topic has been created again"),
         (106, "FetchSessionTopicIdError", True, "the fetch session names some topics by id and some by name"),
-        (107, "IneligibleReplica", False, "a replica may not join those that are in sync"),
-        (108, "NewLeaderElected", True, "another leader was elected meanwhile"),
-        (109, "OffsetMovedToTieredStorage", False, "the offset is in remote storage alone"),
+        (107, "IneligibleReplica", False, "the replica may not join the in-sync replicas"),
+        (108, "NewLeaderElected", True, "another leader was elected in the meantime"),
+        (109, "OffsetMovedToTieredStorage", False, "the offset is only in remote storage"),
         (110, "FencedMemberEpoch", False, "the member has another epoch than the coordinator"),
         (111, "UnreleasedInstanceId", True, "another member still has that instance id"),
         (112, "UnsupportedAssignor", False, "the coordinator has no assignor of that name"),
@@ -300,11 +300,11 @@ class VersionNotServed(SimpleConsumerError):
     def __str__(self) -> str:
         spoken = ", ".join(map(str, self.spoken))
         if self.served is None:
-            return f"{self.host}:{self.port}: this broker does not serve {self.api} (versions spoken here: {spoken})"
+            return f"{self.host}:{self.port}: this broker does not serve {self.api} (this client speaks {spoken})"
         oldest, newest = self.served
         return (
             f"{self.host}:{self.port}: this broker serves {self.api} in the versions {oldest} to {newest}, "
-            f"and this request can be sent in {spoken} alone"
+            f"and this client can send the request only in {spoken}"
         )
 
 

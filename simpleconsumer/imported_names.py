@@ -26,12 +26,12 @@ def imported(place: str) -> Any:
             whatever its code raises; that is the cause then.
     """
     if not is_place(place):
-        raise NotImported(f"{place!r} is no module:name")
+        raise NotImported(f"{place!r} is not module:name")
     module, _, name = place.partition(":")
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise NotImported(f"there is no module {error.name!r}") from error
+        raise NotImported(f"module {error.name!r} does not exist") from error
     except Exception as error:
         # What else its code raises may hold what it has read, such as a password.
         said = f": {error}" if isinstance(error, ImportError | SyntaxError) else ""

@@ -57,5 +57,5 @@ def numbered(partition: TopicPartition) -> tuple[str, int]:
     """
     topic, number = partition
     if not isinstance(number, int):
-        raise ValueError(f"{topic}/{number}: partitions of Kafka 0.8 are numbers")
+        raise ValueError(f"{topic}/{number}: partitions of Kafka 0.8 and later are numbers")
     return topic, number

@@ -52,9 +52,9 @@ def in_order(what: str, topics: list[tuple[str, list[tuple[int, T]]]], asked: Se
     for topic, partitions in topics:
         for number, result in partitions:
             if (topic, number) not in wanted:
-                raise DecodeError(f"{what} response: {topic}/{number} was not asked for")
+                raise DecodeError(f"{what} response: {topic}/{number} was not requested")
             if (topic, number) in results:
-                raise DecodeError(f"{what} response: {topic}/{number} comes twice")
+                raise DecodeError(f"{what} response: {topic}/{number} appears twice")
             results[topic, number] = result
     missing = [partition for partition in asked if partition not in results]
     if missing:
@@ -80,7 +80,7 @@ def results_of(
         result: Returns the result of a partition's row.
 
     Raises:
-        DecodeError: A partition was not asked for, comes twice or is missing.
+        DecodeError: A partition was not asked for, appears twice or is missing.
     """
     rows = [
         (topic["name"], [(row["partition_index"], result(row)) for row in topic["partitions"]]) for topic in topics
@@ -99,4 +99,4 @@ def check_numbers(partitions: Iterable[tuple[str, int | str]]) -> None:
     """
     for topic, number in partitions:
         if isinstance(number, int) and not 0 <= number <= _MAX_PARTITION:
-            raise ValueError(f"{topic}/{number}: there is no such partition; their numbers are 0 to {_MAX_PARTITION}")
+            raise ValueError(f"{topic}/{number}: partition numbers are 0 to {_MAX_PARTITION}")

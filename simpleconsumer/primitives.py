@@ -108,7 +108,7 @@ def read_array(
 def require_end(buffer: Buffer, offset: int, what: str) -> None:
     """Raise DecodeError when bytes follow behind the end of an answer."""
     if offset != len(buffer):
-        raise DecodeError(f"{what}: {len(buffer) - offset} bytes behind its end at byte {offset}")
+        raise DecodeError(f"{what}: {len(buffer) - offset} bytes after its end at byte {offset}")
 
 
 def encode_int16(value: int) -> bytes:
@@ -130,7 +130,7 @@ def encode_string(text: str) -> bytes:
     """Return the string with its int16 byte count; more than 32767 bytes of UTF-8, or no UTF-8, are a ValueError."""
     data = encode_text(text)
     if len(data) > 0x7FFF:
-        raise ValueError(f"string of {len(data)} bytes, at most 32767 fit: {text[:40]!r}...")
+        raise ValueError(f"string of {len(data)} bytes; the limit is 32767: {text[:40]!r}...")
     return _INT16.pack(len(data)) + data
 
 
@@ -139,7 +139,7 @@ def encode_text(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{text[:40]!r} is no text that UTF-8 has: {error.reason}") from None
+        raise ValueError(f"{text[:40]!r} cannot be encoded as UTF-8: {error.reason}") from None
 
 
 def encode_nullable_string(text: str | None) -> bytes:
@@ -202,5 +202,5 @@ def frame_size(header: Buffer, max_frame_bytes: int = MAX_FRAME_BYTES) -> int:
     if size < 0:
         raise BrokenFraming(f"frame with the negative size {size}")
     if size > max_frame_bytes:
-        raise LimitExceeded(f"frame of {size} bytes, at most {max_frame_bytes} are taken")
+        raise LimitExceeded(f"frame of {size} bytes, at most {max_frame_bytes} are accepted")
     return size

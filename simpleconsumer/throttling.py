@@ -69,8 +69,8 @@ class Throttle(NamedTuple):
         if self.is_answered:
             return f"throttles this client: its quota was used up, and the answer came {seconds:g} s late ({self.api})"
         return (
-            f"throttles this client, or is slow: it has held back an answer for {seconds:.0f} s, and answers other "
-            f"requests meanwhile ({self.api})"
+            f"throttles this client, or is slow: an answer is {seconds:.0f} s late, while the broker answers other "
+            f"requests ({self.api})"
         )
 
 

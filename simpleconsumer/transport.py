@@ -186,7 +186,7 @@ def addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:
     A host that has none is an OSError.
     """
     if not 0 < port < 65536:
-        raise OSError(f"there is no port {port}")
+        raise OSError(f"port {port} is not from 1 to 65535")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # zero bytes, or labels that are not legal in a name

@@ -2,11 +2,11 @@
 
 __all__ = ["REMEDY", "unmade", "unread", "unread_cause"]
 
-REMEDY = "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes, or have the list changed (setAcl)"
+REMEDY = "set zookeeper.auth or zookeeper.sasl.* to credentials that it accepts, or change that list (setAcl)"
 
 
 def unread_cause(path: str) -> str:
-    return (f"ZooKeeper does not let us read {path} (NoAuth): the access list of {path} does not name our "
+    return (f"ZooKeeper does not let this client read {path} (NoAuth): the access list of {path} does not name its "
             "credentials")
 
 
@@ -17,5 +17,5 @@ def unread(path: str) -> str:
 
 def unmade(path: str) -> str:
     """The message about a node that may not be created, because of the access list of its parent."""
-    return (f"ZooKeeper does not let us create {path} (NoAuth): the access list of {path.rpartition('/')[0]} does not "
-            f"name our credentials; {REMEDY}")
+    return (f"ZooKeeper does not let this client create {path} (NoAuth): the access list of "
+            f"{path.rpartition('/')[0]} does not name its credentials; {REMEDY}")

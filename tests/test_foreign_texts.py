@@ -43,7 +43,7 @@ def nested_dictionaries(depth: int) -> dict[str, object]:
 def test_the_refusal_of_a_token_may_be_nested() -> None:
     talk = conversation(Sasl("OAUTHBEARER", token=lambda: "token"))
     next(talk)
-    with pytest.raises(SaslRefused, match="it does not say why"):
+    with pytest.raises(SaslRefused, match="it gives no reason"):
         talk.send(b'{"status": ' + DEEP.encode() + b"}")
 
 
@@ -73,15 +73,15 @@ def test_manifests_may_be_nested() -> None:
 
 @pytest.mark.parametrize("text", ["(" * 5000 + ")" * 5000, "a{99999999999999999999}"])
 def test_patterns_may_be_nested(text: str) -> None:
-    with pytest.raises(ValueError, match="no regular expression"):
+    with pytest.raises(ValueError, match="not a regular expression"):
         pattern_of("subscribe", text)
-    with pytest.raises(click.BadParameter, match="no regular expression"):
+    with pytest.raises(click.BadParameter, match="not a regular expression"):
         NameFilter().convert(text, None, None)
     assert pattern_of("subscribe", re.compile("a")).fullmatch("a")
 
 
 @pytest.mark.parametrize("encode", [encode_string, encode_compact_string, lambda text: as_headers([(text, b"")])])
 def test_texts_that_are_no_utf_8_are_named(encode: Callable[[str], object]) -> None:
-    with pytest.raises(ValueError, match="no text that UTF-8 has") as caught:
+    with pytest.raises(ValueError, match="cannot be encoded as UTF-8") as caught:
         encode(NOT_UTF8)
     assert type(caught.value) is ValueError

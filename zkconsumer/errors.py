@@ -222,7 +222,7 @@ class ConsumerTimeout(ZkConsumerError):
 class MessageStreamsExist(ZkConsumerError):
     """A connector creates its streams once."""
 
-    remedy = "another set needs another connector"
+    remedy = "create another connector for other streams"
 
     def __str__(self) -> str:
         return f"this connector has created its streams already; {self.remedy}"
@@ -241,7 +241,7 @@ class ConcurrentStreamUse(ZkConsumerError):
         self.stream = stream
         self.by = by
         if by == "task":
-            self.remedy = "create a stream for each task; another task may go on when this one has ended"
+            self.remedy = "create a stream for each task; another task may read this stream when that task has ended"
 
     def __str__(self) -> str:
         if self.by == "task":

@@ -173,7 +173,7 @@ class KafkaConsumer:
             if pattern is None:
                 poller.subscribe(topics_of("subscribe", topics), listener)
             elif topics:
-                raise TypeError("both topics and a pattern are given; subscribe to either of them")
+                raise TypeError("both topics and a pattern are given; subscribe to only one of them")
             else:
                 poller.subscribe_to_pattern(pattern_of("subscribe", pattern), listener)
 
@@ -390,7 +390,7 @@ class KafkaConsumer:
         names = several_partitions("committed", partitions)
         with self._alone() as poller:
             if self.config.group_id is None:
-                raise NotSubscribed("ask for committed offsets without group.id", "no group has any", NEEDS_GROUP)
+                raise NotSubscribed("read committed offsets without group.id", "there is no group", NEEDS_GROUP)
             if self.config.coordination == "zookeeper" and self.config.offsets_storage == "zookeeper":
                 return self._committed_in_zookeeper(poller, names)
             return poller.questions.committed(names, self._api_s(timeout_ms))
@@ -401,7 +401,9 @@ class KafkaConsumer:
         missing = [f"{name.topic}-{name.partition}" for name in names if name not in poller.state.assigned]
         if missing or poller.member is None:
             raise NotSupported(f"the committed offset of {', '.join(missing)}", "the offsets of this group are in "
-                               "ZooKeeper, where a member knows those of its own partitions: see zkconsumer.admin")
+                                                                                "ZooKeeper, and a member only knows "
+                                                                                "those of its own partitions: see "
+                                                                                "zkconsumer.admin")
         known = poller.member.offsets.committed()
         found = {name: known.get((name.topic, name.partition)) for name in names}
         return {name: None if at is None else OffsetAndMetadata(at) for name, at in found.items()}
@@ -455,7 +457,7 @@ class KafkaConsumer:
         """Return what identifies this member, for a producer that commits offsets in a transaction."""
         with self._alone() as poller:
             if self.config.group_id is None:
-                raise NotSubscribed("ask for the group without group.id", "there is no group", NEEDS_GROUP)
+                raise NotSubscribed("read group metadata without group.id", "there is no group", NEEDS_GROUP)
             coordinator = None if poller.member is None else poller.member.coordinator
             generation = getattr(coordinator, "last_generation", -1)
             member_id = getattr(coordinator, "member_id", "")

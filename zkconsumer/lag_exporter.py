@@ -56,10 +56,11 @@ _PARTITION: Final = ("group", "topic", "partition")
 
 _OF_GROUP: Final[tuple[tuple[str, str, Callable[[GroupLag], float | None]], ...]] = (
     ("registered_members", "Registered consumers.", lambda each: each.member_count),
-    ("owned_partitions", "Partitions that somebody owns.", lambda each: each.owned),
-    ("unowned_partitions", "Partitions that a member subscribes to and nobody owns.", lambda each: each.unowned),
+    ("owned_partitions", "Partitions that have an owner.", lambda each: each.owned),
+    ("unowned_partitions", "Partitions to which a member subscribes and that have no "
+                           "owner.", lambda each: each.unowned),
     ("unknown_lag_partitions", "Partitions whose lag is not known.", lambda each: each.lag_unknown),
-    ("problems", "What is wrong with the group, which `zkconsumer lag GROUP` names.", lambda each: len(each.problems)),
+    ("problems", "Problems of the group, which `zkconsumer lag GROUP` lists.", lambda each: len(each.problems)),
 )  # fmt: skip
 _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float | None]], ...]] = (
     ("topic_lag_messages", "Sum of the known lags of a topic, in Kafka 0.7 in bytes; none while no lag is known.",
@@ -67,9 +68,9 @@ _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicLag], float | None]], ...]
     ("topic_unknown_lag_partitions", "Partitions of a topic whose lag is not known.", lambda each: each.lag_unknown),
 )  # fmt: skip
 _OF_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionRow], float | None]], ...]] = (
-    ("lag_messages", "Log end less stored offset, in Kafka 0.7 in bytes; none while it is not known.",
+    ("lag_messages", "Log end minus stored offset, in Kafka 0.7 in bytes; none while it is not known.",
      lambda row: row.lag),
-    ("partition_owned", "1 while somebody owns it; none while the owner cannot be read.",
+    ("partition_owned", "1 while it has an owner; none while the owner cannot be read.",
      lambda row: None if row.owner_is_hidden else row.owner is not None),
 )  # fmt: skip
 _STORES: Final[tuple[tuple[str, Callable[[PartitionRow], int | None]], ...]] = (
@@ -158,7 +159,7 @@ class LagExporter(Closing):
         settings: ExporterSettings | None = None,
     ) -> None:
         if (zookeeper is None) == (brokers is None):
-            raise TypeError("one of zookeeper and brokers must be given, and not both")
+            raise TypeError("give either zookeeper or brokers")
         self._zookeeper = zookeeper
         self._brokers = brokers
         self._properties = properties
@@ -227,7 +228,7 @@ class LagExporter(Closing):
             except ZkConsumerError as error:
                 self._failed(error, started_at)
             except Exception as error:  # an exporter goes on, and its metrics say that something is wrong
-                log.exception("the lag could not be read: this is a fault of the program")
+                log.exception("the lag could not be read: this is a bug in zkconsumer")
                 self._failed(error, started_at)
             self._ended.wait(max(0.0, wait_s - (time.monotonic() - started_at)))
         if admin is not None:
@@ -250,8 +251,8 @@ class LagExporter(Closing):
     def _refused(self, error: AuthenticationFailed, started_at: float, wait_s: float) -> None:
         self._count(error, started_at)
         self._said = type(error).__name__
-        log.warning("a broker refuses the exporter: %s; the lag of the groups is not read; the next try is in %d s, as "
-                    "more of them may have the user locked out", error, wait_s)  # fmt: skip
+        log.warning("a broker rejects the exporter: %s; the lag of the groups is not read; the next attempt is in %d "
+                    "s, because more attempts may lock the user out", error, wait_s)  # fmt: skip
 
     def _failed(self, error: Exception, started_at: float) -> None:
         self._count(error, started_at)
@@ -315,10 +316,11 @@ def _metrics(state: _State, settings: ExporterSettings, now: float) -> Iterator[
 def _of_exporter(state: _State, age_s: float | None, groups: int, dropped: int) -> Iterator[Metric]:
     single: tuple[tuple[str, str, float | None], ...] = (
         ("up", "1 while the last round of reading succeeded.", state.is_up),
-        ("figures_age_seconds", "Since the figures of the groups were read; none before the first time.", age_s),
+        ("figures_age_seconds", "Time since the figures of the groups were read; none before the first time.", age_s),
         ("read_duration_seconds", "How long the last round took.", state.duration_s if state.reads else None),
         ("groups", "Groups with figures.", groups),
-        ("dropped_partitions", "Partitions of groups without metrics of their own, as there are too many.", dropped),
+        ("dropped_partitions", "Partitions of groups without metrics of their own, because there are too "
+                               "many.", dropped),
     )
     for name, meaning, value in single:
         yield _gauge(f"exporter_{name}", meaning, (), [((), value)])

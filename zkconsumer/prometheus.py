@@ -52,29 +52,29 @@ _Value = float | None
 
 _OF_PARTITION: tuple[tuple[str, str, Callable[[OwnedPartition], _Value]], ...] = (
     ("position_offset", "Next offset that is not done.", lambda each: each.position),
-    ("committed_offset", "Offset in ZooKeeper as this member last saw or wrote it.", lambda each: each.committed),
-    ("log_end_offset", "End of the log as the leader last reported it.", lambda each: each.log_end),
-    ("lag_messages", "Log end less position, in Kafka 0.7 in bytes.", lambda each: each.lag),
+    ("committed_offset", "Offset in ZooKeeper as this member last read or wrote it.", lambda each: each.committed),
+    ("log_end_offset", "Log end as the leader last reported it.", lambda each: each.log_end),
+    ("lag_messages", "Log end minus position, in Kafka 0.7 in bytes.", lambda each: each.lag),
     ("queued_bytes", "Fetched and not yet read.", lambda each: each.queued_bytes),
     ("fetch_messages_per_second", "Messages fetched lately.", lambda each: each.messages_per_s),
     ("fetch_bytes_per_second", "Bytes fetched lately.", lambda each: each.bytes_per_s),
     ("partition_paused", "1 while the application has paused it.", lambda each: each.paused),
-    ("partition_troubled", "1 while something holds it up, which status() names.", lambda each: each.error is not None),
+    ("partition_troubled", "1 while an error delays it, which status() names.", lambda each: each.error is not None),
 )
 _COUNTED_OF_PARTITION: tuple[tuple[str, str, Callable[[OwnedPartition], float]], ...] = (
     ("fetched_messages", "Messages fetched, by their offsets.", lambda each: each.fetched_messages),
     ("fetched_bytes", "Bytes fetched.", lambda each: each.fetched_bytes),
 )
 _OF_MEMBER: tuple[tuple[str, str, Callable[[ConnectorStatistics], _Value]], ...] = (
-    ("uptime_seconds", "Since the streams were created.", lambda each: each.uptime_s),
-    ("state_seconds", "Since the member entered its present state.", lambda each: each.status.since_s),
+    ("uptime_seconds", "Time since the streams were created.", lambda each: each.uptime_s),
+    ("state_seconds", "Time since the member entered its current state.", lambda each: each.status.since_s),
     ("owned_partitions", "Partitions held.", lambda each: len(each.status.owned)),
     ("blocked_claims", "Partitions that another member still holds.", lambda each: len(each.status.blocked)),
     ("blocked_claim_age_seconds", "How long the oldest of them has waited; 0 without any.",
      lambda each: max((blocked.since_s for blocked in each.status.blocked), default=0.0)),
     ("group_members", "Registrations in the group as last read.", lambda each: len(each.status.registrations)),
-    ("group_warnings", "What is wrong with the group, which status() names.", lambda each: len(each.status.warnings)),
-    ("lease_age_seconds", "Since the request of the newest session proof.", lambda each: each.status.lease_age_s),
+    ("group_warnings", "Warnings about the group, which status() lists.", lambda each: len(each.status.warnings)),
+    ("lease_age_seconds", "Time since the request of the newest session proof.", lambda each: each.status.lease_age_s),
     ("session_timeout_seconds", "As ZooKeeper granted it.", lambda each: each.status.session_timeout_s),
     ("connector_queued_bytes", "Fetched and not yet read, of all partitions.", lambda each: each.queued_bytes),
     ("rebalance_last_duration_seconds", "How long the last rebalance took.", lambda each: each.rebalances.last_s),
@@ -82,7 +82,7 @@ _OF_MEMBER: tuple[tuple[str, str, Callable[[ConnectorStatistics], _Value]], ...]
 )  # fmt: skip
 _COUNTED_OF_MEMBER: tuple[tuple[str, str, Callable[[ConnectorStatistics], float]], ...] = (
     ("rebalances", "Rebalances that moved partitions of this member.", lambda each: each.rebalances.count),
-    ("rebalance_duration_seconds", "How long they took together.", lambda each: each.rebalances.total_s),
+    ("rebalance_duration_seconds", "Total time that they took.", lambda each: each.rebalances.total_s),
     ("partitions_taken", "Partitions claimed.", lambda each: each.rebalances.taken),
     ("partitions_released", "Partitions released in order.", lambda each: each.rebalances.released),
     ("partitions_lost", "Partitions lost with a session or an owner node.", lambda each: each.rebalances.lost),
@@ -91,7 +91,7 @@ _BY_KIND: tuple[tuple[str, str, Callable[[ConnectorStatistics], Any]], ...] = (
     ("zookeeper_requests", "Requests sent to ZooKeeper; a multi is one.", lambda each: each.zookeeper_requests),
     ("broker_requests", "Requests sent to brokers.", lambda each: each.broker_requests),
     ("throttled_requests", "Answers of brokers that throttle this client.", lambda each: each.throttled),
-    ("throttle_milliseconds", "For how long, together.", lambda each: each.throttle_ms),
+    ("throttle_milliseconds", "Total time of throttling.", lambda each: each.throttle_ms),
     ("errors", "Errors by kind.", lambda each: each.errors),
 )
 
@@ -122,7 +122,7 @@ def _synchronous(connector: object) -> ConsumerConnector:
     """Return the connector that can be asked on any thread; one for asyncio has it inside."""
     inner = getattr(connector, "_connector", connector)
     if not isinstance(inner, ConsumerConnector):
-        raise TypeError(f"{connector!r} is no ConsumerConnector")
+        raise TypeError(f"{connector!r} is not a ConsumerConnector")
     return inner
 
 
@@ -152,7 +152,7 @@ def _metrics(members: list[ConnectorStatistics]) -> Iterator[Metric]:
 
 
 def _state(members: list[ConnectorStatistics]) -> Metric:
-    gauge = GaugeMetricFamily("zkconsumer_state", "1 for the state the member is in.", labels=(*_MEMBER, "state"))
+    gauge = GaugeMetricFamily("zkconsumer_state", "1 for the state of the member.", labels=(*_MEMBER, "state"))
     _fill(gauge, (([*_labels(each), each.status.state], 1.0) for each in members))
     return gauge
 
@@ -220,7 +220,7 @@ def serve_collectors(collectors: Iterable[Collector], port: int, host: str) -> M
     try:
         server, thread = start_http_server(port, host, registry)
     except UnicodeError:  # of the encoding of host names
-        raise OSError(errno.EINVAL, f"metrics cannot be served at {host}:{port}: {host!r} is no host name") from None
+        raise OSError(errno.EINVAL, f"metrics cannot be served at {host}:{port}: {host!r} is not a host name") from None
     except OSError as error:
         raise OSError(error.errno, f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from error
     # Each connection has a thread: one over which nothing is asked, or read, must not keep it for ever.

@@ -181,7 +181,7 @@ class Coordinator:
     @property
     def warnings(self) -> frozenset[str]:
         """What the application should know about the group, as sentences."""
-        found = {f"topic {name} does not exist (yet); waiting for it" for name in self.topics.missing}
+        found = {f"topic {name} does not exist yet; waiting for it" for name in self.topics.missing}
         if self.topics.failure is not None:
             found.add(f"topics cannot be read: {self.topics.failure}")
         if self._away is not None:
@@ -275,7 +275,7 @@ class Coordinator:
             self._away = since, event.reason
             if not self._away_was_logged and now >= since + _MOMENT_S:
                 self._away_was_logged = True
-                log.warning("%s: %s %s does not answer, and is asked again: %s", self.member.consumer_id, AWAY,
+                log.warning("%s: %s %s does not answer; trying again: %s", self.member.consumer_id, AWAY,
                             self.member.group, event.reason)  # fmt: skip
         elif isinstance(event, (e.JoinAnswered, e.SyncAnswered, e.HeartbeatAnswered)):
             self._away, self._away_was_logged = None, False
@@ -328,7 +328,7 @@ class Coordinator:
                 self._fail(refusal(self.member, asked, code, reason))
 
     def _fail(self, error: Exception) -> None:
-        log.error("member %s is out: %s", self.member.consumer_id, error)
+        log.error("member %s has left the group for good: %s", self.member.consumer_id, error)
         self.error = error
         self.lease.end()
         self._claims.fence = None
@@ -342,7 +342,7 @@ class Coordinator:
         self.partitions_moved()  # whoever waits for the first assignment learns that there is none
 
     def _lose(self, reason: str) -> None:
-        log.warning("%s is not in group %s any more (%s); what it held is lost, and it joins again",
+        log.warning("%s is no longer in group %s (%s); its partitions are lost, and it joins again",
                     self.member.consumer_id, self.member.group, reason)
         self._claims.fence = None
         self._give_back, self._moves_away = None, False
@@ -440,7 +440,7 @@ class Coordinator:
         """Assign the partitions of the group as soon as its topics are known."""
         assignor = self.member.assignor(protocol)
         if assignor is None:
-            self._fail(AssignmentRefused(protocol, "was chosen, and is not among those of this member"))
+            self._fail(AssignmentRefused(protocol, "was chosen, and this member does not have it"))
             return
         subscriptions = subscriptions_of(members)
         self._members = tuple(sorted(subscriptions))
@@ -486,7 +486,7 @@ class Coordinator:
         self._partitions.handle_all(p.ClaimsAllowed())
         if len(mine) < len(assignment.partitions):
             # The leader has not seen yet that this member wants other topics by now.
-            self._loop.post(self._handle, e.Rejoin("topics were assigned that the member does not subscribe to"))
+            self._loop.post(self._handle, e.Rejoin("topics were assigned to which the member does not subscribe"))
 
     def _follow_topics(self) -> None:
         """Leave the topics of the group to its leader, unless that is what this static member was before a restart.
@@ -500,7 +500,7 @@ class Coordinator:
             self.topics.follow()
 
     def _topics_changed(self, reason: str) -> None:
-        log.info("%s: group %s is assigned anew: %s", self.member.consumer_id, self.member.group, reason)
+        log.info("%s: group %s rebalances: %s", self.member.consumer_id, self.member.group, reason)
         self._handle(e.Rejoin(reason))
 
     def _topics_seen_again(self) -> None:
@@ -516,7 +516,7 @@ class Coordinator:
         stuck = self._delivery.stuck_streams(self._loop.clock())
         if stuck and self._machine.state not in _OUT:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
-            log.warning("%s leaves group %s until its application goes on: %s", self.member.consumer_id,
+            log.warning("%s leaves group %s until its application continues: %s", self.member.consumer_id,
                         self.member.group, reason)
             # It was waited for long enough: the rebalance time-out is for applications that go on.
             self._partitions.drain_timeout_s = min(self._partitions.drain_timeout_s, self.member.drain_timeout_s)
@@ -550,7 +550,7 @@ class Coordinator:
             self._handle(e.GivenBack())
         elif self._moves_away and not self._has_going() and self._machine.state is MemberState.STABLE:
             self._moves_away = False
-            self._handle(e.Rejoin("what moves to other members was given back"))
+            self._handle(e.Rejoin("the partitions that move to other members were revoked"))
         if self._settled_calls and self.settled:
             calls, self._settled_calls = self._settled_calls, []
             for call in calls:

@@ -36,7 +36,7 @@ class AssignmentRefused(RebalanceError):  # noqa: N818 - like its siblings, it s
         assignor: Its name.
     """
 
-    remedy = "mend the assignor, or choose another one (partition.assignment.strategy)"
+    remedy = "fix the assignor, or choose another one (partition.assignment.strategy)"
 
     def __init__(self, assignor: str, reason: str) -> None:
         super().__init__(assignor, reason)
@@ -53,7 +53,7 @@ def subscriptions_of(members: Iterable[JoinedMember]) -> dict[str, Subscription]
         try:
             found[each.member_id] = decode_subscription(each.metadata, each.instance_id)
         except UnreadableMetadata as error:
-            log.warning("subscription of member %s cannot be read and counts as none: %s", each.member_id, error)
+            log.warning("subscription of member %s cannot be read and counts as empty: %s", each.member_id, error)
             found[each.member_id] = Subscription((), instance_id=each.instance_id)
     return found
 
@@ -112,7 +112,7 @@ def take_over(assignor: Assignor, assignment: Assignment, generation: int) -> No
 
 def _partitions_in(name: str, returned: object) -> dict[str, list[Partition]]:
     """Return what an assignor has returned: the partitions of each member in order, each once."""
-    form = "it must map member ids to lists of partitions, as [('clicks', 0)]"
+    form = "it must map member ids to lists of partitions, such as [('clicks', 0)]"
     if not isinstance(returned, Mapping):
         raise AssignmentRefused(name, f"returns {reprlib.repr(returned)}; {form}")
     found: dict[str, list[Partition]] = {}
@@ -135,14 +135,14 @@ def _check(
     owners: dict[Partition, str] = {}
     for member, partitions in found.items():
         if member not in subscriptions:
-            raise AssignmentRefused(name, f"assigns to {member!r}, which is no member of the group")
+            raise AssignmentRefused(name, f"assigns to {member!r}, which is not a member of the group")
         for topic, number in partitions:
             shown = f"{topic}-{number}"
             if not 0 <= number < partitions_per_topic.get(topic, 0):
-                raise AssignmentRefused(name, f"assigns {shown}, and the topic has "
+                raise AssignmentRefused(name, f"assigns {shown}, but the topic has "
                                               f"{partitions_per_topic.get(topic, 0)} partitions")
             if topic not in subscriptions[member].topics:
-                raise AssignmentRefused(name, f"assigns {shown} to {member!r}, which does not want the topic")
+                raise AssignmentRefused(name, f"assigns {shown} to {member!r}, which does not subscribe to the topic")
             other = owners.setdefault((topic, number), member)
             if other != member:
-                raise AssignmentRefused(name, f"assigns {shown} to {other!r} and to {member!r}")
+                raise AssignmentRefused(name, f"assigns {shown} to both {other!r} and {member!r}")

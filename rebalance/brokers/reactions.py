@@ -29,15 +29,15 @@ class Asked(Enum):
 class Reaction(Enum):
     """What is done about an error."""
 
-    RETRY = "the same request again after a pause"
-    FIND = "the coordinator is looked up, and asked again"
-    JOIN = "the member joins again under its id"
-    JOIN_AT_ONCE = "the member joins again at once under the id that it was given"
-    JOIN_AS_LOST = "what the member holds is lost; it joins again under its id"
-    JOIN_AS_NEW = "what the member holds is lost; it joins again as a new one"
-    REFUSED = "this partition's offset is refused"
+    RETRY = "send the same request again after a pause"
+    FIND = "look up the coordinator, and ask again"
+    JOIN = "join again under the same member id"
+    JOIN_AT_ONCE = "join again at once under the member id that the coordinator gave"
+    JOIN_AS_LOST = "give up all partitions as lost; join again under the same member id"
+    JOIN_AS_NEW = "give up all partitions as lost; join again as a new member"
+    REFUSED = "the commit of this partition's offset is refused"
     IGNORE = "nothing"
-    FAIL = "the member is out of its group for good"
+    FAIL = "the member leaves its group for good"
 
 _Reactions = Mapping[int, Reaction]
 _MOVED: Final[_Reactions] = {

@@ -91,7 +91,7 @@ class Audit:
     def _warn_if_idle(self, partition: Partition, entry: MemberPartition) -> None:
         waited_s = self._loop.clock() - entry.since
         if entry.machine.state is p.PartitionState.OWNED and not entry.started and waited_s > self._member.audit_s:
-            log.warning("%s-%s has been owned for %.0f s and is not delivered yet", *partition, waited_s)
+            log.warning("%s-%s has been owned for %.0f s without being delivered", *partition, waited_s)
 
     def _blocked(self) -> None:
         """Read foreign owner nodes whose watch may be lost, and notify the listener of claims that wait for long."""

@@ -42,7 +42,7 @@ __all__ = ["MOST_WRITES", "UNREAD", "UNREAD_OWNER", "Ask", "Claims", "Fence", "I
 log = logging.getLogger(__name__)
 
 _RESULT_UNKNOWN: Final = p.ResultUnknown()
-UNREAD: Final = "(an owner node that may not be read)"
+UNREAD: Final = "(an owner node that ZooKeeper does not let this client read)"
 """Takes the place of the thread id of a node that may not be read, in the log and in the status."""
 UNREAD_OWNER: Final = p.OwnerRead(UNREAD, False, 0, 0)
 """The report about a node that may not be read at all, where that means that another session owns it."""

@@ -216,7 +216,7 @@ class Coordinator:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        log.error("member %s is out: %s", self.member.consumer_id, error)
+        log.error("member %s has left the group for good: %s", self.member.consumer_id, error)
         self.error = error
         self.session.lease.end()
         self._partitions.handle_all(p.SessionOver())
@@ -237,7 +237,7 @@ class Coordinator:
         if stuck and not out:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
             if state is GroupState.STABLE:
-                log.warning("%s leaves group %s until its application goes on: %s", self.member.consumer_id,
+                log.warning("%s leaves group %s until its application continues: %s", self.member.consumer_id,
                             self.member.group, reason)
             self.group_event(e.Leave(reason))
         elif out and not stuck and state is not GroupState.UNREGISTERING:
@@ -261,11 +261,11 @@ class Coordinator:
         snapshot = action.snapshot
         missing = [topic for topic in self.member.subscription.topics(frozenset())
                    if topic not in snapshot.topics and topic not in snapshot.refused_topics]
-        warnings |= {f"topic {topic} does not exist (yet); waiting for it" for topic in missing}
+        warnings |= {f"topic {topic} does not exist yet; waiting for it" for topic in missing}
         for warning in sorted(warnings - self._logged_warnings):
             log.warning("group %s: %s", self.member.group, warning)
         for warning in sorted(self._logged_warnings - warnings):
-            log.info("group %s: no longer the case: %s", self.member.group, warning)
+            log.info("group %s: no longer: %s", self.member.group, warning)
         self._logged_warnings = warnings
 
     @property

@@ -425,7 +425,7 @@ class _Read:
             try:
                 partitions = znodes.parse_topic(topic, data)
             except UnreadableNode as error:
-                log.warning("topic %s counts as having no partitions: %s", topic, error)
+                log.warning("topic %s counts as a topic without partitions: %s", topic, error)
                 partitions = ()
             reader._topics[topic] = TopicNode(partitions, stat.czxid)
 

@@ -191,7 +191,7 @@ class _Run:
             return
         if holder != self._holder:
             whose = "an older session of this member" if is_old else "another session"
-            log.warning("%s is held by %s (0x%x); waiting until it ends", self._path, whose, holder % 2**64)
+            log.warning("%s is held by %s (0x%x); waiting until that session ends", self._path, whose, holder % 2**64)
         self._holder = holder
         if not self._waiting:
             self._waiting = True

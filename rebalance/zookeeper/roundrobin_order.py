@@ -294,8 +294,8 @@ class RoundrobinOrder:
         left: frozenset[Partition] = self._disputed if self._is_waiting(snapshot, now) else frozenset()
         warnings += self._notes(snapshot, both, left, now)
         if self._contrary and self._explicit is None and self.decided is not None:
-            reason = (f"{self._contradiction()}: what is held stays, and nothing is claimed, until they agree; restart "
-                      "this member, or set roundrobin.order alike in all members")
+            reason = (f"{self._contradiction()}: this member keeps its partitions and claims no others until they "
+                      "agree; restart this member, or set the same roundrobin.order in all members")
             return Assignment({}, {}, reason, tuple(warnings))
         mine = {partition: thread for partition, thread in chosen.mine.items() if partition not in left}
         return Assignment(mine, chosen.owners, None, tuple(warnings))
@@ -307,32 +307,34 @@ class RoundrobinOrder:
         if both[ORDERS[0]].owners == both[ORDERS[1]].owners:
             return notes
         if left:
-            notes.append(f"the order of roundrobin is not known yet: {len(left)} partitions are left to the Java "
-                         f"members until their owner nodes show it, for {self._wait_s:g} s at most; an explicit "
-                         f"roundrobin.order needs no wait")
+            notes.append(f"the order of roundrobin is not known yet: the Java members are given {self._wait_s:g} s "
+                         f"to claim {len(left)} partitions, and their owner nodes then show it; set roundrobin.order "
+                         "to avoid the wait")
         if self.decided == ORDERS[1]:
-            notes.append(f"roundrobin.order is {self.decided}, as {first_few(*self._shown_by, most=3)} assigned by it "
+            names = first_few(*self._shown_by, most=3)
+            notes.append(f"roundrobin.order is {self.decided}, because {names} assigned in that order "
                          f"({_VERSIONS[self.decided]}); set it in all members of the group")
         if self._contrary and self._explicit is not None:
-            notes.append(f"{self._contradiction()}; the explicit setting is obeyed")
+            notes.append(f"{self._contradiction()}; the setting of this member counts")
         elif len(set(self._contrary.values()) | {self.order}) > 1 and self.decided is None and not left:
             notes.append(f"{self._contradiction()}; no common order is known")
         unsettled = self._unsettled(snapshot)
         if unsettled and now >= self._window[1] + self._wait_s:
             other = next(order for order in ORDERS if order != self.order)
             names = first_few(*unsettled, most=3)
-            notes.append(f"{names} did not claim what roundrobin.order {self.order} assigns within {self._wait_s:g} s "
-                         f"of the last change of the group; {_VERSIONS[other]} need roundrobin.order {other} in all "
-                         "members of this client, and a restart of the Java members")  # fmt: skip
+            notes.append(f"{names} did not claim the partitions that roundrobin.order {self.order} assigns within "
+                         f"{self._wait_s:g} s of the last change of the group; {_VERSIONS[other]} need "
+                         f"roundrobin.order {other} in all zkconsumer members, and a restart of the Java "
+                         "members")  # fmt: skip
         if self._dissenters:
             names = first_few(*self._dissenters, most=3)
-            notes.append(f"{names} of this client assigns by another roundrobin.order than {self.order}; set it alike "
-                         "in all members")  # fmt: skip
+            notes.append(f"{names} of zkconsumer has another roundrobin.order than {self.order}; set the same in all "
+                         "members")  # fmt: skip
         return notes
 
     def _contradiction(self) -> str:
         names = "; ".join(f"{name} by {order}" for name, order in sorted(self._contrary.items()))
-        return f"Java members assign by another order of roundrobin than {self.order} ({names})"
+        return f"Java members assign in another order of roundrobin than {self.order} ({names})"
 
     def _unsettled(self, snapshot: GroupSnapshot) -> list[str]:
         """The Java members whose owner nodes are explained by no order."""

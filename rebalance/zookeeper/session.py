@@ -248,7 +248,7 @@ class SessionKeeper:
         was_refused, self.refused = self.refused, None
         if reply.fault is not None and reply.fault.is_refusal:
             refusal = refusal_of("read", fence.path, reply.fault, reply.reason)
-            self.refused = f"nothing is delivered without a proof of our registration: {refusal}"
+            self.refused = f"nothing is delivered while this member cannot read its registration: {refusal}"
             if was_refused is None:
                 log.warning("%s", self.refused)
 
@@ -285,5 +285,5 @@ class SessionKeeper:
                 self._prove_later(max(0.0, self.lease.confirmed_at - self._loop.clock()))
         elif self.connected:
             # Without a connection the group is read as soon as ZooKeeper answers again, which shows the same.
-            log.warning("the registration %s is gone or owned by another session; registering again", fence.path)
+            log.warning("the registration %s was deleted or belongs to another session; registering again", fence.path)
             self._follower.group_event(e.RegistrationGone())

@@ -109,23 +109,23 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
 
     Source: kafka.consumer.PartitionAssignor, 0.8.2.2; docs/COMPATIBILITY.md.
     """
-    warnings = [f"registration of {member} cannot be read and counts as no subscription: {reason}"
+    warnings = [f"registration of {member} cannot be read and counts as an empty subscription: {reason}"
                 for member, reason in snapshot.unreadable.items()]
     warnings += [str(error) for error in snapshot.refused]
-    warnings += [f"{snapshot.refused_topics[topic]}; what is held of topic {topic} stays, and nothing of it is "
-                 f"claimed, until that node can be read or is gone" for topic in sorted(snapshot.refused_topics)]
+    warnings += [f"{snapshot.refused_topics[topic]}; this member keeps its partitions of topic {topic} and claims no "
+                 "others until that node can be read or is deleted" for topic in sorted(snapshot.refused_topics)]
     unknown = snapshot.refused
     if strategy.name == "roundrobin":
         # It assigns all topics together.
         unknown = unknown + [snapshot.refused_topics[topic] for topic in sorted(snapshot.refused_topics)]
     if unknown:
         more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-        return Assignment({}, {}, f"what is held stays, and nothing is claimed, until {unknown[0].path}{more} can be "
-                                  f"read or is gone", tuple(warnings))
+        return Assignment({}, {}, "this member keeps its partitions and claims no others until "
+                                  f"{unknown[0].path}{more} can be read or is deleted", tuple(warnings))
     if snapshot.untranslatable:
         member, reason = next(iter(snapshot.untranslatable.items()))
-        return Assignment({}, {}, f"the filter of member {member} cannot be applied here ({reason}): nothing is "
-                                  f"claimed while it is in the group", tuple(warnings))
+        return Assignment({}, {}, f"the filter of member {member} cannot be evaluated in Python ({reason}): this "
+                                  "member claims nothing while that member is in the group", tuple(warnings))
     topics = subscription.topics(snapshot.topics, strategy.exclude_internal_topics)
     partitions = {topic: snapshot.topics[topic].partitions for topic in topics if topic in snapshot.topics}
     if strategy.name == "roundrobin":

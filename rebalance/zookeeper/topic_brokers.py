@@ -85,4 +85,4 @@ class BrokersReading:
         try:
             self._counts[broker] = znodes_07.parse_partition_count_07(path, data)
         except UnreadableNode as error:
-            log.warning("broker %d counts as having no partitions of topic %s: %s", broker, self._topic, error)
+            log.warning("broker %d counts as a broker without partitions of topic %s: %s", broker, self._topic, error)

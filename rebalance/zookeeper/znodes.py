@@ -110,7 +110,7 @@ def _join(parent: str, *components: str | int) -> str:
         if not isinstance(component, str | int) or isinstance(component, bool):
             raise TypeError(f"a path under {parent} is made of text, not of {component!r}")
         if component in ("", ".", "..") or "/" in str(component):
-            raise InvalidName("path component", component, f"cannot stand in a path under {parent}")
+            raise InvalidName("path component", component, f"is not allowed in a path under {parent}")
     return "/".join((parent, *map(str, components)))
 
 
@@ -169,12 +169,12 @@ def parse_registration(data: bytes | None, path: str) -> Registration:
     node = _json_object(path, data)
     pattern, subscription = node.get("pattern"), node.get("subscription")
     if not isinstance(pattern, str):
-        raise UnreadableNode(path, "no pattern, or none that is text", data)
+        raise UnreadableNode(path, "no pattern, or a pattern that is not text", data)
     if not isinstance(subscription, dict):
-        raise UnreadableNode(path, "no subscription, or none that is an object", data)
+        raise UnreadableNode(path, "no subscription, or a subscription that is not an object", data)
     for name, count in subscription.items():
         if not _is_integer(count) or not 1 <= count <= MAX_STREAMS:
-            raise UnreadableNode(path, f"{count!r} streams for {name!r}, not a number from 1", data)
+            raise UnreadableNode(path, f"the number of streams for {name!r} is {count!r}, not 1 to {MAX_STREAMS}", data)
     if pattern not in (WHITE_LIST, BLACK_LIST) or not subscription:
         pattern = STATIC
     return Registration(pattern, tuple(subscription.items()), _timestamp_ms(node.get("timestamp")))
@@ -182,14 +182,14 @@ def parse_registration(data: bytes | None, path: str) -> Registration:
 
 def _check_writable(registration: Registration) -> None:
     if registration.pattern not in (STATIC, WHITE_LIST, BLACK_LIST):
-        raise ValueError(f"pattern {registration.pattern!r} is none of static, white_list, black_list")
+        raise ValueError(f"pattern {registration.pattern!r} is not one of static, white_list, black_list")
     if registration.pattern != STATIC and len(registration.subscription) != 1:
         raise ValueError(f"a {registration.pattern} has one regex, not {len(registration.subscription)}")
     if not _is_integer(registration.timestamp_ms) or not 0 <= registration.timestamp_ms <= MAX_OFFSET:
-        raise ValueError(f"timestamp {registration.timestamp_ms!r} is no number of milliseconds")
+        raise ValueError(f"timestamp {registration.timestamp_ms!r} is not a number of milliseconds")
     for name, count in registration.subscription:
         if not _is_integer(count) or not 1 <= count <= MAX_STREAMS:
-            raise ValueError(f"{count!r} streams for {name!r}, not a number from 1 to {MAX_STREAMS}")
+            raise ValueError(f"the number of streams for {name!r} is {count!r}, not 1 to {MAX_STREAMS}")
 
 
 def _timestamp_ms(value: object) -> int | None:
@@ -321,7 +321,7 @@ def _partitions(topic: str, data: bytes | None) -> dict[str, object]:
         raise UnreadableNode(path, "no partitions", data)
     for name in partitions:
         if not _PARTITION.fullmatch(name):
-            raise UnreadableNode(path, f"partition {name!r} is no number", data)
+            raise UnreadableNode(path, f"partition {name!r} is not a number", data)
     return partitions
 
 
@@ -344,7 +344,7 @@ def parse_partition_state(path: str, data: bytes | None) -> PartitionState:
     node = _json_object(path, data)
     leader, epoch, isr = node.get("leader"), node.get("leader_epoch"), node.get("isr")
     if not (_is_integer(leader) and _is_integer(epoch) and isinstance(isr, list) and all(map(_is_integer, isr))):
-        raise UnreadableNode(path, "no leader, leader_epoch and isr", data)
+        raise UnreadableNode(path, "leader, leader_epoch or isr is missing", data)
     return PartitionState(leader, epoch, tuple(isr))
 
 
@@ -368,7 +368,7 @@ def _usable_address(host: object, port: object) -> tuple[str, int] | None:
 
 def _json_object(path: str, data: bytes | None) -> dict[str, object]:
     if not data:
-        raise UnreadableNode(path, "nothing to read (Kafka 0.8 writes JSON here)", data)
+        raise UnreadableNode(path, "the node is empty (Kafka 0.8 writes JSON here)", data)
     try:
         value = parse_lenient(data)
     except ValueError as error:

@@ -81,7 +81,7 @@ def broker_and_number(partition: int | str) -> tuple[int, int]:
     """
     found = _PARTITION.fullmatch(partition) if isinstance(partition, str) else None
     if found is None:
-        raise ValueError(f"partition {partition!r}: partitions of Kafka 0.7 are named broker-partition, as '0-3'")
+        raise ValueError(f"partition {partition!r}: partitions of Kafka 0.7 are named broker-partition, such as '0-3'")
     return int(found[1]), int(found[2])
 
 
@@ -142,14 +142,14 @@ def format_registration_07(registration: Registration) -> bytes:
     pattern, subscription = registration.pattern, registration.subscription
     for name, count in subscription:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_STREAMS:
-            raise ValueError(f"{count!r} streams for {name!r}, not a number from 1 to {MAX_STREAMS}")
+            raise ValueError(f"the number of streams for {name!r} is {count!r}, not 1 to {MAX_STREAMS}")
         if pattern == STATIC and ('"' in name or "\\" in name):
             raise ValueError(f"topic {name!r} has a quote or a backslash, which Kafka 0.7 does not escape here")
     if pattern == STATIC:
         # The blank at each end is Java's, and so is the missing one behind a comma.
         return ("{ " + ",".join(f'"{name}": {count}' for name, count in subscription) + " }").encode()
     if pattern not in (WHITE_LIST, BLACK_LIST):
-        raise ValueError(f"pattern {pattern!r} is none of static, white_list, black_list")
+        raise ValueError(f"pattern {pattern!r} is not one of static, white_list, black_list")
     if len(subscription) != 1:
         raise ValueError(f"a {pattern} has one regex, not {len(subscription)}")
     [(regex, streams)] = subscription
@@ -168,7 +168,7 @@ def parse_registration_07(data: bytes | None, path: str) -> Registration:
         UnreadableNode: Anything else that no reader can use.
     """
     if not data:
-        raise UnreadableNode(path, "nothing to read", data)
+        raise UnreadableNode(path, "the node is empty", data)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -200,4 +200,4 @@ def _parse_wildcard(text: str, data: bytes, path: str) -> Registration:
 
 def _check_streams(name: str, count: object, data: bytes, path: str) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_STREAMS:
-        raise UnreadableNode(path, f"{count!r} streams for {name!r}, not a number from 1", data)
+        raise UnreadableNode(path, f"the number of streams for {name!r} is {count!r}, not 1 to {MAX_STREAMS}", data)

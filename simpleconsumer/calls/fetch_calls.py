@@ -212,22 +212,23 @@ class FetchCalls(BrokerClient):
 
     def _check_fetch(self, requests: Sequence[FetchRequest], max_wait_ms: int, min_bytes: int) -> None:
         if not requests:
-            raise ValueError("nothing to fetch")
+            raise ValueError("no partitions to fetch")
         if not 0 <= max_wait_ms < self._connection.timeout_s * 1000:
             # KAFKA-1147: each answer would come after the connection was closed.
-            raise ValueError(f"max_wait_ms is {max_wait_ms}, the deadline of a call {self._connection.timeout_s} s")
+            raise ValueError(f"max_wait_ms is {max_wait_ms}; it must be 0 or more, and less than the time-out of a "
+                             f"call, {self._connection.timeout_s} s")
         if min_bytes < 0:
-            raise ValueError(f"min_bytes is {min_bytes}")
+            raise ValueError(f"min_bytes is {min_bytes}; it must be 0 or more")
         for request in requests:
             if not 1 <= request.max_bytes <= _MAX_BYTES:
-                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}, not a number "
+                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}; it must be "
                                  f"from 1 to {_MAX_BYTES}")
             if not ~MAX_INT64 <= request.offset <= MAX_INT64:
                 limit = MAX_INT64 if request.offset > 0 else ~MAX_INT64
                 raise ValueError(f"{request.topic}/{request.partition}: offset {request.offset} is beyond {limit}")
         check_numbers([(request.topic, request.partition) for request in requests])
         if len({(request.topic, request.partition) for request in requests}) != len(requests):
-            raise ValueError("a partition is asked for twice; brokers answer only one of the two")
+            raise ValueError("a partition is requested twice; name each partition once")
 
     def _nothing(self, request: FetchRequest, message_set: Buffer) -> list[Any]:
         """Return no messages; raise an error if there are none because the first one was cut off."""

@@ -53,7 +53,8 @@ class LogOffsetCalls(BrokerClient):
         """
         wanted = [TopicPartition(*partition) for partition in partitions]
         if not wanted or len(set(wanted)) != len(wanted):
-            raise ValueError(f"{len(wanted)} partitions, {len(set(wanted))} different ones: each is to be named once")
+            raise ValueError(f"{len(wanted)} partitions are named, {len(set(wanted))} different ones; name one or "
+                             "more, each once")
         check_numbers(wanted)
         asked = self.dialect.offsets(wanted, time_ms, max_offsets, read_committed=self._read_committed)
         if self.dialect.has_correlation_ids:
@@ -104,11 +105,11 @@ class LogOffsetCalls(BrokerClient):
         """
         wanted = {TopicPartition(*partition): time_ms for partition, time_ms in times_ms.items()}
         if not wanted:
-            raise ValueError("no partitions to look for a time in")
+            raise ValueError("no partitions to search for a time")
         check_numbers(wanted)
         for (topic, number), time_ms in wanted.items():
             if not 0 <= time_ms <= MAX_INT64:
-                raise ValueError(f"{topic}/{number}: the time is {time_ms}, not a number of milliseconds from 0")
+                raise ValueError(f"{topic}/{number}: the time is {time_ms}; it must be milliseconds since 1970, from 0")
         return self.ask(self.dialect.offsets_for_times(wanted, read_committed=self._read_committed))
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnd]:

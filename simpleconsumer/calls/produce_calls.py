@@ -108,7 +108,7 @@ class ProduceCalls(BrokerClient):
             ValueError: No partitions, or one without messages.
         """
         if acks not in (-1, 0, 1):
-            raise ValueError(f"acks is {acks}: -1, 0 and 1 are known")
+            raise ValueError(f"acks is {acks}; it must be -1, 0 or 1")
         if not sets:
             raise ValueError("no partitions to produce to")
         if not all(sets.values()):

@@ -40,14 +40,14 @@ def why_batch_is_damaged(level: Level, base: int, last: int, end: int) -> str | 
     if base < floor:
         return f"base offset {base} is not above {floor - 1}, the offset before"
     if last >= MAX_INT64:  # the offset behind it could not be asked for
-        return f"offset {last} is not below {MAX_INT64}, the largest one that there is"
+        return f"offset {last} is not below {MAX_INT64}, the largest possible one"
     if last >= level.limit and base != floor:
         return f"offset {last} is not below {level.limit}, where the log ends"
     hole = base - max(floor, level.asked)
     if hole <= 0 and floor:
         return None
     behind = offset_behind(level, end, last, 1 if hole > 0 or _is_followed_directly(level.buffer, end) else 2)
-    return None if behind is None else f"offset {last} is not below {behind}, the offset of an entry behind it"
+    return None if behind is None else f"offset {last} is not below {behind}, the offset of a later entry"
 
 
 def last_offset_of_unreadable(level: Level, base: int, last_delta: int, count: int, end: int) -> int:

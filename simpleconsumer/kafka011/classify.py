@@ -71,12 +71,12 @@ def classify(
         return FetchResult(Outcome.BROKEN, reason=_without_whole_entry(data))
     if _begins_below(data, position):
         found = read_head(data, 0).last_offset
-        reason = f"offset {position} was asked for, a batch up to {found} came first, and {position} is not behind it"
+        reason = f"offset {position} was requested, a batch up to {found} came first, and {position} does not follow it"
         return FetchResult(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
     result = _usable(answer, data, walk, position)
     if result is not None and result.next_offset > position:
         return result
-    reason = f"it cannot be told which offsets the {walk.entries} entries at {position} take"
+    reason = f"the offsets of the {walk.entries} entries at {position} cannot be determined"
     if asked_bytes < largest_bytes:  # with more bytes come entries that show it
         return FetchResult(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     if result is not None:
@@ -91,7 +91,7 @@ def _has_batches(data: Buffer, walk: Walk | None) -> bool:
 
 def _without_whole_entry(data: Buffer) -> str:
     if len(data) < _ENTRY.size:
-        return f"{len(data)} bytes came, which hold no entry"
+        return f"{len(data)} bytes came, which have no entry"
     offset, size = _ENTRY.unpack_from(data)
     return f"{len(data)} bytes came of an entry of {size + OVERHEAD} (offset {offset})"
 

@@ -88,7 +88,7 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int)
         code, offset = read_int16(answer, offset)
         session, offset = read_int32(answer, offset)
         if session:
-            raise DecodeError(f"fetch response: session {session}, and none was asked for")
+            raise DecodeError(f"fetch response: session {session}, and no session was requested")
     topics, end = read_topics(answer, offset, _PartitionReader(version), 18 if version < 4 else 30)
     require_end(answer, end, "fetch response")
     if code and not topics:  # of the request as a whole

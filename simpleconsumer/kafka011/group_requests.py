@@ -292,7 +292,7 @@ def _of_groups(what: str, answer: Values, groups: Sequence[str], describe: Calla
     rows = [describe(row) for row in answer["groups"]]
     by_group = {row.group: row for row in rows}
     if len(rows) != len(groups) or by_group.keys() != set(groups):
-        raise DecodeError(f"{what} response: {len(rows)} results for {len(groups)} groups, or other ones")
+        raise DecodeError(f"{what} response: {len(rows)} results, not one for each of the {len(groups)} groups")
     return [by_group[group] for group in groups]
 
 

@@ -86,7 +86,7 @@ def encode_record_batch(
         ValueError: Unknown codec, or offsets that do not fit the messages.
     """
     if codec not in codecs.BATCH_CODECS:
-        raise ValueError(f"codec {codec!r} is none of {', '.join(codecs.BATCH_CODECS)}")
+        raise ValueError(f"codec {codec!r} is not one of {', '.join(codecs.BATCH_CODECS)}")
     stamp = NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
     rows = [_row(message, stamp) for message in messages]
     if offsets is None:

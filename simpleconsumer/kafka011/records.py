@@ -179,7 +179,7 @@ def _read_fields(batch: OpenBatch, position: int, end: int) -> Record:
     value, position = _read_bytes(data, position, end, "value")
     headers, position = _read_headers(batch, position, end)
     if position != end:
-        raise DecodeError(f"it takes {position - end:+} bytes beside its length")
+        raise DecodeError(f"it takes {position - end:+} bytes more than its length says")
     timestamp_ms: int | None = batch.append_time if batch.append_time is not None else batch.base_time + stamp
     if timestamp_ms is None or not _MIN_INT64 <= timestamp_ms <= MAX_INT64:
         raise DecodeError(f"the timestamp {timestamp_ms} does not fit into 64 bits")
@@ -222,7 +222,7 @@ def _check_end(batch: OpenBatch) -> None:
     left = batch.end - batch.position
     if batch.index == batch.count and not left:
         return
-    what = f"{left} bytes behind its last record" if batch.index == batch.count else f"{batch.index} records"
+    what = f"{left} bytes after its last record" if batch.index == batch.count else f"{batch.index} records"
     raise _rest_is_lost(batch, f"the batch holds {what}; it says that it has {batch.count} records")
 
 
@@ -257,7 +257,7 @@ def _is_out_of_order(batch: OpenBatch, delta: int) -> RecordFault:
     """Return the fault of a record whose offset does not fit the batch; it stands for the next free one."""
     free = batch.base + min(batch.floor, batch.last_delta)
     if delta > batch.last_delta:
-        reason = f"offset {batch.base + delta} is above {batch.last_offset}, the last one of its batch"
+        reason = f"offset {batch.base + delta} is above {batch.last_offset}, the last offset of its batch"
     else:
         reason = f"offset {batch.base + delta} is not above {batch.base + batch.floor - 1}, the offset before"
     return RecordFault(DamagedOffset, free, reason)

@@ -185,8 +185,8 @@ class TopicRequests:
                 for row in rows if row["resource_type"] == _TOPIC_RESOURCE
             }  # fmt: skip
             if len(rows) != len(topics) or found.keys() != set(topics):
-                raise DecodeError(f"describe configs response: {len(rows)} results for {len(topics)} topics, "
-                                  "or other ones")
+                raise DecodeError(f"describe configs response: {len(rows)} results, not one for each of the "
+                                  f"{len(topics)} topics")
             return [found[topic] for topic in topics]
 
         return call(apis.DESCRIBE_CONFIGS, {"resources": resources}, result, can_resend=True)

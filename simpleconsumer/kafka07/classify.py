@@ -70,7 +70,7 @@ def _no_partition(answer: FetchedPartition) -> str:
         return f"{reason}: the broker has no partition {answer.partition} of the topic"
     broker, _, number = answer.partition.partition("-")
     node = f"/brokers/topics/{answer.topic}/{broker}"
-    return f"{reason}: broker {broker} has no partition {number} of the topic, though {node} counts it"
+    return f"{reason}: broker {broker} has no partition {number} of the topic, although {node} counts it"
 
 
 def _does_not_fit(data: Buffer, position: int, asked_bytes: int, largest_bytes: int) -> FetchResult:
@@ -96,5 +96,5 @@ def _why_broken(data: Buffer, asked_bytes: int, needed: int) -> str | None:
     if len(data) > LAYOUT.overhead and data[LAYOUT.overhead] > _NEWEST_MAGIC:
         return f"the entry has magic {data[LAYOUT.overhead]} (0 and 1 are known)"
     if needed > MAX_FRAME_BYTES:
-        return f"the entry takes {needed} bytes, more than any answer"
+        return f"the entry takes {needed} bytes, more than any answer can have"
     return None

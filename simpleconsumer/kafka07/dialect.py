@@ -37,7 +37,7 @@ from simpleconsumer.types import (
 
 __all__ = ["Kafka07"]
 
-_IN_ZOOKEEPER: Final = "offsets of groups are in ZooKeeper alone: use ConsumerConnector, Admin or the command line"
+_IN_ZOOKEEPER: Final = "offsets of groups are only in ZooKeeper: use ConsumerConnector, Admin or the command line"
 
 
 class Kafka07:
@@ -143,7 +143,7 @@ class Kafka07:
 
     def api_versions(self) -> Request[tuple[int, dict[int, range]]]:
         """Raise NoSuchRequest."""
-        _refuse("the versions that they serve", "all of them serve the same requests, which have no versions")
+        _refuse("the versions that they serve", "all brokers of 0.7 serve the same requests, which have no versions")
 
     def metadata(self, topics: Sequence[str], *, create: bool = True) -> Request[ClusterMetadata]:
         """Raise NoSuchRequest."""
@@ -267,7 +267,7 @@ class Kafka07:
 
 def _check_version(version: int) -> None:
     if version:
-        raise ValueError(f"version {version}: requests of Kafka 0.7 have no versions, so only 0 can be asked for")
+        raise ValueError(f"version {version}: requests of Kafka 0.7 have no versions, so it must be 0")
 
 
 def _refuse(request: str, remedy: str) -> NoReturn:

@@ -42,7 +42,7 @@ def encode_message_set(messages: Iterable[Encodable], codec: str = "none", magic
         ValueError: A key or a null value, which 0.7 cannot store; an unknown codec or magic; or a codec in magic 0.
     """
     if codec not in CODECS:
-        raise ValueError(f"codec {codec!r} is none of {', '.join(CODECS)}, those of Kafka 0.7")
+        raise ValueError(f"codec {codec!r} is not one of {', '.join(CODECS)}, the codecs of Kafka 0.7")
     if magic not in (0, 1):
         raise ValueError(f"magic {magic} is neither 0 nor 1")
     given = list(messages)

@@ -343,7 +343,7 @@ def _end_of_entry(level: Level, *, is_inside: bool) -> int | None:
     buffer, position, length = level.buffer, level.position, len(level.buffer)
     if position + ENTRY_OVERHEAD > length:
         if is_inside and position < length:
-            raise _end_of_level(level, f"{length - position} bytes behind its last message")
+            raise _end_of_level(level, f"{length - position} bytes after its last message")
         return None
     (size,) = _SIZE(buffer, position)
     if size < SMALLEST_MESSAGE:
@@ -353,7 +353,7 @@ def _end_of_entry(level: Level, *, is_inside: bool) -> int | None:
     end: int = position + ENTRY_OVERHEAD + size
     if end > length:
         if is_inside:
-            raise _end_of_level(level, f"an entry that ends {end - length} bytes behind it")
+            raise _end_of_level(level, f"an entry that ends {end - length} bytes after it")
         return None
     return end
 

@@ -78,7 +78,7 @@ def partition_number(partition: int | str) -> int:
         return partition
     broker, dash, number = partition.partition("-")
     if not (dash and broker.isdecimal() and number.isdecimal() and partition.isascii()) or int(number) > _LARGEST:
-        raise ValueError(f"{partition!r} is no partition of Kafka 0.7: broker and number are needed, such as '0-3'")
+        raise ValueError(f"{partition!r} is not a partition of Kafka 0.7; it must be broker-number, such as '0-3'")
     return int(number)
 
 
@@ -156,5 +156,5 @@ def decode_offsets(answer: Buffer) -> tuple[int, list[int]]:
 
 def _count(partitions: Sequence[object] | Mapping[TopicPartition, bytes], what: str) -> bytes:
     if len(partitions) > _MOST_PARTITIONS:
-        raise ValueError(f"{len(partitions)} partitions {what} at once, a request holds {_MOST_PARTITIONS}")
+        raise ValueError(f"{len(partitions)} partitions {what} at once; a request can have {_MOST_PARTITIONS}")
     return encode_int16(len(partitions))

@@ -63,13 +63,13 @@ def classify(
     if not walk.entries:
         return _does_not_fit(answer, position, asked_bytes, largest_bytes)
     if not may_be_converted and asked_bytes < largest_bytes and _is_doubtful(answer, walk, position, asked_bytes):
-        reason = f"the first entry does not have the offset {position}; those behind it show whether it is damaged"
+        reason = f"the first entry does not have the offset {position}; the entries after it show whether it is damaged"
         return FetchResult(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     result = _usable(answer, walk, position, asked_bytes, may_be_converted)
     if result.outcome is not Outcome.CHUNK or result.next_offset > position:
         return result
     # The answer starts at an entry of damaged offset, far before the position: with more bytes it reaches it.
-    reason = f"offset {position} was asked for, and messages below {result.next_offset} came"
+    reason = f"offset {position} was requested, and messages below {result.next_offset} came"
     if asked_bytes < largest_bytes:
         return FetchResult(Outcome.GROW, size_bytes=min(2 * asked_bytes, largest_bytes), reason=reason)
     return FetchResult(Outcome.BACK_OFF, reason=reason)
@@ -108,7 +108,7 @@ def _usable(
         first = repeated_bytes(message_set[: walk.end], position)
     elif begins_below(message_set, position):
         found = _ENTRY.unpack_from(message_set)[0]
-        reason = f"offset {position} was asked for, {found} came first, and {position} is not behind it"
+        reason = f"offset {position} was requested, {found} came first, and {position} does not follow it"
         return FetchResult(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
     behind = end_in_order(message_set, walk, answer.high_watermark) if walk.tail >= first else None
     if behind is not None:

@@ -124,7 +124,8 @@ class Kafka08(NumberedOffsets):
             ValueError: Topics by name that the broker is not to create, which these versions cannot say.
         """
         if topics and not create:
-            raise ValueError("brokers before 0.10 may create each topic that is named; ask for all topics instead")
+            raise ValueError("brokers before 0.10 may create each topic that a request names; ask for all topics "
+                             "instead")
         return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
 
     def log_ends(

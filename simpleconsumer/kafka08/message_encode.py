@@ -50,7 +50,7 @@ def encode_message_set(
         ValueError: Unknown codec or magic, or offsets that do not fit the messages.
     """
     if codec not in codecs.CODECS:
-        raise ValueError(f"codec {codec!r} is none of {', '.join(codecs.CODECS)}")
+        raise ValueError(f"codec {codec!r} is not one of {', '.join(codecs.CODECS)}")
     stamp = _NO_TIMESTAMP if timestamp_ms is None else timestamp_ms
     given = list(messages)
     if kernel.compiled is not None and magic in (0, 1) and offsets is None and log_append_time_ms is None:

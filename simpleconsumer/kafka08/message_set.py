@@ -224,7 +224,7 @@ def _read_entry(level: Level) -> Entry | None:
     key, position = _read_field(buffer, position, end, offset, "key")
     value, position = _read_field(buffer, position, end, offset, "value")
     if position != end:
-        raise _Fault(CorruptMessage, offset, end, f"{end - position} bytes behind the value")
+        raise _Fault(CorruptMessage, offset, end, f"{end - position} bytes after the value")
     return Entry(offset, magic, attributes, timestamp_ms, key, value, end)
 
 
@@ -234,7 +234,7 @@ def _bounds(level: Level) -> tuple[int, int, int] | None:
     inside = level.magic is not None
     if position + ENTRY_OVERHEAD > length:
         if inside and position < length:
-            raise _end_of_level(level, f"{length - position} bytes behind its last message")
+            raise _end_of_level(level, f"{length - position} bytes after its last message")
         return None
     offset, size = _ENTRY.unpack_from(buffer, position)
     end: int = position + ENTRY_OVERHEAD + size
@@ -244,7 +244,7 @@ def _bounds(level: Level) -> tuple[int, int, int] | None:
         raise BrokenFraming(f"entry at byte {position} (offset {offset}) has size {size}")
     if end > length:
         if inside:
-            raise _end_of_level(level, f"an entry that ends {end - length} bytes behind it")
+            raise _end_of_level(level, f"an entry that ends {end - length} bytes after it")
         return None
     return offset, size, end
 
@@ -330,7 +330,7 @@ def _last_offset(inside: Level, wrapper: Entry) -> int:
     try:
         valid_bytes, next_offset, _ = shallow_end(inside.buffer)
     except BrokenFraming as error:
-        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, f"inside of the wrapper: {error}") from error
+        raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, f"inside the wrapper: {error}") from error
     if valid_bytes != len(inside.buffer):
         left = len(inside.buffer) - valid_bytes
         raise _Fault(CorruptMessage, wrapper.offset, wrapper.end, f"the wrapper breaks off, {left} bytes are left")

@@ -77,7 +77,7 @@ def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
     behind = offset_behind(level, end, offset, 1 if hole > most else 2)
     if behind is None:
         return None
-    return f"offset {offset + base} is not below {behind + base}, the offset of an entry behind it"
+    return f"offset {offset + base} is not below {behind + base}, the offset of a later entry"
 
 
 def place_of_damaged(level: Level, end: int) -> int:

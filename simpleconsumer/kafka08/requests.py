@@ -85,7 +85,7 @@ def frame_request(
         ValueError: This package does not support that version of that API.
     """
     if not 0 <= version <= NEWEST_VERSION[api_key]:
-        raise ValueError(f"version {version} of API {api_key}: 0 to {NEWEST_VERSION[api_key]} are spoken")
+        raise ValueError(f"version {version} of API {api_key} is not supported; 0 to {NEWEST_VERSION[api_key]} are")
     name = encode_string(client_id)
     return _HEADER.pack(8 + len(name) + len(body) + tail_bytes, api_key, version, correlation_id) + name + body
 

@@ -29,13 +29,13 @@ _NAME: Final = "simpleconsumer.kernel._kernel"
 def _load() -> tuple[Any, str]:
     """Return the extension module, or None, and which path is used."""
     if os.environ.get(PURE_VARIABLE, "") not in ("", "0"):
-        return None, f"plain Python, as {PURE_VARIABLE} says"
+        return None, f"plain Python, because {PURE_VARIABLE} is set"
     try:
         try:
             return import_module(_NAME), "the compiled kernel"
         except ModuleNotFoundError:
             found = _from_archive()
-        return found, "the compiled kernel" if found else "plain Python, as the compiled kernel was not built"
+        return found, "the compiled kernel" if found else "plain Python, because the compiled kernel was not built"
     except (ImportError, OSError) as error:
         return None, f"plain Python; the compiled kernel cannot be loaded: {error}"
 

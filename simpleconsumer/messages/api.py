@@ -61,7 +61,7 @@ class Api:
         """
         if version not in self.versions:
             spoken = ", ".join(map(str, self.versions))
-            raise ValueError(f"version {version} of {self.name}: of its versions, {spoken} are spoken")
+            raise ValueError(f"version {version} of {self.name} is not supported; this client speaks {spoken}")
         # A client id has the old encoding in every header, so that brokers can read it before they know the version.
         tags = b"\0" if version >= self.flexible_from else b""
         head = encode_int16(self.key) + encode_int16(version) + encode_int32(correlation_id) + encode_string(client_id)

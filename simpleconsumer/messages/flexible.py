@@ -26,7 +26,7 @@ def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
     value = 0
     for index in range(_MOST_VARINT_BYTES):
         if offset + index >= len(buffer):
-            raise BufferUnderflow(f"varint at byte {offset} ends behind the buffer")
+            raise BufferUnderflow(f"varint at byte {offset} ends after the buffer")
         byte = buffer[offset + index]
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:

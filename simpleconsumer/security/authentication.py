@@ -60,10 +60,10 @@ class Authentication:
         """
         code, served = served_versions(self._ask(exchange, apis.API_VERSIONS, 0, {}))
         if code:
-            raise SaslRefused(f"the broker does not say which requests it takes: {BrokerError(code, None, None)}")
+            raise SaslRefused(f"the broker does not say which requests it serves: {BrokerError(code, None, None)}")
         handshakes, tokens = served.get(apis.SASL_HANDSHAKE.key, range(0)), served.get(apis.SASL_AUTHENTICATE.key)
         if not handshakes:
-            raise SaslRefused("the broker has no SASL")
+            raise SaslRefused("the broker does not support SASL")
         if tokens and handshakes[-1] >= _FIRST_WITH_TOKENS_IN_REQUESTS:
             self._token_version = min(tokens[-1], apis.SASL_AUTHENTICATE.versions[-1])
         return self.again(exchange)
@@ -75,11 +75,12 @@ class Authentication:
         shown = apis.SASL_HANDSHAKE.decode(version, self._ask(exchange, apis.SASL_HANDSHAKE, version, asked))
         code, offered = shown["error_code"], shown["mechanisms"]
         if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            raise SaslRefused(f"the broker has no {self._sasl.mechanism}, but {', '.join(offered) or 'no mechanism'}")
+            raise SaslRefused(f"the broker does not offer {self._sasl.mechanism}; it offers "
+                              f"{', '.join(offered) or 'no mechanism'}")
         if code == ErrorCode.ILLEGAL_SASL_STATE:
-            raise SaslRefused("the broker takes no SASL on this port (security.protocol)")
+            raise SaslRefused("the broker does not accept SASL on this port (security.protocol)")
         if code:
-            raise SaslRefused(f"the broker refuses the handshake: {BrokerError(code, None, None)}")
+            raise SaslRefused(f"the broker rejects the handshake: {BrokerError(code, None, None)}")
         return self._converse(exchange)
 
     def _converse(self, exchange: Exchange) -> int:

@@ -45,14 +45,14 @@ def parse_jaas(text: str) -> JaasEntry:
     tokens = _tokens(text)
     words = [each for each in tokens if isinstance(each, str)]
     if len(tokens) < 3 or len(words) < 2 or tokens[:2] != words[:2] or words[1].lower() not in _FLAGS:
-        raise ValueError("it is to start with the class of a login module and 'required'")
+        raise ValueError("it must start with the class of a login module and 'required'")
     if tokens[-1] is not Sign.END:
-        raise ValueError("it is to end with a semicolon")
+        raise ValueError("it must end with a semicolon")
     if Sign.END in tokens[:-1]:
         raise ValueError("it has more than one login module")
     rest = tokens[2:-1]
     if [each if isinstance(each, Sign) else "" for each in rest] != ["", Sign.EQUALS, ""] * (len(rest) // 3):
-        raise ValueError(f"behind '{words[1]}' there are to be options, such as username=\"alice\"")
+        raise ValueError(f"options must follow '{words[1]}', such as username=\"alice\"")
     return JaasEntry(words[0].rpartition(".")[2], dict(zip(words[2::2], words[3::2], strict=True)))
 
 
@@ -62,7 +62,7 @@ def _tokens(text: str) -> list[str | Sign]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(f"character {at + 1} starts no word, and no text in quotation marks that ends")
+            raise ValueError(f"character {at + 1} starts neither a word nor a closed text in quotation marks")
         double, single, sign, word = match.groups()
         quoted = double if double is not None else single
         if quoted is not None:

@@ -30,7 +30,7 @@ def read_jks(data: bytes, password: str | None) -> list[bytes]:
         ValueError: The file is no JKS file, is cut off, or another password closes it.
     """
     if not data.startswith(JKS_MAGIC) or len(data) < 12 + _DIGEST_BYTES:
-        raise ValueError("it is no JKS file")
+        raise ValueError("it is not a JKS file")
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
         wanted = hashlib.sha1(password.encode("utf-16-be") + _SALT + body).digest()
@@ -39,13 +39,13 @@ def read_jks(data: bytes, password: str | None) -> list[bytes]:
     try:
         return _certificates(body)
     except struct.error:
-        raise ValueError("it is cut off") from None
+        raise ValueError("it is truncated") from None
 
 
 def _certificates(body: bytes) -> list[bytes]:
     version, count = struct.unpack_from(">II", body, 4)
     if version not in _VERSIONS or count > _MOST_ENTRIES:
-        raise ValueError(f"it is of version {version} with {count} entries, which nobody writes")
+        raise ValueError(f"it is of version {version} with {count} entries, which is not possible")
     found, at = [], 12
     for _ in range(count):
         (tag,) = struct.unpack_from(">I", body, at)
@@ -56,7 +56,7 @@ def _certificates(body: bytes) -> list[bytes]:
             (chain,) = struct.unpack_from(">I", body, at)
             at += 4
         elif tag != _TRUSTED:
-            raise ValueError(f"it has an entry of the unknown kind {tag}")
+            raise ValueError(f"it has an entry of the unknown type {tag}")
         for _ in range(min(chain, _MOST_ENTRIES)):
             if version > 1:
                 at = _behind_text(body, at)  # X.509
@@ -75,5 +75,5 @@ def _bytes(body: bytes, at: int) -> tuple[bytes, int]:
     (length,) = struct.unpack_from(">I", body, at)
     end = at + 4 + length
     if end > len(body):
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
     return body[at + 4 : end], int(end)

@@ -93,12 +93,12 @@ def _bearer(sasl: Sasl) -> Conversation:
     answer = yield f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()
     if answer:
         # RFC 7628 has the client say one thing more, upon which the broker says less than it has said here.
-        raise SaslRefused(f"the broker refuses the token: {_reason(answer)}")
+        raise SaslRefused(f"the broker rejects the token: {_reason(answer)}")
 
 
 def _token(sasl: Sasl) -> str:
     if sasl.token is None:
-        raise SaslRefused("there is no callback that returns a token")
+        raise SaslRefused("no callback is given that returns a token")
     try:
         token = sasl.token()
     except WrongSecuritySetting as error:
@@ -106,7 +106,7 @@ def _token(sasl: Sasl) -> str:
     except Exception as error:  # noqa: BLE001 - its text may hold a secret, also where it is only the cause
         raise SaslRefused(f"the callback that returns a token has failed: {type(error).__name__}") from None
     if not isinstance(token, str) or not token or _SEPARATOR in token or not is_utf8(token):
-        raise SaslRefused(f"the callback for tokens returned a {type(token).__name__} that is no token")
+        raise SaslRefused(f"the callback for tokens returned a {type(token).__name__} that is not a token")
     return token
 
 
@@ -115,4 +115,4 @@ def _reason(answer: bytes) -> str:
     try:
         return str(json.loads(answer)["status"])[:200]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "it does not say why"
+        return "it gives no reason"

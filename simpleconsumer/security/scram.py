@@ -58,11 +58,11 @@ class ScramClient:
         fields = _fields(text)
         nonce, salt, iterations = fields.get("r", ""), fields.get("s", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramRefused("the broker's nonce does not go on with that of the client")
+            raise ScramRefused("the broker's nonce does not continue that of the client")
         count = int(iterations) if iterations.isascii() and iterations.isdigit() and len(iterations) < 10 else 0
         if not FEWEST_ITERATIONS <= count <= MOST_ITERATIONS:
-            bounds = f"from {FEWEST_ITERATIONS} to {MOST_ITERATIONS} are done"
-            raise ScramRefused(f"the broker asks for {iterations[:20]!r} iterations, {bounds}")
+            bounds = f"{FEWEST_ITERATIONS} to {MOST_ITERATIONS} are accepted"
+            raise ScramRefused(f"the broker asks for {iterations[:20]!r} iterations; {bounds}")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), _bytes(salt), count)
         without_proof = f"c={base64.b64encode(_NO_CHANNEL_BINDING.encode()).decode()},r={nonce}"
         signed = f"{self._first_bare},{text},{without_proof}".encode()
@@ -90,14 +90,14 @@ def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise ScramRefused("the broker sends what is no text") from None
+        raise ScramRefused("the broker sends a message that is not text") from None
 
 
 def _fields(text: str) -> dict[str, str]:
     """The fields `name=value` of a message; ScramRefused if it is the server's refusal."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     if "e" in fields:
-        raise ScramRefused(f"the broker refuses user or password: {fields['e'][:100]!r}")
+        raise ScramRefused(f"the broker rejects user or password: {fields['e'][:100]!r}")
     return fields
 
 
@@ -105,4 +105,4 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ScramRefused("the broker sends what is no base64") from None
+        raise ScramRefused("the broker sends a value that is not base64") from None

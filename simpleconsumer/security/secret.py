@@ -8,7 +8,7 @@ from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 
 __all__ = ["NOT_UTF8", "Secret", "is_utf8", "secret"]
 
-NOT_UTF8: Final = "it has a byte, or a half of a character, that is not UTF-8, as environments may hand over"
+NOT_UTF8: Final = "it has bytes or characters that cannot be UTF-8, which can come from the environment"
 
 
 class Secret(str):

@@ -51,12 +51,12 @@ class Security:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise WrongSecuritySetting("security.protocol", f"it is one of {', '.join(PROTOCOLS)}")
+            raise WrongSecuritySetting("security.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
         for name, is_wanted, given in (
             ("tls", self.protocol.endswith("SSL"), self.tls), ("sasl", self.protocol.startswith("SASL"), self.sasl)
         ):  # fmt: skip
             if is_wanted != (given is not None):
-                verb = "needs" if is_wanted else "has no"
+                verb = "needs" if is_wanted else "does not use"
                 raise WrongSecuritySetting("security.protocol", f"{self.protocol} {verb} {name}")
 
     @classmethod
@@ -72,7 +72,7 @@ class Security:
         given = _known(settings)
         protocol = str(given.get("security.protocol", "PLAINTEXT")).upper()
         if protocol not in PROTOCOLS:
-            raise WrongSecuritySetting("security.protocol", f"it is one of {', '.join(PROTOCOLS)}")
+            raise WrongSecuritySetting("security.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
         tls = _tls(given) if protocol.endswith("SSL") else None
         return cls(protocol, tls, _sasl(given) if protocol.startswith("SASL") else None)
 
@@ -82,7 +82,7 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         kafka_name = ALIASES.get(name, name)
         if kafka_name not in SETTINGS:
-            raise WrongSecuritySetting(name, "there is no such setting of TLS and SASL")
+            raise WrongSecuritySetting(name, "it is not a setting of TLS or SASL")
         if value is None:
             continue
         if given.setdefault(kafka_name, value) != value:
@@ -93,13 +93,13 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _tls(given: Mapping[str, Any]) -> Tls:
     for setting, types in _STORE_TYPES.items():
         if given.get(setting, types[0]).upper() not in types:
-            said = f"{' and '.join(types)} can be read; openssl pkcs12 makes PEM of PKCS12"
+            said = f"{' and '.join(types)} can be read; openssl pkcs12 converts PKCS12 to PEM"
             raise WrongSecuritySetting(setting, said)
     for one, other in (("ssl.truststore.location", "ssl.truststore.certificates"),
                        ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
                        ("ssl.key.location", "ssl.keystore.key")):  # fmt: skip
         if one in given and other in given:
-            raise WrongSecuritySetting(other, f"{one} is given, too")
+            raise WrongSecuritySetting(other, f"{one} is also given; leave one of them out")
     has_certificate = "ssl.keystore.location" in given or "ssl.keystore.certificate.chain" in given
     for key in ("ssl.key.location", "ssl.keystore.key"):
         if key in given and not has_certificate:
@@ -116,7 +116,8 @@ def _tls(given: Mapping[str, Any]) -> Tls:
 def _checks_host(given: Mapping[str, Any]) -> bool:
     value = str(given.get("ssl.endpoint.identification.algorithm", "https"))
     if value.lower() not in ("https", "", "none"):
-        raise WrongSecuritySetting("ssl.endpoint.identification.algorithm", "it is https, or empty to check no names")
+        raise WrongSecuritySetting("ssl.endpoint.identification.algorithm",
+                                   "it must be https, or empty to check no host names")
     return value.lower() == "https"
 
 
@@ -126,7 +127,7 @@ def _versions(given: Mapping[str, Any]) -> tuple[str, ...]:
     for setting, chosen in (("ssl.enabled.protocols", names), ("ssl.protocol", (newest,) if newest else ())):
         for name in chosen:
             if name not in TLS_VERSIONS and (setting, name) != ("ssl.protocol", "TLS"):
-                raise WrongSecuritySetting(setting, f"{name!r} is none of {', '.join(TLS_VERSIONS)}")
+                raise WrongSecuritySetting(setting, f"{name!r} is not one of {', '.join(TLS_VERSIONS)}")
     order = list(TLS_VERSIONS)
     places = sorted(map(order.index, names))
     if places and places != list(range(places[0], places[-1] + 1)):
@@ -148,13 +149,13 @@ def _sasl(given: Mapping[str, Any]) -> Sasl:
     entry = _jaas(given)
     mechanism = given.get("sasl.mechanism")
     if mechanism not in MECHANISMS:
-        said = "it is needed with SASL" if mechanism is None else "it cannot be used here"
-        raise WrongSecuritySetting("sasl.mechanism", f"{said}; it is one of {', '.join(MECHANISMS)}")
+        said = "it must be set with SASL" if mechanism is None else "it is not supported"
+        raise WrongSecuritySetting("sasl.mechanism", f"{said}; it must be one of {', '.join(MECHANISMS)}")
     if mechanism == "OAUTHBEARER":
         return Sasl(mechanism, token=_callback(given))
     options = {} if entry is None else entry.options
     if entry is not None and entry.module != _MODULES[mechanism]:
-        said = f"{entry.module} is not {_MODULES[mechanism]}, that of {mechanism}"
+        said = f"{entry.module} is not {_MODULES[mechanism]}, the login module of {mechanism}"
         raise WrongSecuritySetting("sasl.jaas.config", said)
     found = {}
     for name in ("username", "password"):
@@ -195,7 +196,7 @@ class ImportedCallback:
 
     def __post_init__(self) -> None:
         if not is_place(self.place):
-            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", f"{self.place!r} is no module:function")
+            raise WrongSecuritySetting("sasl.oauthbearer.token.callback", f"{self.place!r} is not module:function")
 
     def __call__(self) -> str:
         try:
@@ -203,7 +204,7 @@ class ImportedCallback:
         except NotImported as error:
             raise WrongSecuritySetting("sasl.oauthbearer.token.callback", str(error)) from error
         if not callable(callback):
-            reason = f"{self.place} is a {type(callback).__name__}, and no function"
+            reason = f"{self.place} is a {type(callback).__name__}, not a function"
             raise WrongSecuritySetting("sasl.oauthbearer.token.callback", reason)
         token: str = callback()
         return token

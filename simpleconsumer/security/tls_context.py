@@ -25,7 +25,7 @@ _VERSIONS: Final = dict(zip(TLS_VERSIONS, (
     ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 ), strict=True))  # fmt: skip
 _PKCS12: Final = b"\x30"
-_TO_PEM: Final = "openssl pkcs12 makes a PEM file of it"
+_TO_PEM: Final = "convert it to PEM with openssl pkcs12"
 _SUITE = re.compile(r"TLS_(ECDHE_RSA|ECDHE_ECDSA|DHE_RSA|RSA)_WITH_(\w+)_(SHA\d*)")
 
 
@@ -73,7 +73,7 @@ def _choose_suites(context: ssl.SSLContext, names: Sequence[str]) -> None:
     try:
         context.set_ciphers(":".join(older))
     except ssl.SSLError:
-        raise WrongSecuritySetting("ssl.cipher.suites", "OpenSSL has none of them") from None
+        raise WrongSecuritySetting("ssl.cipher.suites", "OpenSSL supports none of them") from None
 
 
 def _openssl_name(name: str) -> str:
@@ -119,9 +119,9 @@ def _pem(setting: str, path: str, data: bytes) -> str:
     """The text of a PEM file, with something in it."""
     if b"-----BEGIN " in data:
         return data.decode("ascii", "replace")
-    kind = f"it is a PKCS12 file, which is not read; {_TO_PEM}" if data.startswith(_PKCS12) else "it is no PEM file"
+    kind = f"PKCS12 files are not supported; {_TO_PEM}" if data.startswith(_PKCS12) else "it is not a PEM file"
     if data.startswith(JKS_MAGIC):
-        kind = "private keys are not read from JKS files; keytool and openssl make a PEM file of it"
+        kind = "private keys are not read from JKS files; convert it to PEM with keytool and openssl"
     raise WrongSecuritySetting(setting, f"{path}: {kind}")
 
 
@@ -132,7 +132,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
     if key is None:
         key = chain if tls.key_file is None else _read_pem("ssl.key.location", tls.key_file)
     if "PRIVATE KEY-----" not in key:
-        raise WrongSecuritySetting("ssl.keystore.key" if tls.key else "ssl.key.location", "there is no private key")
+        raise WrongSecuritySetting("ssl.keystore.key" if tls.key else "ssl.key.location", "it has no private key")
     is_encrypted = False
 
     def password() -> str:
@@ -150,7 +150,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
 
 def _key_error(tls: Tls, is_encrypted: bool, reason: str) -> WrongSecuritySetting:
     if reason == "KEY_VALUES_MISMATCH":
-        return WrongSecuritySetting("ssl.keystore.location", "the private key is that of another certificate")
+        return WrongSecuritySetting("ssl.keystore.location", "the private key belongs to another certificate")
     if is_encrypted and tls.key_password is None:
         return WrongSecuritySetting("ssl.key.password", "the private key is encrypted, and no password is given")
     if is_encrypted:

@@ -47,7 +47,7 @@ class TlsTransport(Transport):
         try:
             self._secured.do_handshake()
         except ssl.SSLCertVerificationError as error:
-            raise self._refused(f"its certificate is refused: {error.verify_message}") from error
+            raise self._refused(f"its certificate is rejected: {error.verify_message}") from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as error:
             raise ConnectionResetError(_CLOSED) from error
         except ssl.SSLError as error:

@@ -43,4 +43,5 @@ def in_tries(attempt: Callable[[], T], deadline: float, pause: Callable[[float],
             if is_last or pause(PAUSES_S[tries - 1]):
                 counted = f" {tries} times in a row" if tries > 1 else ""
                 reason = f"the broker closed the connection during the authentication{counted}"
-                raise SaslRefused(f"{reason}, as brokers before Kafka 1.0 do when user or password is wrong") from error
+                raise SaslRefused(f"{reason}, which brokers before Kafka 1.0 do if user or password is "
+                                  "wrong") from error

@@ -181,7 +181,7 @@ def test_what_is_exported_can_be_imported(admin: Admin, group: str, topic: str) 
 def test_offsets_of_a_live_group_are_set_by_force_alone(admin: Admin, group: str, topic: str, member: str) -> None:
     with pytest.raises(GroupHasMembers, match=member) as refused:
         admin.set_offsets(group, topic, "earliest")
-    assert refused.value.remedy == "stop them first, or do it all the same: force=True, --force"
+    assert refused.value.remedy == "stop them first, or set the offsets nevertheless: force=True, --force"
     warnings: list[str] = []
     assert admin.set_offsets(group, topic, "earliest", force=True, warn=warnings.append).written
     assert [member in warning for warning in warnings] == [True]
@@ -250,7 +250,7 @@ def test_wrong_arguments_are_named() -> None:
 
 
 def test_a_strategy_that_is_none_is_named_with_those_that_are(admin: Admin, group: str) -> None:
-    with pytest.raises(ValueError, match="strategies has 'bogus'; it must be of range, roundrobin"):
+    with pytest.raises(ValueError, match="strategies has 'bogus'; it must be some of range, roundrobin"):
         admin.verify(group, strategies=("bogus",))
 
 
@@ -299,7 +299,7 @@ def test_the_program_of_the_page_runs(
     assert ran.returncode == 0, ran.stderr
     first, second, fault, changes = ran.stdout.splitlines()
     assert (first, second) == (f"{topic} 0 None 1 2", f"{topic} 1 None 3 0")
-    assert fault == "too-few-members nobody is in the group - start the consumers"
+    assert fault == "too-few-members the group has no members - start the consumers"
     assert [each["new"] for each in json.loads(changes)["changes"]] == [0, 0]
     assert stored(admin, group) == {0: 0, 1: 0}
 

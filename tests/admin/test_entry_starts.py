@@ -88,7 +88,7 @@ def test_a_broker_that_is_gone_and_a_deadline_are_said(cluster: Cluster, broker:
     gone = TopicPartition("clicks", "7-0")
     assert entry_starts(cluster, {gone: 5, NAME: 20}) == {gone: "broker 7 is not registered", NAME: 15}
     late = entry_starts(cluster, {NAME: 20}, deadline_s=-1)[NAME]
-    assert late == "there was no time left to look for the start of its entry"
+    assert late == "there was no time left to search for the start of its entry"
 
 
 def test_partitions_of_08_are_left_alone(cluster: Cluster, broker: Broker07) -> None:
@@ -102,7 +102,7 @@ def test_admin_stores_what_was_found_and_nothing_that_was_not(
     with Admin(fresh_chroot) as admin:
         found = admin.set_offsets(fresh_group, "clicks", 20, ["3-0"])
         assert [(each.old, each.new) for each in found.changes] == [(None, 15)]
-        assert found.notes == ("clicks-3-0: position 20 is within an entry; set to the entry's start, 15",)
+        assert found.notes == ("clicks-3-0: position 20 is inside an entry; set to the entry's start, 15",)
         broker.logs["clicks", 0][15:19] = b"\0\0\0\1"
         with pytest.raises(OffsetsNotSet, match="in the log from position 0 on: entry at byte 15"):
             admin.shift_offsets(fresh_group, "clicks", 10, ["3-0"])

@@ -61,7 +61,7 @@ def test_in_an_empty_tree_the_setting_decides(tree: Tree, generation: str, is_07
     with tree.admin(generation) as admin:
         assert admin.describe("g").lag_unit == ("bytes" if is_07 else "messages")
         assert admin.lag("g").lag_unit == ("bytes" if is_07 else "messages")
-        with pytest.raises(TopicRefused, match="a broker makes a topic" if is_07 else "broker"):
+        with pytest.raises(TopicRefused, match="a broker creates a topic" if is_07 else "broker"):
             admin.create_topic("clicks")
 
 
@@ -80,8 +80,8 @@ def test_brokers_of_the_other_generation_are_named_with_the_remedy(
     tree.register(3, data)
     shown = "0.8 or later" if generation == "0.7" else "0.7"
     sentence = (
-        f"must be {OTHER[generation]} or left out, as broker 3 is registered as Kafka {shown} does; if another cluster "
-        "is meant, give its path (chroot) in zookeeper.connect"
+        f"must be {OTHER[generation]} or left out, because broker 3 is registered in the format of Kafka {shown}; "
+        "for another cluster, give its chroot in zookeeper.connect"
     )
     with pytest.raises(ConfigError) as refused:
         tree.admin(generation)

@@ -67,10 +67,10 @@ def test_a_bad_line_is_named_by_its_number(bad: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        *[(f"{name}:1", f"the partition {name!r} is no number from 0 to 999999999 without leading zeros, and no name "
-                        "of Kafka 0.7 such as 0-3")
+        *[(f"{name}:1", f"the partition {name!r} is neither a number from 0 to 999999999 without leading zeros, nor "
+                        "a name of Kafka 0.7 such as 0-3")
           for name in ("99999999999", "00", "x", "01-1", "1-", "12345678901-0")],
-        ("0:-1", "the offset '-1' is no number from 0 to 9223372036854775807"),
+        ("0:-1", "the offset '-1' is not a number from 0 to 9223372036854775807"),
         ("0", "it does not have the form of an offset"),
     ],
 )
@@ -99,7 +99,7 @@ def test_comments_carry_what_each_store_has() -> None:
 def test_a_comment_about_an_offset_that_no_line_has_is_a_problem() -> None:
     comment = "# kafka only /consumers/g/offsets/t/0"
     assert parse_lines(f"/consumers/g/offsets/t/1:1\n\n{comment}\n")[1] == [
-        "line 3: there is no line with an offset of '/consumers/g/offsets/t/0'"
+        "line 3: no line has an offset for '/consumers/g/offsets/t/0'"
     ]
 
 
@@ -113,4 +113,4 @@ def test_a_partition_that_comes_twice_is_named_with_both_lines() -> None:
 def test_names_of_groups_may_have_blanks_inside_and_none_at_their_ends() -> None:
     assert parse_lines("/consumers/my group/offsets/t/0:1\n") == ([OffsetLine("my group", "t", "0", 1)], [])
     for name in (" g", "g ", "a\tb", "a\u2028b", "a/b", "..", ""):
-        assert fault_of_group(name) == f"the group {name!r} has characters that no name may have"
+        assert fault_of_group(name) == f"the group {name!r} has characters that are not allowed in a name"

@@ -50,7 +50,7 @@ def test_a_time_is_utc_wherever_the_command_runs(monkeypatch: pytest.MonkeyPatch
      "@" + "9" * 30],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not earliest, latest|larger than any offset|before 1970"):
+    with pytest.raises(ValueError, match=r"is not earliest, latest|larger than the largest|before 1970"):
         parse_target(text)
 
 
@@ -86,14 +86,14 @@ def test_a_time_is_set_within_the_log_and_to_its_end_where_no_message_is_that_re
     ("found", "why"),
     [
         ("NotLeaderForPartition", "NotLeaderForPartition"),
-        ((None, 9, None), "the leader names no offsets"),
-        ((5, None, None), "the leader names no offsets"),
+        ((None, 9, None), "the leader reports no offsets"),
+        ((5, None, None), "the leader reports no offsets"),
     ],
 )
 def test_nothing_is_guessed_about_a_log_that_is_not_known(
     text: str, found: str | tuple[int | None, ...], why: str
 ) -> None:
-    with pytest.raises(ValueError, match=rf"^its log is not known \({why}\)$"):
+    with pytest.raises(ValueError, match=rf"^its log could not be read \({why}\)$"):
         parse_target(text).resolve(found, force=False)
 
 

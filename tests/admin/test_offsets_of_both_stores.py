@@ -103,8 +103,8 @@ def test_the_larger_offset_counts_and_a_problem_says_so_where_the_store_is_not_k
         (9, 1, 9, None), (None, None, None, None),
     ]  # fmt: skip
     sentence = (
-        f"the stores differ for 1 of 2 partitions, first for {topic}-0: 7 in ZooKeeper and 9 in Kafka; it is not known "
-        "in which store the group works, so the larger offset counts"
+        f"the stores differ for 1 of 2 partitions, first for {topic}-0: 7 in ZooKeeper and 9 in Kafka; it is not "
+        "known which store the group uses, so the larger offset counts"
     )
     assert (found.notes, found.problems) == ((), (sentence,))
     assert (offsets.notes, offsets.partitions) == ((sentence,), found.partitions)
@@ -136,7 +136,7 @@ def test_the_offset_of_the_store_in_which_the_owner_works_counts(
         [of_lag] = [problem for problem in lag.problems if "differ" in problem]
     assert [(row.offset, row.lag, row.storage) for row in found.partitions] == [(10, 0, storage)] * 2
     assert (found.partitions, found.lag, found.lag_unknown) == (lag.partitions, lag.lag, lag.lag_unknown)
-    assert of_lag.endswith("offset and lag are those of the store in which the owner works")
+    assert of_lag.endswith("offset and lag are those of the store that the owner uses")
     assert of_lag in found.notes
     assert not [problem for problem in found.problems if "differ" in problem]
 
@@ -178,7 +178,7 @@ def test_the_store_in_which_a_member_works_is_named(
         found = admin.describe(fresh_group)
         assert {row.storage for row in found.partitions} == {storage}
         name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[storage]
-        assert f"owners seem to keep the offsets of 2 of 2 partitions in {name}, such as {topic}-0" in found.notes
+        assert f"owners seem to store the offsets of 2 of 2 partitions in {name}, such as {topic}-0" in found.notes
 
 
 def test_a_group_that_zookeeper_does_not_know_is_found_in_kafka(
@@ -245,7 +245,8 @@ def test_verify_notices_members_that_store_elsewhere(
             one.commit_offsets()
         mixed = [fault for fault in admin.verify(fresh_group, patience_s=0).faults if fault.kind == "mixed-storage"]
         assert [fault.sentence for fault in mixed] == [
-            f"members seem to keep their offsets in different stores: {fresh_group}_ann in ZooKeeper (as of {topic}-0),"
+            f"members seem to store their offsets in different stores: {fresh_group}_ann in ZooKeeper (as of "
+            f"{topic}-0),"
             f" {fresh_group}_bob in Kafka (as of {topic}-1); when a partition moves between them, messages are skipped "
             "or read again"
         ]
@@ -318,4 +319,4 @@ def test_groups_say_where_the_offset_manager_does_not_answer_and_do_not_take_lon
     assert time.monotonic() - started_at < 10
     [row] = [line for line in shown.stdout.splitlines() if line.startswith(fresh_group)]
     assert row.split()[3] == "Kafka?"
-    assert "have offsets in Kafka: " in shown.stderr
+    assert "have offsets in Kafka is not known: " in shown.stderr

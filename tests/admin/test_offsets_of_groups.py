@@ -74,7 +74,7 @@ def test_offsets_that_a_dead_manager_kept_are_unknown_and_not_gone(version: str)
                 assert [each for each in shown.problems if each.startswith("the offsets in Kafka cannot be read: ")]
             [unread] = admin.offsets(group).unread
             assert unread.startswith("the offsets in Kafka cannot be read: ")
-            assert "partitions with an offset in Kafka alone may be missing" in unread
+            assert "partitions whose offset is only in Kafka may be missing" in unread
             verified = {each.kind: each.fault for each in admin.verify(plain, least_members=0, patience_s=0).findings}
             assert verified["unknown-offsets"] is False
 
@@ -109,7 +109,7 @@ def test_a_dead_manager_hides_its_own_groups_alone(version: str) -> None:
             }
             count = sum(manager == 1 for manager in managers.values())
             assert found.unknown is not None
-            assert found.unknown.startswith(f"it is not known whether {count} groups of 40 have offsets in Kafka: ")
+            assert found.unknown.startswith(f"whether {count} groups of 40 have offsets in Kafka is not known: ")
 
 
 @pytest.mark.parametrize("version", [pytest.param("0.8.2.2"), pytest.param("3.9.2", marks=pytest.mark.slow)])
@@ -143,7 +143,7 @@ def test_a_topic_that_stays_in_deletion_hides_the_offsets_of_its_own_partitions_
             assert [(line.group, line.offset) for line in exported.lines] == [("billing", 4), ("audit", 4)]
             if version == "0.8.2.2":
                 [problem] = exported.problems
-                assert "partitions of topic 'gone', as it is being deleted or never had a leader" in problem
+                assert "partitions of topic 'gone', because it is being deleted or never had a leader" in problem
                 [row] = [row for row in admin.offsets("both").partitions if row.topic == "gone"]
                 assert any("its offset in Kafka cannot be read: brokers do not know" in each for each in row.problems)
                 assert not any("Kafka" in each for row in admin.offsets("billing").partitions for each in row.problems)

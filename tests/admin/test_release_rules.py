@@ -47,12 +47,12 @@ def test_a_session_that_lives_or_may_is_not_broken_and_its_client_is_named(lives
 
 
 def test_asked_for_a_second_time_with_the_number_of_the_claim_it_is_broken() -> None:
-    assert "you say that" in proof(HELD, Evidence([], session_lives=True, vouched_czxid=0x64))
+    assert "you confirm that" in proof(HELD, Evidence([], session_lives=True, vouched_czxid=0x64))
 
 
 @pytest.mark.parametrize("claim", [HELD, PERSISTENT])
 def test_another_claim_than_the_one_that_was_vouched_for_is_not_released(claim: Claim) -> None:
-    assert "it is another node by now, claim 0x64" in refusal(claim, Evidence([], vouched_czxid=0x63))
+    assert "it is now another node, claim 0x64" in refusal(claim, Evidence([], vouched_czxid=0x63))
 
 
 @pytest.mark.parametrize(

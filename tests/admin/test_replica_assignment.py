@@ -88,7 +88,7 @@ def test_an_assignment_is_parsed_and_checked() -> None:
     [
         ("retention.ms", "soon", 1, "retention.ms is 'soon'; it must be an integer from -1 to 9223372036854775807"),
         ("segment.bytes", 2**31, 1, "segment.bytes is '2147483648'"),
-        ("retention.hours", "1", 1, "'retention.hours' is no setting of a topic; did you mean 'retention.ms'"),
+        ("retention.hours", "1", 1, "'retention.hours' is not a setting of a topic; did you mean 'retention.ms'"),
         ("compression.type", "gzip", 1, "compression.type is a setting of Kafka 0.9 and later"),
         ("cleanup.policy", "compact,delete", 3, "cleanup.policy is 'compact,delete'"),
         ("min.cleanable.dirty.ratio", "1.5", 1, "it must be a number from 0 to 1"),

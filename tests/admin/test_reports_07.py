@@ -59,7 +59,7 @@ def test_json_has_the_name_of_the_node_beside_a_null_number() -> None:
 @pytest.mark.parametrize(
     ("found", "brokers", "problem"),
     [
-        (Topic07(("3-0",)), {0}, "clicks-3-0: leaderless: broker 3 has it and is not registered"),
+        (Topic07(("3-0",)), {0}, "clicks-3-0: leaderless: broker 3 has it, and is not registered"),
         (Topic07(()), {0}, "clicks: no broker that has it is registered; its partitions return with their brokers"),
         (Topic07((), ("/brokers/topics/clicks/1: no",)), {1}, "clicks: /brokers/topics/clicks/1: no"),
     ],
@@ -89,9 +89,10 @@ def test_a_member_of_kafka_08_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("3-0", "broker 3 is not registered with the topic; the partition returns with it, at the same position"),
-        ("0-7", "broker 0 has no such partition of the topic"),
-        ("7", "the topic has no such partition"),
+        ("3-0", "broker 3 is not registered with the topic; the partition returns with it, at the same "
+                "position"),
+        ("0-7", "broker 0 does not have this partition of the topic"),
+        ("7", "the partition does not exist"),
     ],
 )
 def test_an_offset_of_a_partition_that_is_not_there_says_why(name: str, problem: str) -> None:
@@ -160,7 +161,7 @@ def test_an_owner_of_a_partition_of_a_broker_that_is_gone_is_found() -> None:
 def test_a_node_that_is_named_as_in_08_is_of_another_scheme() -> None:
     found = verify_group(two_members(IN_TEXT_ORDER | {"7": "g_bob-0"}))
     assert [each.kind for each in found.faults] == ["foreign-scheme"]
-    assert "0.7 names no partition so" in found.faults[0].sentence
+    assert "0.7 does not name partitions in this way" in found.faults[0].sentence
 
 
 def test_a_broker_whose_number_of_partitions_cannot_be_read_is_a_fault() -> None:

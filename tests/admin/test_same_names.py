@@ -47,8 +47,8 @@ def test_members_of_both_that_read_a_topic_are_a_fault_that_names_it() -> None:
         "members-of-both-kinds", "/consumers/g/ids", True, True
     )  # fmt: skip
     assert finding.sentence == (
-        "brokers coordinate a group of that name, too, with 1 member (m-1 of 10.0.0.7): both groups read 'clicks', so "
-        "each message is delivered twice, and both store offsets of it"
+        "brokers also coordinate a group of that name, with 1 member (m-1 of 10.0.0.7): both groups read 'clicks', "
+        "so each message is delivered twice, and both groups store offsets"
     )
 
 
@@ -62,7 +62,7 @@ def test_while_the_brokers_group_rebalances_its_topics_are_not_known() -> None:
     finding = found(NODES, of_brokers(state="PreparingRebalance"))
     assert finding is not None
     assert (finding.kind, finding.fault, finding.passing) == ("members-of-both-kinds", True, True)
-    assert finding.sentence.endswith("; whether both read the same topics is not known yet")
+    assert finding.sentence.endswith("; it is not known yet whether both read the same topics")
 
 
 def test_a_group_that_has_moved_is_said_to_be_at_the_brokers() -> None:

@@ -136,7 +136,7 @@ def test_an_offset_in_zookeeper_that_may_be_a_leftover_is_no_fault_while_kafka_i
     unknown = dataclasses.replace(nodes, kafka_unknown="no answer")
     [finding] = offset_findings(unknown, {P0: log})
     assert (finding.kind, finding.fault) == (kind, False)
-    assert finding.sentence.endswith("; whether the group still uses its offset in ZooKeeper is not known")
+    assert finding.sentence.endswith("; it is not known whether the group still uses its offset in ZooKeeper")
     answered = dataclasses.replace(unknown, kafka_answered=frozenset({P0}))
     by_owner = dataclasses.replace(unknown, offset_zxids={P0: 101})
     for known in (answered, by_owner):

@@ -164,8 +164,8 @@ def test_an_offset_in_kafka_that_somebody_has_changed_is_not_overwritten(
     with pytest.raises(OffsetsNotSet) as refused:
         admin.set_offsets(fresh_group, topic, 5)
     assert refused.value.sentence == (
-        f"the offset of {topic}-1 of group {fresh_group!r} in Kafka is not written: it was changed by somebody else "
-        "meanwhile: it was 1, it is 2; 0 of 2 offsets in Kafka were written, and none in ZooKeeper"
+        f"the offset of {topic}-1 of group {fresh_group!r} in Kafka is not written: another client has changed it "
+        "in the meantime: it was 1, it is 2; 0 of 2 offsets in Kafka were written, and none in ZooKeeper"
     )
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 1}, {0: 1, 1: 2})
 
@@ -193,7 +193,7 @@ def test_all_topics_of_a_group_are_set_in_one_call(
     store_in_kafka(embedded_cluster, fresh_group, other, {0: 1})
     done = command("offsets", "set", fresh_group, "--all-topics", "--to", "latest")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.splitlines()[0] == "note: left out, as the topic does not exist: gone"
+    assert done.stderr.splitlines()[0] == "note: left out, because the topic does not exist: gone"
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 10, 1: 10}, {0: 10, 1: 10})
     assert (in_zookeeper(embedded_cluster, fresh_group, other), in_kafka(embedded_cluster, fresh_group, other, 1)) == (
         {0: 4}, {0: 4},
@@ -225,7 +225,7 @@ def test_all_topics_of_a_group_whose_topics_are_gone_is_refused(
         store_in_zookeeper(embedded_cluster, fresh_group, name, {0: 1})
     refused = command("offsets", "set", fresh_group, "--all-topics", "--to", "earliest")
     assert refused.exit_code == 1
-    said = "exists any more (gone)" if topics else "reads no topic and has no offsets"
+    said = "exists (gone)" if topics else "reads no topic and has no offsets"
     assert said in refused.stderr
 
 
@@ -263,7 +263,7 @@ def test_a_shift_moves_each_store_from_its_own_offset_and_asks_which_where_they_
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 4}, {0: 8})
     done = command("offsets", "set", fresh_group, "--all-topics", "--shift", "-1", "--store", "both")
     assert done.exit_code == 0
-    assert done.stderr.splitlines()[0] == f"note: left out, as without a stored offset: {topic}-1"
+    assert done.stderr.splitlines()[0] == f"note: left out, because they have no stored offset: {topic}-1"
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 3}, {0: 7})
     done = command("offsets", "set", fresh_group, "--topic", topic, "--shift", "2", "--store", "kafka", "--json")
     [change] = json.loads(done.stdout)["changes"]
@@ -307,7 +307,7 @@ def test_arguments_that_are_none_are_value_errors(admin: Admin) -> None:
         admin.set_offsets("g", "t", 1, store="disk")
     with pytest.raises(ValueError, match=r"partitions \[1\] are given without a topic"):
         admin.delete_offsets("g", None, [1])
-    with pytest.raises(ValueError, match="no group is named"):
+    with pytest.raises(ValueError, match="give the name of at least one group"):
         admin.delete_groups()
 
 
@@ -321,7 +321,7 @@ def test_offsets_of_a_topic_are_deleted_in_both_stores(
     store_in_zookeeper(embedded_cluster, fresh_group, "other", {0: 3})
     store_in_kafka(embedded_cluster, fresh_group, topic, {1: 4})
     tried = command("offsets", "delete", fresh_group, "--topic", topic, "--dry-run")
-    assert tried.stderr == "3 offsets would be deleted, 0 as before\n"
+    assert tried.stderr == "3 offsets would be deleted, 0 unchanged\n"
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {1: 4})
     done = command("offsets", "delete", fresh_group, "--topic", topic)
     assert done.stdout.splitlines() == [
@@ -333,7 +333,7 @@ def test_offsets_of_a_topic_are_deleted_in_both_stores(
     assert in_zookeeper(embedded_cluster, fresh_group, "other") == {0: 3}
     again = command("offsets", "delete", fresh_group, "--topic", topic)
     assert again.exit_code == 1
-    assert f"has no offset of topic {topic!r} in ZooKeeper" in again.stderr
+    assert f"has no offset for topic {topic!r} in ZooKeeper" in again.stderr
 
 
 def test_one_partition_is_deleted_in_one_store(
@@ -343,7 +343,7 @@ def test_one_partition_is_deleted_in_one_store(
     store_in_kafka(embedded_cluster, fresh_group, topic, {0: 3, 1: 4})
     admin.delete_offsets(fresh_group, topic, [1], store="kafka")
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {0: 3})
-    with pytest.raises(NotFound, match=r"no offset of partition 1 of topic .* in Kafka; it has offsets of 0"):
+    with pytest.raises(NotFound, match=r"no offset of partition 1 of topic .* in Kafka; it has offsets for 0"):
         admin.delete_offsets(fresh_group, topic, [1], store="kafka")
 
 
@@ -430,7 +430,7 @@ def test_an_import_leaves_an_offset_in_zookeeper_of_a_line_that_is_kafkas_alone_
     exported = command("offsets", "export", fresh_group).stdout
     store_in_zookeeper(embedded_cluster, fresh_group, topic, {0: 9})
     done = command("offsets", "import", "--input-file", "-", stdin=exported.replace(":4", ":5"))
-    assert "ZooKeeper has offsets of 1 partition that were set in Kafka alone" in done.stderr
+    assert "ZooKeeper has offsets of 1 partition that were only set in Kafka" in done.stderr
     assert "is new" not in done.stderr
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 9}, {0: 5})
 
@@ -443,7 +443,7 @@ def test_a_group_that_no_list_shows_is_noted(
     admin.set_offsets(fresh_group, topic, 1, store="zookeeper")
     assert admin.set_offsets(fresh_group, topic, 2, store="kafka").notes == ()
     [note] = admin.delete_groups(fresh_group, store="zookeeper").notes
-    assert note.startswith("offsets in Kafka stay, if the groups have some")
+    assert note.startswith("if the groups have offsets in Kafka, these stay")
 
 
 def test_a_group_with_offsets_in_kafka_is_not_new_in_zookeeper(
@@ -459,14 +459,14 @@ def test_a_partition_with_leading_zeros_is_not_imported_and_an_export_says_so(
     root = f"/consumers/{fresh_group}/offsets/{topic}"
     refused = command("offsets", "import", "--input-file", "-", "--force", stdin=f"{root}/00:1\n")
     assert refused.exit_code == 1
-    assert "the partition '00' is no number from 0 to 999999999 without leading zeros" in refused.stderr
+    assert "the partition '00' is not a number from 0 to 999999999 without leading zeros" in refused.stderr
     embedded_cluster.client.create(f"{root}/00", b"1", makepath=True)
     exported = command("offsets", "export", fresh_group)
     assert exported.exit_code == 0
-    assert f"note: an import refuses '{root}/00:1' (the partition '00' is no number" in exported.stderr
+    assert f"note: an import refuses '{root}/00:1' (the partition '00' is neither a number" in exported.stderr
     rows = json.loads(command("offsets", "get", fresh_group, "--json").stdout)["partitions"]
     strange = [row for row in rows if row.get("partition_node") == "00"]
-    assert [(row["partition"], row["problems"]) for row in strange] == [(None, ["the topic has no such partition"])]
+    assert [(row["partition"], row["problems"]) for row in strange] == [(None, ["the partition does not exist"])]
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "kafka", "both"])
@@ -591,7 +591,8 @@ def test_a_member_that_joins_meanwhile_keeps_the_offsets_in_kafka(
     with pytest.raises(GroupNotDeleted) as refused:
         admin.delete_groups(*groups)
     assert refused.value.sentence == (
-        f"group {groups[1]!r} is not deleted: /consumers/{groups[1]}/ids was written by somebody else meanwhile; "
+        f"group {groups[1]!r} is not deleted: /consumers/{groups[1]}/ids was written by another client in the "
+        "meantime; "
         f"deleted were 0 of 5 nodes in ZooKeeper, and nothing in Kafka; 1 group was deleted before ({groups[0]!r})"
     )
     assert embedded_cluster.client.exists(f"/consumers/{groups[0]}") is None
@@ -666,7 +667,7 @@ def test_an_error_says_how_many_nodes_of_a_group_are_deleted(version: str, monke
             client.set("/consumers/g/offsets/t/5", b"2")
 
         monkeypatch.setattr(group_deletion, "_check_unused", check_late)
-        with pytest.raises(GroupNotDeleted, match="/consumers/g/offsets/t/5 was written by somebody else") as refused:
+        with pytest.raises(GroupNotDeleted, match="/consumers/g/offsets/t/5 was written by another client") as refused:
             admin.delete_groups("g")
         left = len(client.get_children("/consumers/g/offsets/t"))
         assert left == (6 if version == "zk-3.3.6" else 10)
@@ -693,8 +694,8 @@ def test_an_import_reads_the_offsets_of_all_groups_in_kafka_again_before_the_fir
     with pytest.raises(OffsetsNotSet) as refused:
         admin.import_offsets(text)
     assert refused.value.sentence == (
-        f"the offset of {topic}-0 of group {groups[2]!r} in Kafka is not written: it was changed by somebody else "
-        "meanwhile: it was 1, it is 2; 0 of 3 offsets in Kafka were written, and none in ZooKeeper"
+        f"the offset of {topic}-0 of group {groups[2]!r} in Kafka is not written: another client has changed it "
+        "in the meantime: it was 1, it is 2; 0 of 3 offsets in Kafka were written, and none in ZooKeeper"
     )
     assert [in_kafka(embedded_cluster, group, topic) for group in groups] == [{0: 1}, {0: 1}, {0: 2}]
     monkeypatch.setattr(kafka_changes, "_write_kafka", real)
@@ -720,8 +721,8 @@ def test_an_offset_in_kafka_that_has_changed_is_not_deleted_with_its_group(
     with pytest.raises(GroupNotDeleted) as refused:
         admin.delete_groups(fresh_group)
     assert refused.value.sentence == (
-        f"group {fresh_group!r} is not deleted: its offset of {topic}-0 in Kafka was changed by somebody else "
-        "meanwhile: it was 7, it is 99; no offset in Kafka is deleted, and 1 of 2 nodes in ZooKeeper"
+        f"group {fresh_group!r} is not deleted: its offset of {topic}-0 in Kafka was changed by another client in "
+        "the meantime: it was 7, it is 99; no offset in Kafka is deleted, and 1 of 2 nodes in ZooKeeper"
     )
     assert in_kafka(embedded_cluster, fresh_group, topic) == {0: 99}
 
@@ -746,7 +747,7 @@ def test_a_persistent_registration_counts_as_a_member_and_is_named(
     embedded_cluster.client.create(path, b"{}", makepath=True)
     with pytest.raises(GroupHasMembers) as refused:
         admin.delete_groups(fresh_group)
-    assert refused.value.remedy.endswith(f"if none runs, delete {path}")
+    assert refused.value.remedy.endswith(f"if no such consumer runs, delete {path}")
 
 
 def test_a_claim_of_a_session_that_lives_keeps_the_group(

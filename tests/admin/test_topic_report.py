@@ -29,9 +29,9 @@ def test_a_sound_partition_has_no_problems() -> None:
     ("state", "leader", "problem"),
     [
         (None, None, "leaderless: it has no state yet"),
-        (STATE % (-1, b"1"), None, "leaderless: no replica that was in sync is alive"),
-        (STATE % (3, b"1,2"), None, "leaderless: broker 3 leads it and is not registered"),
-        (STATE % (1, b"1"), 1, "under-replicated: 2 of its replicas not in sync"),
+        (STATE % (-1, b"1"), None, "leaderless: no in-sync replica is alive"),
+        (STATE % (3, b"1,2"), None, "leaderless: its leader, broker 3, is not registered"),
+        (STATE % (1, b"1"), 1, "under-replicated: 2 of its replicas are not in sync"),
         (b"rubbish", None, "its state cannot be read: /brokers/topics/clicks/partitions/0/state: not JSON"),
     ],
 )

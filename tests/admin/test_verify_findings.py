@@ -123,10 +123,10 @@ def test_members_whose_owner_nodes_carry_no_thread_number_are_fine() -> None:
 
 def test_an_owner_without_thread_number_has_the_same_findings_as_any_other() -> None:
     gone = only(verified(owners=owned(NODE, "", "g_bob-0", "g_bob-0"), **BESIDE_NODE))
-    assert gone.sentence == f"clicks-1 is owned by nobody, and range assigns it to {NODE}-0"
+    assert gone.sentence == f"clicks-1 has no owner, but range assigns it to {NODE}-0"
     wrong = only(verified(owners=owned(NODE, NODE, NODE, "g_bob-0"), **BESIDE_NODE))
     assert wrong.kind == "wrong-owner"
-    assert wrong.sentence == f"clicks-2 is owned by {NODE}, and range assigns it to g_bob-0"
+    assert wrong.sentence == f"clicks-2 is owned by {NODE}, but range assigns it to g_bob-0"
     unclear = verified(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"),
                       **{**BESIDE_NODE, "registrations": {NODE: b"", "g_bob": filtered("cl.*")}})
     assert [finding.kind for finding in unclear.findings] == ["unreadable-registration"]
@@ -139,9 +139,10 @@ def test_an_owner_without_thread_number_has_the_same_findings_as_any_other() -> 
 
 def test_nobody_and_too_few() -> None:
     empty = only(verified(registrations={}, sessions={}, owners={}))
-    assert (empty.kind, empty.path, empty.sentence) == ("too-few-members", "/consumers/g/ids", "nobody is in the group")
+    assert (empty.kind, empty.path, empty.sentence) == ("too-few-members", "/consumers/g/ids", "the group has no "
+                                                                                               "members")
     assert verified(registrations={}, sessions={}, owners={}, least_members=0).findings == ()
-    assert only(verified(least_members=3)).sentence == "of 3 members 2 are registered"
+    assert only(verified(least_members=3)).sentence == "2 of 3 members are registered"
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"clicks":1}', static(clicks=0)])
@@ -155,7 +156,7 @@ def test_an_unreadable_registration_is_reported_and_its_owner_nodes_are_not(data
 def test_beside_an_unreadable_registration_no_rebalance_would_help() -> None:
     found = verified(registrations={"g_ann": b"", "g_bob": filtered("cl.*")}, owners={})
     assert {finding.kind for finding in found.findings} == {"unreadable-registration", "unowned"}
-    assert {finding.remedy for finding in found.findings[1:]} == {"first mend the registration of g_ann"}
+    assert {finding.remedy for finding in found.findings[1:]} == {"first fix the registration of g_ann"}
     assert found.wakeable == ()
 
 
@@ -198,7 +199,7 @@ def test_what_a_member_waits_for_is_worth_knowing_and_no_fault() -> None:
 def test_an_unowned_partition_names_whose_it_is() -> None:
     finding = only(verified(owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0")))
     assert (finding.kind, finding.path, finding.passing) == ("unowned", "/consumers/g/owners/clicks/2", True)
-    assert finding.sentence == "clicks-2 is owned by nobody, and range assigns it to g_bob-0"
+    assert finding.sentence == "clicks-2 has no owner, but range assigns it to g_bob-0"
 
 
 def test_a_member_that_gave_up_is_named_and_can_be_woken() -> None:
@@ -220,14 +221,14 @@ def test_what_is_in_the_way_comes_first(session: int) -> None:
     assert foreign.passing is (session != 0)
     assert "zkconsumer release g clicks 2" in foreign.remedy
     assert unowned.remedy == (
-        "first mend what is in the way, /consumers/g/owners/clicks/2; then zkconsumer verify g --trigger-rebalance"
+        "first remove the obstacle, /consumers/g/owners/clicks/2; then zkconsumer verify g --trigger-rebalance"
     )
     assert found.wakeable == ()
 
 
 def test_an_invalid_offset_keeps_a_java_member_from_all_partitions() -> None:
     found = verified(owners=owned("g_ann-0", "g_ann-0"), offsets={("clicks", "3"): b"abc"})
-    assert found.findings[0].remedy.startswith("first mend what is in the way, /consumers/g/offsets/clicks/3; then ")
+    assert found.findings[0].remedy.startswith("first remove the obstacle, /consumers/g/offsets/clicks/3; then ")
     assert found.wakeable == ()
 
 
@@ -235,7 +236,7 @@ def test_a_thread_beyond_the_streams_of_its_member_is_not_registered() -> None:
     finding = only(verified(owners=owned("g_ann-0", "g_ann-1", "g_bob-0", "g_bob-0")))
     assert finding.kind == "unregistered-owner"
     assert finding.sentence == (
-        "clicks-1 is owned by 'g_ann-1' (by session 0x1a), which is no thread of a registered member"
+        "clicks-1 is owned by 'g_ann-1' (by session 0x1a), which is not a thread of a registered member"
     )
 
 
@@ -243,7 +244,7 @@ def test_an_owner_that_its_strategy_does_not_name_is_wrong_and_can_be_woken() ->
     found = verified(owners=owned("g_ann-0", "g_ann-0", "g_ann-0", "g_bob-0"))
     finding = only(found)
     assert (finding.kind, finding.passing) == ("wrong-owner", True)
-    assert finding.sentence == "clicks-2 is owned by g_ann-0, and range assigns it to g_bob-0"
+    assert finding.sentence == "clicks-2 is owned by g_ann-0, but range assigns it to g_bob-0"
     assert found.wakeable == ("g_bob",)
 
 
@@ -284,7 +285,7 @@ def test_a_java_member_that_owns_nothing_beside_members_of_this_client_hints_at_
     found = verified(java_members=frozenset({"g_bob"}), **changes)
     [hint] = [finding for finding in found.findings if finding.kind == "order-of-java"]
     assert hint.sentence == (
-        "g_bob owns nothing, and members of this client own what roundrobin assigns to them: Java 0.8.2 to 0.11 assign "
+        "g_bob owns nothing, and zkconsumer members own what roundrobin assigns to them: Java 0.8.2 to 0.11 assign "
         "by roundrobin, Java 1.0 and 1.1 by roundrobin-1.0"
     )
     for java in ({"g_ann"}, {"g_ann", "g_bob"}, set()):
@@ -348,7 +349,7 @@ def test_offsets_inside_the_log_are_fine(data: bytes) -> None:
 
 
 SET_IT = "zkconsumer offsets set g --topic clicks --partition 0 --to earliest --force"
-AS_CONFIGURED = f"{SET_IT}, or whoever claims it next starts where auto.offset.reset says"
+AS_CONFIGURED = f"{SET_IT}, or the next owner starts where auto.offset.reset says"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ AS_CONFIGURED = f"{SET_IT}, or whoever claims it next starts where auto.offset.r
 def test_offsets_from_which_no_member_can_go_on(data: bytes | None, kind: str, what: str, passing: bool) -> None:
     [finding] = offsets(clicks_0=data)
     fails = kind == "unreadable-offset" and data not in (b"-1", b"-77")
-    java = "; Java members fail their rebalance at it" if fails else ""
+    java = "; Java members fail their rebalance because of it" if fails else ""
     path = "/consumers/g/offsets/clicks/0"
     assert finding == Finding(kind, path, f"clicks-0: its stored offset {what}", f"{AS_CONFIGURED}{java}", passing)
 
@@ -383,10 +384,10 @@ def test_a_log_that_is_not_known_is_named_and_one_that_was_not_asked_about_is_no
 
 
 def test_offsets_of_missing_partitions_are_no_fault() -> None:
-    remedy = "nothing; if the partition is created again, it is read from that offset"
+    remedy = "nothing; if the partition is created again, reading starts at that offset"
     assert offsets(clicks_9=b"5", old_0=b"5") == [
         Finding("stale-offset", f"/consumers/g/offsets/{topic}/{number}",
-                f"{topic}-{number}: an offset is stored, and there is no such partition", remedy, fault=False)
+                f"{topic}-{number}: an offset is stored, but the partition does not exist", remedy, fault=False)
         for topic, number in (("clicks", 9), ("old", 0))
     ]  # fmt: skip
 
@@ -403,7 +404,7 @@ def test_a_registration_that_may_not_be_read_is_reported_and_no_other_member() -
     found = verified(registrations={**SOUND.registrations, "g_shut": None}, refused=no(path))
     finding = only(found)
     assert (finding.kind, finding.path, finding.passing, finding.fault) == ("refused-node", path, False, True)
-    assert finding.sentence.startswith(f"{unread_cause(path)}; that member may ask for any topic")
+    assert finding.sentence.startswith(f"{unread_cause(path)}; that member may subscribe to any topic")
     assert "zookeeper.acl" in finding.remedy
     assert (found.members, found.wakeable) == (3, ())
 
@@ -414,7 +415,7 @@ def test_partitions_unowned_because_of_it_are_reported_beside_it() -> None:
                     owners=owned("g_ann-0", "g_ann-0", "", "g_bob-0"))  # fmt: skip
     refused, unowned = found.findings
     assert (refused.kind, unowned.kind) == ("refused-node", "unowned")
-    assert unowned.remedy == "first mend the registration of g_shut"
+    assert unowned.remedy == "first fix the registration of g_shut"
     assert found.wakeable == ()
 
 

@@ -52,8 +52,8 @@ def test_a_file_with_faults(file: Path) -> None:
         "   4  fetch.size        fetch.message.max.bytes  refused\n"
         "\n"
         "error, line 4: fetch.message.max.bytes is '1MB'; it must be an integer from 1 to 2147483647\n"
-        "warning, line 3: auto.ofset.reset is ignored: there is no such setting; the nearest known one is "
-        "'auto.offset.reset'\n"
+        "warning, line 3: auto.ofset.reset is ignored: no such setting exists; did you mean "
+        "'auto.offset.reset'?\n"
         "note: the settings were not checked against each other, because of the errors\n"
         "\n"
         "4 lines, 1 error, 1 warning\n"
@@ -98,16 +98,16 @@ def test_a_file_with_a_password_that_everybody_reads_is_reported(tmp_path: Path)
     for folder in (tmp_path, *tmp_path.parents):
         if folder.owner() == Path(file).owner() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o011)
-    assert "every user of this machine can read it (mode 0644): chmod 600" in invoke(str(file)).stderr
+    assert "every user of this machine can read the file (mode 0644): chmod 600" in invoke(str(file)).stderr
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "There is no setting in it."),
-        (b"# only\n! comments\n", "There is no setting in it."),
+        (b"", "The file has no settings."),
+        (b"# only\n! comments\n", "The file has no settings."),
         (b"[consumer]\n", "[consumer] is ignored"),
-        (b'{"group.id": "g"}', "is ignored: there is no such setting"),
+        (b'{"group.id": "g"}', "is ignored: no such setting exists"),
         (b"\x00\xff\xfe" * 50, "is ignored"),
     ],
 )

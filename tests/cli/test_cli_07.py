@@ -96,7 +96,7 @@ def test_offsets_are_set_to_the_starts_of_entries(command: Run, topic: str, fres
     place = ["offsets", "set", fresh_group, "--topic", topic, "--partition", "0-1"]
     status, out, err = command(*place, "--to", "20")
     assert (status, out) == (0, f"{fresh_group} {topic}-0-1: none -> 15\n")
-    assert f"note: {topic}-0-1: position 20 is within an entry; set to the entry's start, 15" in err
+    assert f"note: {topic}-0-1: position 20 is inside an entry; set to the entry's start, 15" in err
     assert command(*place, "--shift", "5")[1] == f"{fresh_group} {topic}-0-1: 15 -> 15\n"
     assert command(*place, "--shift", "16")[1] == f"{fresh_group} {topic}-0-1: 15 -> 31\n"
     status, _, err = command(*place, "--to", "99")
@@ -114,7 +114,7 @@ def test_offsets_are_exported_imported_and_deleted(command: Run, topic: str, fre
     status, out, err = command("offsets", "import", "--input-file", "-", stdin=text)
     assert status == 0, err
     assert f"{topic}-0-1: none -> 31" in out
-    assert "position 32 is within an entry; set to the entry's start, 31" in err
+    assert "position 32 is inside an entry; set to the entry's start, 31" in err
 
 
 # -- consume and produce -----------------------------------------------------------------------------------------------
@@ -155,10 +155,11 @@ def test_consume_in_a_group_commits_what_it_printed(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("3:5", "there is no such partition; the topic has 0-0, 0-1, 1-0, 1-1"),
-        ("9-1:0", "there is no such partition, as broker 9 is not registered with it; the topic has 0-0, 0-1, 1-0"),
-        ("x-1:0", "the partition 'x-1' is no number from 0 to 999999999 without leading zeros, and no name of Kafka"),
-        ("0-1:-5", "the offset '-5' is no number from 0 to"),
+        ("3:5", "the partition does not exist; the topic has 0-0, 0-1, 1-0, 1-1"),
+        ("9-1:0", "the partition does not exist, because broker 9 is not registered with it; the topic has 0-0, 0-1"),
+        ("x-1:0", "the partition 'x-1' is neither a number from 0 to 999999999 without leading zeros, nor a name "
+                  "of Kafka"),
+        ("0-1:-5", "the offset '-5' is not a number from 0 to"),
     ],
 )  # fmt: skip
 def test_lines_that_cannot_be_imported_are_named_with_what_can(
@@ -178,9 +179,9 @@ def test_stored_positions_within_entries_are_named_with_the_remedy(
     for arguments in (["describe", fresh_group], ["offsets", "get", fresh_group]):
         assert "! " + f"{topic}-0-1: no entry seems to start at the stored offset 20 (" in command(*arguments)[1]
     status, out, _ = command("verify", fresh_group, "--members", "0", "--patience", "0")
-    assert (status, f"{topic}-0-1: its stored offset 20 is within the entry from 15 to 31" in out) == (1, True)
-    mend = next(line for line in out.splitlines() if "mend:" in line).split("mend: zkconsumer ")[1].split(", or")[0]
-    assert command(*mend.split())[0] == 0
+    assert (status, f"{topic}-0-1: its stored offset 20 is inside the entry from 15 to 31" in out) == (1, True)
+    fix = next(line for line in out.splitlines() if "fix:" in line).split("fix: zkconsumer ")[1].split(", or")[0]
+    assert command(*fix.split())[0] == 0
     assert command("verify", fresh_group, "--members", "0", "--patience", "0")[0] == 0
 
 
@@ -189,12 +190,12 @@ def test_produce_says_what_is_known_and_makes_topics(command: Run, topic: str) -
     status, _, err = command("produce", "--topic", new, "--no-create", stdin=b"a\n")
     assert (status, "does not exist" in err) == (1, True)
     status, _, err = command("produce", "--topic", new, "--partition", "0-1", stdin=b"a\n")
-    assert (status, "leave --partition out, or choose one that it will have: 0-0, 1-0" in err) == (1, True)
+    assert (status, "leave --partition out, or choose a partition that it will have: 0-0, 1-0" in err) == (1, True)
     status, _, err = command("produce", "--topic", new, stdin=b"a\nb\n")
     assert status == 0
     made, sent = err.splitlines()
-    assert made.endswith("brokers of Kafka 0.7 make it with its first message")
-    assert sent == "Produced 2 messages; Kafka 0.7 acknowledges no message: the brokers have read these"
+    assert made.endswith("brokers of Kafka 0.7 create it with its first message")
+    assert sent == "Produced 2 messages; Kafka 0.7 acknowledges no messages: the brokers have received these"
 
     def messages() -> list[str]:
         return sorted(command("consume", "--topic", new, "--until-end", "-f", r"%p %s\n")[1].splitlines())
@@ -218,7 +219,7 @@ def test_produce_to_one_partition(command: Run, topic: str, codec: str) -> None:
     [
         (["--key-separator", ":"], "Kafka 0.7 stores no keys; leave --key-separator out"),
         (["--acks", "-1"], "Kafka 0.7 has no replicas that could acknowledge a message; leave --acks out"),
-        (["--codec", "lz4"], "Kafka 0.7 does not know lz4; choose one of none, gzip, snappy"),
+        (["--codec", "lz4"], "Kafka 0.7 does not support lz4; choose one of none, gzip, snappy"),
         (["--partition", "0-9"], "has no partition 0-9; it has 0-0, 0-1, 1-0, 1-1"),
         (["--partition", "1"], "has no partition 1; it has 0-0, 0-1, 1-0, 1-1"),
     ],
@@ -227,7 +228,7 @@ def test_produce_refuses_what_07_does_not_have(command: Run, topic: str, argumen
     status, _, err = command("produce", "--topic", topic, *arguments, stdin=b"a:b\n")
     assert status == 1
     assert sentence in err
-    assert "a fault of the program" not in err
+    assert "a bug in zkconsumer" not in err
 
 
 @pytest.mark.parametrize("arguments", [["create", "{}-new", "--partitions", "3"], ["grow", "{}", "--partitions", "8"],
@@ -235,7 +236,7 @@ def test_produce_refuses_what_07_does_not_have(command: Run, topic: str, argumen
 def test_topics_are_made_by_messages(command: Run, topic: str, arguments: list[str]) -> None:
     status, _, err = command("topics", *[each.format(topic) for each in arguments])
     assert status == 1, err
-    assert "the cluster is of Kafka 0.7, where a broker makes a topic when the first message for it comes" in err
+    assert "the cluster is of Kafka 0.7, where a broker creates a topic when its first message arrives" in err
 
 
 def test_the_exporter_reads_the_cluster(cluster: Both, command: Run, topic: str, fresh_group: str) -> None:

@@ -177,7 +177,7 @@ def test_brokers_without_zookeeper_need_no_java_and_name_their_addresses() -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--kafka", "0.8.2.2", "--generation", "0.7"], "--kafka names the brokers already"),
+        (["--kafka", "0.8.2.2", "--generation", "0.7"], "--kafka already chooses the brokers"),
         (["--generation", "0.7", "--brokers", "2", "--topic", "clicks:3:2"], "clicks: Kafka 0.7 has no replicas"),
         (["--generation", "0.6"], "'0.6' is not one of '0.8', '0.7', '0.9', '0.10', '0.11', '1.1', '2.8', '3.9',"),
     ],
@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 def test_only_embedded_brokers_keep_their_data(tmp_path: Path) -> None:
     got = invoke("up", "--kafka", "0.8.2.2", "--data", str(tmp_path))
     assert got.exit_code == 2
-    assert "the data of real brokers cannot be kept; leave --kafka out" in got.stderr
+    assert "the data of real brokers cannot be kept; leave --data or --kafka out" in got.stderr
 
 
 EMBEDDED = ("0.8.2.2", "0.7.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.2", "4.3.1")

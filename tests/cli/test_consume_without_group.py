@@ -216,7 +216,7 @@ def test_lines_that_come_slowly_are_printed_at_once(kafka_0822: KafkaCluster, to
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--group", "g"], "--partition reads without joining a group, and --group is for reading in a group"),
+        (["--group", "g"], "--partition reads without a group, and --group is for reading in a group"),
         (["--property", "group.id=g"], "--property group.id is for reading in a group"),
         (["--delete-offsets"], "--delete-offsets is for reading in a group"),
         (["--streams", "2"], "--streams is for reading in a group"),
@@ -227,9 +227,9 @@ def test_lines_that_come_slowly_are_printed_at_once(kafka_0822: KafkaCluster, to
         (["--offset", "@2014-03-01"], "'@2014-03-01' has no time zone"),
         (["--count", "0"], "0 is not in the range x>=1"),
         (["--partition", "x"], "'x' is not a partition: a number such as 3"),
-        (["-f", "%q"], "'%q' at character 1 is no field"),
-        (["-f", "%v", "--json"], "--format says all that is printed, and --json has no effect"),
-        (["-f", "%v", "--partition"], "--format says all that is printed, and --print-partition has no effect"),
+        (["-f", "%q"], "'%q' at character 1 is not a field"),
+        (["-f", "%v", "--json"], "--format decides what is printed, so --json has no effect"),
+        (["-f", "%v", "--partition"], "--format decides what is printed, so --print-partition has no effect"),
         (["-f", "%v", "--key-separator", ":"], "--key-separator has no effect"),
         (["--json", "--null", "x"], "--null has no effect with --json"),
         (["--stall-timeout", "0"], "0.0 is not in the range 0<x<=31536000"),
@@ -245,7 +245,7 @@ def test_options_that_contradict_each_other_are_status_2(options: list[str], sai
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--whitelist", "t", "--until-end"], "--until-end reads without joining a group, and --whitelist is"),
+        (["--whitelist", "t", "--until-end"], "--until-end reads without a group, and --whitelist is"),
         (["--topic", "t", "--stall-timeout", "5"], "--stall-timeout is for reading without a group"),
         (["--topic", "t", "--until-end"], "Missing option '--zookeeper'"),
     ],

@@ -66,13 +66,13 @@ def test_a_command_with_a_time_out_ends_at_it(cluster: EmbeddedCluster) -> None:
     assert time.monotonic() - began < MUCH_S
     assert done.returncode == 1
     assert b"the coordinator of group" in done.stderr
-    assert b"does not name the coordinator" in done.stderr
+    assert b"does not report the coordinator" in done.stderr
 
 
 def test_a_command_without_a_time_out_says_why_nothing_comes(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(Fault.error(NOT_AVAILABLE, "consumer_metadata"), times=None)
     with Running(*consume(cluster, "--count", "1", "--property", "socket.timeout.ms=4000")) as running:
-        wait_until(lambda: "does not name the coordinator" in running.errors(), MUCH_S, "the reason",
+        wait_until(lambda: "does not report the coordinator" in running.errors(), MUCH_S, "the reason",
                    state=running.errors)  # fmt: skip
         wait_until(lambda: running.process.poll() is not None, MUCH_S, "the end", state=running.errors)
         assert running.process.returncode == 1

@@ -74,7 +74,7 @@ def test_it_loses_nothing_on_kafka_0_7() -> None:
 def test_real_and_embedded_brokers_at_once_are_refused() -> None:
     got = run("demo", "--kafka", "0.8.2.2", "--generation", "0.7")
     assert got.returncode == 2
-    assert b"--kafka names the brokers already" in got.stderr
+    assert b"--kafka already chooses the brokers" in got.stderr
 
 
 def test_an_injected_loss_and_an_injected_repeat_show_in_line_and_status() -> None:
@@ -150,8 +150,8 @@ def test_a_full_disk_is_the_only_message(room_kib: int, tmp_path: Path) -> None:
                            capture_output=True, text=True, timeout=LIMIT_S, check=False)  # fmt: skip
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"zkconsumer: the temporary files of ZooKeeper, brokers and members have no room in {tmp_path} "
-        "(No space left on device); make room there, or name another folder by TMPDIR\n"
+        f"zkconsumer: there is no space for the temporary files of ZooKeeper, brokers and members in {tmp_path} "
+        "(No space left on device); free space there, or set TMPDIR to another folder\n"
     )
     assert "lost" not in ended.stdout
 

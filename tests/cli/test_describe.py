@@ -79,7 +79,7 @@ def test_what_is_wrong_is_marked_and_checked(kafka_0822: KafkaCluster, topic: st
     rows = [line.split() for line in text.splitlines() if line.startswith(topic)]
     assert rows == [[topic, "0", "-", "3", "-", "none", "!"], [topic, "1", "2", "3", "1", "somebody-0", "!"]]
     assert f"! {topic}-0: orphaned" in text
-    assert f"! {topic}-1: its owner 'somebody-0' is no thread of a registered member" in text
+    assert f"! {topic}-1: its owner 'somebody-0' is not a thread of a registered member" in text
     assert f"! {fresh_group}_left: registration cannot be read: {root}/ids/{fresh_group}_left" in text
     assert "Total lag: 1, unknown for 1 partition\n" in text
 

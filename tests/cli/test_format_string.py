@@ -44,9 +44,10 @@ def test_headers_stand_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ab%q", "'%q' at character 3 is no field; known: %t topic"), ("%", "'%' at character 1 is no field"),
-        ("%é", "is no field"), (r"\q", r"'\q' at character 1 is no escape"), ("\\", "at character 1 is no escape"),
-        (r"\xg", r"'\x' at character 1 is no escape"), ("%k %H", "'%H' at character 4 is no field"),
+        ("ab%q", "'%q' at character 3 is not a field; known: %t topic"), ("%", "'%' at character 1 is not a field"),
+        ("%é", "is not a field"), (r"\q", r"'\q' at character 1 is not an "
+                                       r"escape"), ("\\", "at character 1 is not an escape"),
+        (r"\xg", r"'\x' at character 1 is not an escape"), ("%k %H", "'%H' at character 4 is not a field"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(text: str, said: str) -> None:

@@ -41,7 +41,7 @@ def test_commands_refuse_them(cluster: EmbeddedCluster, call: list[str], partiti
     arguments = [call[0], *where, *call[1:], partition] if call[0] == "release" else [*call, partition, *where]
     done = CliRunner().invoke(program, arguments, input="a\n", prog_name="zkconsumer")
     assert done.exit_code in (1, 2), done.output
-    assert "fault of the program" not in done.stderr
+    assert "bug in zkconsumer" not in done.stderr
     assert partition in done.stderr.splitlines()[-1]
 
 

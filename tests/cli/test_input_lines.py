@@ -98,7 +98,7 @@ def test_separators_of_headers_are_texts_of_any_length() -> None:
         (b"h:v", "it has no headers delimiter '!': 'h:v'"),
         (b"h:v!k", r"it has no key separator '\\t': 'h:v!k'"),
         (b"a:1,hv!k\tv", "its header 'hv' has no ':' between name and value"),
-        (b"NIL:v!k\tv", "the name of its header 'NIL:v' is null, which no name can be"),
+        (b"NIL:v!k\tv", "the name of its header 'NIL:v' is null, but a name cannot be null"),
         (b"\xff:v!k\tv", "the name of its header '\ufffd' is no UTF-8"),
     ],
 )
@@ -123,18 +123,18 @@ def test_what_consume_prints_as_json_is_read_back(
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("{", "it is no JSON: "),
-        ([1], 'it is no JSON object with a "value"'),
-        ({"key": "k"}, 'it is no JSON object with a "value"'),
-        ({"value": 1}, "\"value\" is '1': text or null is needed"),
-        ({"value": "x", "value_encoding": "base65"}, "\"value_encoding\" is 'base65': base64 is the only one"),
-        ({"value": "x", "value_encoding": "base64"}, '"value" is no base64'),
+        ("{", "it is not JSON: "),
+        ([1], 'it is not a JSON object with a "value"'),
+        ({"key": "k"}, 'it is not a JSON object with a "value"'),
+        ({"value": 1}, "\"value\" is '1'; it must be text or null"),
+        ({"value": "x", "value_encoding": "base65"}, "\"value_encoding\" is 'base65'; it must be base64"),
+        ({"value": "x", "value_encoding": "base64"}, '"value" is not base64'),
         ({"value": "x", "key": "\ud800"}, "surrogates not allowed"),
-        ({"value": "x", "headers": {"h": "v"}}, "\"headers\" is \"{'h': 'v'}\": a list is needed"),
-        ({"value": "x", "headers": [{"key": None, "value": ""}]}, "is no object with a text"),
-        ({"value": "x", "headers": [{"key": "h"}]}, "is no object with a text"),
+        ({"value": "x", "headers": {"h": "v"}}, "\"headers\" is \"{'h': 'v'}\"; it must be a list"),
+        ({"value": "x", "headers": [{"key": None, "value": ""}]}, "is not an object with a text"),
+        ({"value": "x", "headers": [{"key": "h"}]}, "is not an object with a text"),
         ({"value": "x", "headers": [{"key": "\ud800", "value": ""}]}, "surrogates not allowed"),
-        ({"value": "x", "headers": [{"key": "h", "value": "x", "value_encoding": "base64"}]}, "is no base64"),
+        ({"value": "x", "headers": [{"key": "h", "value": "x", "value_encoding": "base64"}]}, "is not base64"),
     ],
 )
 def test_json_that_is_no_message_is_refused(entry: object, said: str) -> None:
@@ -144,7 +144,7 @@ def test_json_that_is_no_message_is_refused(entry: object, said: str) -> None:
 
 def test_keys_and_headers_are_refused_where_none_is_stored() -> None:
     assert json_parser(False)(b'{"value": "v", "key": null}') == (None, b"v", ())
-    with pytest.raises(ValueError, match=r"it has a key, and Kafka 0\.7 stores none"):
+    with pytest.raises(ValueError, match=r"it has a key, but Kafka 0\.7 stores no keys"):
         json_parser(False)(b'{"value": "v", "key": "k"}')
-    with pytest.raises(ValueError, match=r"it has headers, and Kafka 0\.7 stores none"):
+    with pytest.raises(ValueError, match=r"it has headers, but Kafka 0\.7 stores no headers"):
         json_parser(False)(b'{"value": "v", "headers": [{"key": "k", "value": null}]}')

@@ -112,8 +112,8 @@ def test_get_of_a_topic_that_the_group_does_not_have_names_those_it_has(
     shown = offsets("get", fresh_group, "--topic", "qqq")
     assert shown.exit_code == 1
     assert shown.stderr == (
-        f"zkconsumer: group {fresh_group!r} has no offsets of topic 'qqq' and does not subscribe to it; "
-        f"the topics there are {topic}\n"
+        f"zkconsumer: group {fresh_group!r} has no offsets for topic 'qqq' and does not subscribe to it; "
+        f"existing topics: {topic}\n"
     )
 
 
@@ -135,7 +135,7 @@ def test_set_writes_every_partition_and_prints_old_and_new(
         f"{fresh_group} {topic}-0: 1 -> {expected.decode()}\n{fresh_group} {topic}-1: none -> {expected.decode()}\n"
     )
     *warnings, last = done.stderr.splitlines()
-    assert last == "2 offsets set, 0 as before"
+    assert last == "2 offsets set, 0 unchanged"
     by_segments = f"{topic}/0 and 1 more partition: searched by segments"
     assert [by_segments in line for line in warnings] == ([True] if to.startswith("2") and len(to) > 1 else [])
 
@@ -179,7 +179,7 @@ def test_a_consumer_starts_where_set_put_the_offset(
 def test_a_dry_run_writes_nothing(kafka_0822: KafkaCluster, topic: str, fresh_group: str, offsets: Offsets) -> None:
     done = offsets("set", fresh_group, "--topic", topic, "--to", "latest", "--dry-run")
     assert done.stdout.splitlines()[0] == f"{fresh_group} {topic}-0: none -> 3"
-    assert done.stderr == f"group {fresh_group} is new\n2 offsets would be set, 0 as before\n"
+    assert done.stderr == f"group {fresh_group} is new\n2 offsets would be set, 0 unchanged\n"
     assert kafka_0822.client.exists(f"/consumers/{fresh_group}") is None
 
 
@@ -189,8 +189,8 @@ def test_set_is_refused_while_the_group_has_members_and_names_them(
     refused = offsets("set", fresh_group, "--topic", topic, "--to", "earliest")
     assert refused.exit_code == 1
     assert refused.stderr == (
-        f"zkconsumer: no offset was set: 1 consumer is in group {fresh_group!r} ({live_member}) and would go on from "
-        "their own positions; stop them first, or do it all the same: force=True, --force\n"
+        f"zkconsumer: no offset was set: 1 consumer is in group {fresh_group!r} ({live_member}) and would continue "
+        "from their own positions; stop them first, or set the offsets nevertheless: force=True, --force\n"
     )
     assert stored(kafka_0822, fresh_group, topic) == {}
     forced = offsets("set", fresh_group, "--topic", topic, "--to", "earliest", "--force")
@@ -206,7 +206,7 @@ def test_an_offset_outside_the_log_is_refused_unless_forced(
     assert refused.exit_code == 1
     assert refused.stderr == (
         f"zkconsumer: no offset was set: 4 cannot be set for {topic}-0: its log has 0 to 3; {topic}-1: its log has 0 "
-        "to 3; choose an offset that the log has, or set it all the same: force=True, --force\n"
+        "to 3; choose an offset that the log has, or set it nevertheless: force=True, --force\n"
     )
     assert stored(kafka_0822, fresh_group, topic) == {}
     assert offsets("set", fresh_group, "--topic", topic, "--to", "4", "--force").exit_code == 0
@@ -216,7 +216,7 @@ def test_an_offset_outside_the_log_is_refused_unless_forced(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--topic", "{topic}x"], "there is no topic '{topic}x'; did you mean '{topic}'?"),
+        (["--topic", "{topic}x"], "topic '{topic}x' does not exist; did you mean '{topic}'?"),
         (["--topic", "{topic}", "--partition", "5"], "topic '{topic}' has no partition 5; it has 0, 1"),
     ],
 )
@@ -243,9 +243,9 @@ def test_a_commit_that_comes_in_between_is_reported_and_not_written_over(
         with pytest.raises(OffsetsNotSet) as refused:
             write_changes(port, changes)
     assert str(refused.value) == (
-        f"the offset of {topic}-1 in group {fresh_group!r} was changed by somebody else meanwhile: it was "
-        f"{'none' if before is None else 1}, it is 2; 0 of 2 offsets were written; find out who commits there, and set "
-        "them again"
+        f"the offset of {topic}-1 in group {fresh_group!r} was changed by another client in the meantime: it was "
+        f"{'none' if before is None else 1}, it is 2; 0 of 2 offsets were written; find out which client commits "
+        "there, and set the offsets again"
     )
     assert stored(kafka_0822, fresh_group, topic) == {"1": b"2"}
 
@@ -281,11 +281,11 @@ def test_export_and_import_carry_offsets_over(
         f"{fresh_group} clicks-0: 99 -> 5", f"{fresh_group} clicks-2: 6 -> 6", f"{fresh_group} clicks-10: 7 -> 7",
         f"{fresh_group} views-0: none -> 8",
     ]  # fmt: skip
-    assert shown.stderr == "2 offsets would be set, 2 as before\n"
+    assert shown.stderr == "2 offsets would be set, 2 unchanged\n"
     assert stored(kafka_0822, fresh_group, "clicks")["0"] == b"99"
 
     done = offsets("import", "--input-file", "-", "--force", stdin=file.read_text())
-    assert (done.exit_code, done.stderr) == (0, "2 offsets set, 2 as before\n")
+    assert (done.exit_code, done.stderr) == (0, "2 offsets set, 2 unchanged\n")
     assert offsets("export", fresh_group).stdout == file.read_text()
 
 
@@ -363,8 +363,8 @@ def test_import_names_bad_lines_and_writes_nothing(
     assert done.exit_code == 1
     assert done.stderr == (
         f"zkconsumer: no offset was set: {file} has 2 lines that cannot be used: line 2: 'rubbish': it does not have "
-        f"the form of an offset; line 3: '/consumers/{fresh_group}/offsets/t/1:x': the offset 'x' is no number from "
-        "0 to 9223372036854775807; correct or delete these lines; each must be "
+        f"the form of an offset; line 3: '/consumers/{fresh_group}/offsets/t/1:x': the offset 'x' is not a number "
+        "from 0 to 9223372036854775807; correct or delete these lines; each must be "
         "/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, once\n"
     )
     assert kafka_0822.client.exists(f"/consumers/{fresh_group}") is None

@@ -275,8 +275,8 @@ def test_a_missing_topic_is_reported_and_waited_for(
 ) -> None:
     there = topic()
     with Running("consume", *zk, "--topic", there + "x", "--from-beginning", "--max-messages", "1") as consumer:
-        wait_until(lambda: "there is no topic" in consumer.errors(), TIMEOUT_S, "the warning", state=consumer.errors)
-        assert f"there is no topic {there + 'x'!r} (did you mean {there!r}?)" in consumer.errors()
+        wait_until(lambda: "does not exist" in consumer.errors(), TIMEOUT_S, "the warning", state=consumer.errors)
+        assert f"topic {there + 'x'!r} does not exist (did you mean {there!r}?)" in consumer.errors()
         kafka_0822.create_topic(there + "x")
         produce(kafka_0822, there + "x", [b"came"])
         assert consumer.wait() == 0
@@ -305,7 +305,7 @@ def test_each_missing_topic_of_several_is_reported(topic: Topic, zk: tuple[str, 
     got = run("consume", *zk, "--topic", there, "--topic", there + "x", "--topic", there + "y", "--timeout-ms", "300")
     assert got.returncode == 0
     assert got.stderr.decode().splitlines()[:2] == [
-        f"there is no topic {there + missing!r} (did you mean {there!r}?); waiting for it to be created"
+        f"topic {there + missing!r} does not exist (did you mean {there!r}?); waiting for it to be created"
         for missing in "xy"
     ]
 

@@ -40,7 +40,7 @@ def test_a_creation_is_reported_once_and_before_the_messages(cluster: KafkaClust
 
 def test_a_name_that_is_nearly_that_of_a_topic_is_named(cluster: KafkaCluster) -> None:
     _, said = produce(cluster, "clickz")
-    assert said.startswith("topic 'clickz' did not exist (there is a topic 'clicks'; was it meant?); the brokers")
+    assert said.startswith("topic 'clickz' did not exist (did you mean topic 'clicks'?); the brokers")
 
 
 def test_brokers_that_are_listed_create_topics_and_say_which_there_are(cluster: KafkaCluster) -> None:

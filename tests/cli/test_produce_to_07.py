@@ -12,7 +12,7 @@ from simpleconsumer.types import Message
 from tests.admin.broker_07 import MULTIPRODUCE, OFFSETS, PRODUCE, Broker07
 from tests.cli.command_line import run
 
-READ = "Kafka 0.7 acknowledges no message: the brokers have read these\n"
+READ = "Kafka 0.7 acknowledges no messages: the brokers have received these\n"
 Produce = Callable[..., tuple[int, str]]
 
 
@@ -63,7 +63,7 @@ def test_with_acks_0_one_answer_is_waited_for_at_the_end_and_nothing_is_known(
 ) -> None:
     status, said = produce("--acks", "0")
     assert (status, broker.requests[OFFSETS]) == (0, 1)
-    assert said.endswith("Kafka 0.7 acknowledges no message: nothing is known of these\n")
+    assert said.endswith("Kafka 0.7 acknowledges no messages: it is not known whether the brokers have these\n")
 
 
 def test_a_compressed_batch_is_one_entry(broker: Broker07, produce: Produce) -> None:
@@ -83,8 +83,7 @@ def test_messages_that_brokers_may_drop_are_refused_or_reported_once(broker: Bro
     status, said = produce("--property", "max.message.size=2000000", stdin=stdin)
     assert status == 0
     assert said.splitlines()[0] == (
-        "warning: brokers of Kafka 0.7 drop messages above their max.message.size, by default 1000000 bytes, without a "
-        "sign"
+        "warning: brokers of Kafka 0.7 silently drop messages above their max.message.size, by default 1000000 bytes"
     )
 
 
@@ -93,7 +92,7 @@ def test_a_topic_that_does_not_exist_is_made_by_partition_0_of_each_broker(broke
     status, said = produce(topic="views")
     assert (status, broker.logs.pop(("views", 0))) == (0, entry(b"a") + entry(b"b"))
     assert said.splitlines()[0] == (
-        "topic 'views' does not exist; brokers of Kafka 0.7 make it with its first message"
+        "topic 'views' does not exist; brokers of Kafka 0.7 create it with its first message"
     )
 
 
@@ -102,10 +101,10 @@ def test_a_topic_that_does_not_exist_is_made_by_partition_0_of_each_broker(broke
     [
         (["--key-separator", ":"], "clicks", "Kafka 0.7 stores no keys; leave --key-separator out"),
         (["--acks", "-1"], "clicks", "Kafka 0.7 has no replicas that could acknowledge a message; leave --acks out"),
-        (["--codec", "lz4"], "clicks", "Kafka 0.7 does not know lz4; choose one of none, gzip, snappy"),
+        (["--codec", "lz4"], "clicks", "Kafka 0.7 does not support lz4; choose one of none, gzip, snappy"),
         (["--partition", "3-7"], "clicks", "topic 'clicks' has no partition 3-7; it has 3-0, 3-1"),
-        (["--no-create"], "clickz", "topic 'clickz' does not exist (there is a topic 'clicks'; was it meant?), and "
-                                    "--no-create is given; leave that out: brokers of Kafka 0.7 make it"),
+        (["--no-create"], "clickz", "topic 'clickz' does not exist (did you mean topic 'clicks'?), and "
+                                    "--no-create is given; leave that out: brokers of Kafka 0.7 create it"),
     ],
 )  # fmt: skip
 def test_what_07_does_not_have_is_refused_before_anything_is_sent(

@@ -78,11 +78,12 @@ def test_the_version_is_printed() -> None:
         (["produce", "--topic", "t", "--brokers", "b:9092", "--property", "zk.connect=z:1"], "give --zookeeper HOSTS"),
         (["describe", "--zookeeper", "zk:2181"], "Missing argument 'GROUP'"),
         (["cluster", "up", "--topic", "t:x"], "is not name, name:partitions or name:partitions:replication"),
-        (["cluster", "up", "--topic", "t:1:3"], "3 replicas need as many brokers, there are 1"),
-        (["cluster", "up", "--topic", "t:2001"], "t: 2001 partitions, at most 2000 can be"),
+        (["cluster", "up", "--topic", "t:1:3"], "3 replicas need as many brokers; --brokers is 1"),
+        (["cluster", "up", "--topic", "t:2001"], "t: 2001 partitions; at most 2000 are possible"),
         (["cluster", "up", "--topic", "a/b"], "topic 'a/b': is not made of [a-zA-Z0-9._-]"),
-        (["cluster", "up", "--topic", "t" * 256], "256 characters, not 1 to 255"),
-        (["cluster", "up", "--topic", "t" * 254 + ":9"], "topic name of 254 characters: with a partition's number"),
+        (["cluster", "up", "--topic", "t" * 256], "256 characters; 1 to 255 are allowed"),
+        (["cluster", "up", "--topic", "t" * 254 + ":9"], "topic name of 254 characters: with the number of a "
+                                                         "partition"),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
@@ -94,14 +95,14 @@ def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["release", "--bootstrap-server", "b:9092"], "'--bootstrap-server': this command works on ZooKeeper"),
+        (["release", "--bootstrap-server", "b:9092"], "'--bootstrap-server': this command needs ZooKeeper"),
         (["produce", "--broker-list", "b:9092"], "'--broker-list': it is called --brokers here"),
         (["consume", "--broker-list", "b:9092"], "'--broker-list': it is called --bootstrap-server here"),
         (["produce", "--message-send-max-retries", "3"], "it is called --retries here"),
         (["consume", "--consumer.config", "f"], "'--consumer.config': it is called --config here."),
         (["consume", "--consumer-property", "a=b"], "'--consumer-property': it is called --property here."),
         (["offsets", "set", "g", "--to-earliest"], "'--to-earliest': it is called --to earliest here."),
-        (["topics", "--describe"], "'--describe': `zkconsumer describe GROUP` and `zkconsumer topics NAME` describe."),
+        (["topics", "--describe"], "'--describe': use `zkconsumer describe GROUP` or `zkconsumer topics NAME`."),
         (["groups", "--to-earliest"], "No such option"),
         (["groups", "--jsn"], "Did you mean"),
     ],
@@ -129,7 +130,7 @@ def test_an_option_that_is_given_twice_counts_twice_or_is_refused(path: tuple[st
             continue
         result = invoke(*path, name, "1", f"{name}=2")
         assert result.exit_code == 2, name
-        assert f"Option '{name}' is given 2 times, and takes one value." in result.stderr
+        assert f"Option '{name}' is given 2 times, but has one value." in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
     result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "t", *QUICK,
                     "--property", "auto.offset.rest=smallest")  # fmt: skip
     assert (result.exit_code, result.stderr) == (
-        1, "zkconsumer: unknown setting 'auto.offset.rest'; the nearest known one is 'auto.offset.reset'\n",
+        1, "zkconsumer: unknown setting 'auto.offset.rest'; did you mean 'auto.offset.reset'?\n",
     )  # fmt: skip
 
 
@@ -214,7 +215,7 @@ def test_an_unknown_setting_in_a_file_is_warned_about_with_the_nearest_one(tmp_p
                     "--config", str(file))  # fmt: skip
     lines = result.stderr.splitlines()
     assert any(line.startswith("warning: unknown setting 'auto.offset.rest' is ignored; the nearest") for line in lines)
-    assert any(line.startswith("warning: settings with names of Kafka 0.7 (zk.synctime.ms) and no") for line in lines)
+    assert any(line.startswith("warning: settings have names of Kafka 0.7 (zk.synctime.ms) and") for line in lines)
     result = invoke("consume", "--zookeeper", f"127.0.0.1:{free_port()}", "--topic", "t", *QUICK,
                     "--config", str(file), "--from-beginning")  # fmt: skip
     assert "names of Kafka 0.7" not in result.stderr
@@ -237,7 +238,7 @@ def test_a_fault_of_the_program_is_reported_and_its_place_only_with_debug(monkey
     monkeypatch.setattr(consume_module, "_wanted", fail)
     plain = invoke("consume")
     assert plain.exit_code == 1
-    assert plain.stderr.startswith("zkconsumer: this is a fault of the program: RuntimeError: broken inside; ")
+    assert plain.stderr.startswith("zkconsumer: this is a bug in zkconsumer: RuntimeError: broken inside; ")
     assert "Traceback" not in plain.stderr
     assert "Traceback" in invoke("--debug", "consume").stderr
 
@@ -268,7 +269,7 @@ def test_a_standard_output_that_is_closed_is_one_sentence(arguments: list[str]) 
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command(arguments)]
     ended = subprocess.run(closed, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == b"zkconsumer: standard output is closed; `>/dev/null` throws away what is printed\n"
+    assert ended.stderr == b"zkconsumer: standard output is closed; use `>/dev/null` to discard the output\n"
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", "2>&- >&- <&-"])

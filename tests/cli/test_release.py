@@ -54,7 +54,7 @@ def test_a_persistent_node_of_nobody_is_released_and_a_dry_run_changes_nothing(
     path, ids = f"/consumers/{fresh_group}/owners/clicks/0", f"/consumers/{fresh_group}/ids"
     client.create(path, b"g_dead-0", makepath=True)
     client.create(f"{ids}/{fresh_group}_ann", (REGISTRATION % "clicks").encode(), ephemeral=True, makepath=True)
-    proof = "it is persistent, and no consumer of the name in it, 'g_dead-0', is registered\n"
+    proof = "it is persistent, and 'g_dead-0', the owner in it, is not registered\n"
     cversion = client.exists(ids).cversion
     assert release("--dry-run") == (0, f"{path} would be released: {proof}")
     assert (client.get(path)[0], client.exists(ids).cversion) == (b"g_dead-0", cversion)
@@ -64,7 +64,7 @@ def test_a_persistent_node_of_nobody_is_released_and_a_dry_run_changes_nothing(
     assert client.exists(path) is None
     wait_until(lambda: heard, WAIT_S, "the members to be woken")
     assert client.get_children(ids) == [f"{fresh_group}_ann"]
-    assert release() == (0, f"{path}: nobody owns it\n")
+    assert release() == (0, f"{path}: the partition has no owner\n")
 
 
 @pytest.mark.parametrize("data", [b"", b"0-0/x", b"\xff\xfe", b"..", "dead \u0001".encode(), b"-0", b"x" * 300])
@@ -97,7 +97,7 @@ def test_the_claim_of_a_registered_consumer_is_never_released(
     for options in ([], ["--claim", claim]):
         status, said = release(*options)
         assert status == 1
-        assert f"{path} is not released: its owner '{ann}-0' is of {ann}, which is registered" in said
+        assert f"{path} is not released: its owner '{ann}-0' belongs to {ann}, which is registered" in said
     assert client.exists(path) is not None
 
 
@@ -129,16 +129,16 @@ def test_a_claim_that_changed_since_it_was_examined_is_kept(
         assert claim is not None
         # Its owner registers between the look and the deletion: the transaction itself finds out.
         client.create(f"{ids}/g_ann", ephemeral=True)
-        with pytest.raises(ClaimNotReleased, match=r"not released: .*/ids/g_ann has been registered meanwhile"):
+        with pytest.raises(ClaimNotReleased, match=r"not released: .*/ids/g_ann has been registered in the meantime"):
             delete_claim(port, GENERATION_08, fresh_group, claim)
         client.delete(f"{ids}/g_ann")
         # Another owner with the same name and version.
         client.delete(path)
         client.create(path, b"g_ann-0", ephemeral=True)
-        with pytest.raises(ClaimNotReleased, match="changed by somebody else"):
+        with pytest.raises(ClaimNotReleased, match="another client has changed it"):
             delete_claim(port, GENERATION_08, fresh_group, claim)
         client.delete(path)
-        with pytest.raises(ClaimNotReleased, match="changed by somebody else"):
+        with pytest.raises(ClaimNotReleased, match="another client has changed it"):
             delete_claim(port, GENERATION_08, fresh_group, claim)
     assert client.get_children(ids) == []
 

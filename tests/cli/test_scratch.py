@@ -71,7 +71,8 @@ def test_a_folder_that_cannot_be_made_is_reported_with_a_remedy(
 ) -> None:
     (temporary / "file").write_text("no folder")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "file"))
-    with pytest.raises(CliError, match=r"no temporary folder can be made in .*: Not a directory; TMPDIR says where"):
+    with pytest.raises(CliError, match=r"no temporary folder can be created in .*: Not a directory; set TMPDIR to "
+                                       r"another folder"):
         scratch_folder("test-").__enter__()
 
 
@@ -94,6 +95,7 @@ refuse_if_full(Path(sys.argv[1]))
     folder.mkdir()
     ended = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
     assert ended.stderr.splitlines()[-1] == (
-        "zkconsumer.cli.failures.CliError: the temporary files of ZooKeeper, brokers and members have no room in "
-        f"{temporary} (File too large); make room there, or name another folder by TMPDIR"
+        "zkconsumer.cli.failures.CliError: there is no space for the temporary files of ZooKeeper, brokers and "
+        "members in "
+        f"{temporary} (File too large); free space there, or set TMPDIR to another folder"
     )

@@ -62,7 +62,7 @@ def test_a_missing_topic_is_reported_in_one_sentence_and_not_created(
     shown = topics(kafka_0822, f"{topic}s")
     assert shown.exit_code == 1
     assert shown.stderr == (
-        f"zkconsumer: there is no topic '{topic}s' in ZooKeeper at {kafka_0822.zookeeper_connect}; "
+        f"zkconsumer: topic '{topic}s' does not exist in ZooKeeper at {kafka_0822.zookeeper_connect}; "
         f"did you mean {topic!r}?\n"
     )
     assert kafka_0822.client.exists(f"/brokers/topics/{topic}s") is None
@@ -165,7 +165,7 @@ def test_a_topic_named_as_a_command_is_listed_and_a_late_command_is_explained(
             assert [row["topic"] for row in json.loads(listed.stdout)["partitions"]] == [name]
         late = topics(kafka_0822, "create", fresh_topic())
         assert late.exit_code == 1
-        assert late.stderr.endswith("; the command `create` comes first: zkconsumer topics create ...\n")
+        assert late.stderr.endswith("; write the command `create` first: zkconsumer topics create ...\n")
     finally:
         for name in ("grow", "list"):
             kafka_0822.delete_topic(name)
@@ -184,7 +184,7 @@ def test_a_topic_named_as_a_command_is_listed_and_a_late_command_is_explained(
         (["create", "a/b"], 1, "topic 'a/b': is not made of"),
         (["create", ".."], 1, "topic '..'"),
         (["grow", "t"], 2, "Missing option '--partitions'"),
-        (["delete", "no-such-topic"], 1, "there is no topic 'no-such-topic'"),
+        (["delete", "no-such-topic"], 1, "topic 'no-such-topic' does not exist"),
         (["delete"], 2, "Missing argument 'NAME'"),
     ],
 )

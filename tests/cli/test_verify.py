@@ -159,14 +159,14 @@ def test_what_is_wrong_is_named_with_where_and_what_would_mend_it(
     assert got.returncode == 1
     assert got.stdout.decode().splitlines() == [
         f"Group {fresh_group}: 1 member, 2 partitions subscribed, assigned by range",
-        f"! {topic}-1 is owned by 'old-0' for ever: its owner node is persistent",
-        f"    at:   {root}/owners/{topic}/1",
-        f"    mend: zkconsumer release {fresh_group} {topic} 1",
+        f"! {topic}-1 is owned by 'old-0' through a persistent node, which never expires",
+        f"    at:  {root}/owners/{topic}/1",
+        f"    fix: zkconsumer release {fresh_group} {topic} 1",
         f"! {topic}-0: its stored offset 7 is 7 beyond the end of its log",
-        f"    at:   {root}/offsets/{topic}/0",
-        f"    mend: zkconsumer offsets set {fresh_group} --topic {topic} --partition 0 --to earliest --force, or "
-        "whoever claims it next starts where auto.offset.reset says",
-        f"- gone-0: an offset is stored, and there is no such partition ({root}/offsets/gone/0)",
+        f"    at:  {root}/offsets/{topic}/0",
+        f"    fix: zkconsumer offsets set {fresh_group} --topic {topic} --partition 0 --to earliest --force, or the "
+        "next owner starts where auto.offset.reset says",
+        f"- gone-0: an offset is stored, but the partition does not exist ({root}/offsets/gone/0)",
     ]
     _, answer = verify(kafka_0822, fresh_group, "--no-logs")
     assert kinds(answer) == ["persistent-owner", "stale-offset"]

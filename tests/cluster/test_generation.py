@@ -76,13 +76,14 @@ def test_brokers_of_another_generation_than_the_setting_says_are_refused(
     world: World, data: bytes, forced: str, other: str
 ) -> None:
     world.put("/brokers/ids/3", data)
-    assert f"kafka.generation is {forced}, and broker 3 is registered as Kafka {other} does" in world.refusal(forced)
+    said = f"kafka.generation is {forced}, but broker 3 is registered in the format of Kafka {other};"
+    assert said in world.refusal(forced)
 
 
 def test_brokers_of_both_generations_need_the_setting(world: World) -> None:
     world.put("/brokers/ids/0", BROKER_07)
     world.put("/brokers/ids/1", BROKER_08)
-    assert "kafka.generation=0.7 or 0.8" in world.refusal()
+    assert "set kafka.generation to 0.7 or 0.8" in world.refusal()
     assert world.found("0.7") is GENERATION_07
     assert world.found("0.8") is GENERATION_08
 
@@ -104,7 +105,7 @@ def test_an_empty_cluster_counts_as_0_8_and_the_setting_says_otherwise(
 ) -> None:
     with caplog.at_level(logging.WARNING, "zkconsumer"):
         assert world.found() is GENERATION_08
-    assert "no broker is registered under /brokers/ids; waiting for one" in caplog.text
+    assert "no broker is registered under /brokers/ids; waiting for a broker" in caplog.text
     assert world.found("0.7") is GENERATION_07
 
 
@@ -118,8 +119,8 @@ def test_a_group_with_a_member_of_the_other_generation_is_refused(
     world.put("/brokers/ids/0", broker)
     world.register("g_foreign", member)
     sentence = world.refusal()
-    assert f"its member g_foreign is registered as Kafka {theirs} does" in sentence
-    assert "take another group.id, or end that member" in sentence
+    assert f"its member g_foreign is registered in the format of Kafka {theirs}," in sentence
+    assert "use another group.id, or stop that member" in sentence
     assert "/consumers/g/ids/g_foreign" in sentence
 
 

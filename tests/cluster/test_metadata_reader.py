@@ -129,7 +129,7 @@ def test_look_ups_go_to_the_broker_with_fewer_requests_of_fetches_under_way(clus
 def test_kafka_0_7_has_no_metadata(cluster: EmbeddedCluster) -> None:
     reader = reader_at(cluster.port(0))
     assert reader.find_generation("g", "auto") is GENERATION_08
-    with pytest.raises(GroupRefused, match=r"brokers of Kafka 0\.7 are found in ZooKeeper alone"):
+    with pytest.raises(GroupRefused, match=r"brokers of Kafka 0\.7 are only found through ZooKeeper"):
         reader.find_generation("g", "0.7")
 
 

@@ -130,4 +130,4 @@ def test_a_broker_that_is_left_out_is_named_for_its_partitions(tree: Tree) -> No
     cluster = Cluster(tree.port, "test", 1.0, security=None)
     away = TopicPartition("old", "4-0")
     assert cluster.leaders([away]) == {}
-    assert cluster.why_unled([away])[away].startswith("broker 4 cannot be asked: /brokers/ids/4: not JSON")
+    assert cluster.why_unled([away])[away].startswith("broker 4 cannot be used: /brokers/ids/4: not JSON")

@@ -306,10 +306,10 @@ def test_a_configuration_is_copied_with_another_value() -> None:
 
 
 UNKNOWN = [
-    ("auto.ofset.reset", "the nearest known one is 'auto.offset.reset'"),
-    ("zookeeperConnect", "the nearest known one is 'zookeeper.connect'"),
-    ("autooffsetreset", "the nearest known one is 'auto.offset.reset'"),
-    ("auto_ofset_reset", "the nearest known one is 'auto_offset_reset'"),
+    ("auto.ofset.reset", "did you mean 'auto.offset.reset'?"),
+    ("zookeeperConnect", "did you mean 'zookeeper.connect'?"),
+    ("autooffsetreset", "did you mean 'auto.offset.reset'?"),
+    ("auto_ofset_reset", "did you mean 'auto_offset_reset'?"),
     ("enable.auto.commit", "here it is called 'auto.commit.enable'"),
     ("max.poll.interval.ms", "here it is called 'max.processing.interval.ms'"),
     ("max.poll.records", "a stream delivers one message at a time"),
@@ -317,13 +317,13 @@ UNKNOWN = [
     ("sasl.kerberos.service.name", "SASL is PLAIN, SCRAM or OAUTHBEARER"),
     ("ssl.keystore.password", "certificates are read from PEM files"),
     ("ssl.crl.location", "certificates are read from PEM files"),
-    ("sasl.mechanims", "the nearest known one is 'sasl.mechanisms'"),
-    ("ssl.truststore.locaton", "the nearest known one is 'ssl.truststore.location'"),
+    ("sasl.mechanims", "did you mean 'sasl.mechanisms'?"),
+    ("ssl.truststore.locaton", "did you mean 'ssl.truststore.location'?"),
     ("zookeeper.ssl.keyStore.location", "openssl pkcs12"),
     ("request.required.acks", "a setting of producers"),
     ("log.dirs", "a setting of brokers"),
     ("tier1.sources.source1.kafka.consumer.timeout.ms", "ends with the known name 'consumer.timeout.ms'"),
-    ("group", "the nearest known one is 'group.id'"),
+    ("group", "did you mean 'group.id'?"),
     ("qqqq", ""),
 ]
 
@@ -368,7 +368,7 @@ def test_names_that_are_arguments_of_python_are_unknown_in_properties_too() -> N
         ("auto.offset.reset", "earliest", "'earliest' of other consumers is 'smallest' here"),
         ("auto.offset.reset", "latest", "'latest' of other consumers is 'largest' here"),
         ("auto.offset.reset", "none", "'none' of newer consumers does not exist here"),
-        ("partition.assignment.strategy", "com.acme.WeightedAssignor", "an assignor may be an object of your own"),
+        ("partition.assignment.strategy", "com.acme.WeightedAssignor", "you can give an assignor object"),
         ("kafka.generation", "2.8", "0.8 stands for all brokers of 0.8 to 4.3"),
         ("kafka.generation", "4.3", "0.8 stands for all brokers of 0.8 to 4.3"),
         ("group.id", '"billing"', "the quotes are part of the value"),
@@ -403,7 +403,7 @@ def test_names_of_07_without_a_reset_policy_say_that_the_default_differs(
     said = [record.getMessage() for record in caplog.records]
     assert bool(said) == bool(names)
     if names:
-        assert f"names of Kafka 0.7 ({names}) and no auto.offset.reset" in said[0]
+        assert f"names of Kafka 0.7 ({names}) and auto.offset.reset is not given" in said[0]
     caplog.clear()
     ConsumerConfig.from_properties(properties, auto_offset_reset="largest")
     assert caplog.records == []

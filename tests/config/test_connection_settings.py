@@ -61,8 +61,8 @@ def test_settings_of_a_file_come_before_those_of_a_profile(environment: dict[str
 
 
 def test_a_profile_that_does_not_exist_is_reported_with_those_that_do(environment: dict[str, str]) -> None:
-    with pytest.raises(SettingsNotUsable, match=r"^there is no profile 'tow': .*/zkconsumer/tow\.properties does not "
-                                                r"exist; the profiles are one, two$"):
+    with pytest.raises(SettingsNotUsable, match=r"^profile 'tow' does not exist: there is no file "
+                                                r".*/zkconsumer/tow\.properties; existing profiles: one, two$"):
         find_connection_settings(profile="tow", environment=environment)
     assert profile_names(environment) == ["one", "two"]
 
@@ -109,7 +109,7 @@ def test_a_password_that_everybody_can_read_is_warned_about(
     with caplog.at_level(logging.WARNING, "zkconsumer.config"):
         for _ in range(2):
             find_connection_settings(config=file, environment={})
-    said = f"{file} holds zookeeper.sasl.password, and every user of this machine can read it (mode 0644): chmod 600 "
+    said = f"{file} contains zookeeper.sasl.password, and every user of this machine can read the file (mode 0644): "
     assert caplog.text.count(said) == is_warned
     assert "hidden-secret" not in caplog.text
 
@@ -130,7 +130,7 @@ def test_credentials_for_other_servers_than_the_file_names_are_warned_about(
     find_connection_settings("zk2:1/b", file, environment={})
     assert caplog.text == ""
     find_connection_settings("elsewhere:1", file, environment={})
-    assert f"the credentials in {file} (zookeeper.auth) are used for elsewhere:1 of --zookeeper, and " in caplog.text
+    assert f"the credentials in {file} (zookeeper.auth) are used for elsewhere:1 of --zookeeper, but " in caplog.text
     assert "hidden-secret" not in caplog.text
 
 
@@ -145,7 +145,7 @@ def test_a_file_of_a_member_is_warned_about_too(tmp_path: Path, caplog: pytest.L
             folder.chmod(folder.stat().st_mode | 0o011)
     file = write(tmp_path / "file", "zookeeper.connect=a:1\ngroup.id=g\nzookeeper.auth=digest:a:hidden-secret\n", 0o644)
     ConsumerConfig.from_properties(file)
-    assert f"{file} holds zookeeper.auth, and every user of this machine can read it" in caplog.text
+    assert f"{file} contains zookeeper.auth, and every user of this machine can read the file" in caplog.text
     assert "hidden-secret" not in caplog.text
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from hypothesis import given
@@ -34,26 +33,28 @@ def said(found: FileCheck) -> list[str]:
         (["zookeeper.auth=hunter2"], "error 3: zookeeper.auth is '***'; it must be scheme:credential"),
         (["group.id=h"], "warning 2: group.id has no effect: line 3 sets it again, and the last line counts"),
         (["group.id=g"], "note 2: group.id has no effect: line 3 sets it again, to the same value"),
-        (["groupid=g"], "note 3: groupid gives group.id the value of line 2 once more"),
+        (["groupid=g"], "note 3: groupid sets group.id to the same value as line 2"),
         (["groupid=h"], "error 3: group.id is 'h'; it must be given once"),
-        (["client_id=c"], "note 3: Java consumers ignore client_id: there it is written client.id"),
-        (["qqqq=hunter2"], "warning 3: qqqq is ignored: there is no such setting"),
+        (["client_id=c"], "note 3: Java consumers ignore client_id: they know it as client.id"),
+        (["qqqq=hunter2"], "warning 3: qqqq is ignored: no such setting exists"),
         (["socket.timeout.ms=50"], "error 3: socket.timeout.ms is 50; it must be at least fetch.wait.max.ms, which is"),
-        (["zookeeper.ssl.cafile=/ca"], "error None: zookeeper.use.ssl is False; it must be true, since zookeeper.ssl"),
+        (["zookeeper.ssl.cafile=/ca"], "error None: zookeeper.use.ssl is False; it must be true, because "
+                                       "zookeeper.ssl"),
         (["zookeeper.sasl.mechanism=DIGEST-MD5"], "error None: zookeeper.sasl.username is not set; it must be given"),
-        (["kafka.generation=0.7", "offsets.storage=kafka"], "error 4: offsets.storage is kafka, and Kafka 0.7 has"),
+        (["kafka.generation=0.7", "offsets.storage=kafka"], "error 4: offsets.storage is kafka, but Kafka 0.7 "
+                                                            "supports"),
         (["rebalance.max.retries=1"], "warning None: rebalance.max.retries x rebalance.backoff.ms = 2000 ms is less"),
         (["rebalance.drain.timeout.ms=5000"], "warning None: rebalance.drain.timeout.ms = 5000 is 4000 or more"),
         (["dual.commit.enabled=true"], "warning 3: dual.commit.enabled has no effect without offsets.storage=kafka"),
         (["shallowiterator.enable=true"], "warning 3: shallowiterator.enable has no effect"),
-        (["fetcher.backoff.ms=5"], "note 3: fetcher.backoff.ms has no effect"),
+        (["fetcher.backoff.ms=5"], "note 3: fetcher.backoff.ms only has an effect with brokers of Kafka 0.7"),
         (["auto.commit.interval.ms=5", "auto.commit.enable=false"], "note 3: auto.commit.interval.ms has no effect"),
         (["zookeeper.sync.time.ms=5", "rebalance.backoff.ms=2000"], "note 3: zookeeper.sync.time.ms has no effect"),
         (["roundrobin.order=1.0"], "note 3: roundrobin.order has no effect with partition.assignment.strategy=range"),
         (["fetch.min.bytes=2", "fetch.wait.max.ms=0"], "warning 3: fetch.min.bytes has no effect with"),
         (["zookeeper.session.timeout.ms=3000"], "note 3: zookeeper.session.timeout.ms = 3000: a ZooKeeper server with"),
         (["zookeeper.session.timeout.ms=60000", "rebalance.max.retries=40"], "note 3: zookeeper.session.timeout.ms ="),
-        (["zookeeper.connection.timeout.ms=60001"], "note 3: a ZooKeeper that does not answer is reported after 60.0"),
+        (["zookeeper.connection.timeout.ms=60001"], "note 3: it takes 60.001 s until a ZooKeeper that does not"),
         (["consumer.id=a"], "note 3: consumer.id is fixed: each member of the group needs its own"),
         (["fetch.message.max.bytes=2000", "queued.max.bytes=1999"], "warning 3: fetch.message.max.bytes = 2000 is"),
         (["decoded.max.bytes=1999"], "warning 3: decoded.max.bytes = 1999 is less than fetch.message.max.bytes"),
@@ -169,7 +170,7 @@ def test_it_finds_errors_exactly_where_the_consumer_raises(entries: list[tuple[s
         if line.status == "used" and line.value != "***":
             assert line.setting is not None
             assert properties.get(line.setting, "off") == line.value
-    assert re.search("no auto.offset.reset", " ".join(said(found))) is None or config.auto_offset_reset == "largest"
+    assert "auto.offset.reset is not given" not in " ".join(said(found)) or config.auto_offset_reset == "largest"
 
 
 def test_a_file_that_names_brokers_and_no_group_is_good() -> None:

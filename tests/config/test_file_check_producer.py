@@ -37,12 +37,14 @@ def test_the_names_say_whose_file_it_is(names: list[str], program: str) -> None:
         (["batch.num.messages=20000"], "error 3: batch.num.messages is 20000; it must be at most queue.buffering.max"),
         (["zookeeper.connect=zk:2181"], "error 3: zookeeper.connect is 'zk:2181'; it must be left out"),
         (["num.retries=1", "message.send.max.retries=2"], "error 4: message.send.max.retries is '2'; it must be given"),
-        (["request.required.acks=0"], "warning 3: request.required.acks is 0: messages that a broker does not take"),
-        (["group.id=g"], "warning 3: group.id is ignored: there is no such setting; it is a setting of consumers"),
-        (["linger.ms=5"], "warning 3: linger.ms is ignored: there is no such setting; newer producers have it"),
+        (["request.required.acks=0"], "warning 3: request.required.acks is 0: messages that a broker does not accept"),
+        (["group.id=g"], "warning 3: group.id is ignored: no such setting exists; it is a setting of consumers"),
+        (["linger.ms=5"], "warning 3: linger.ms is ignored: no such setting exists; it is a setting of newer "
+                          "producers"),
         (["queue.time=5"], "note 3: queue.buffering.max.ms has no effect: producer.type is sync"),
-        (["queue.size=500"], "note None: queue.enqueue.timeout.ms is not in the file: a full queue makes send wait"),
-        (["client_id=c"], "note 3: Java producers ignore client_id: there it is written client.id"),
+        (["queue.size=500"], "note None: queue.enqueue.timeout.ms is not in the file: send waits while the queue is "
+                             "full"),
+        (["client_id=c"], "note 3: Java producers ignore client_id: they know it as client.id"),
     ],
 )
 def test_what_is_found(lines: list[str], finding: str) -> None:
@@ -62,7 +64,7 @@ def test_a_file_may_be_checked_as_that_of_the_other_program() -> None:
     found = check_properties(BASE, "consumer")
     assert found.program == "consumer"
     assert [each.status for each in found.lines] == ["ignored", "ignored"]
-    assert any("it is for producers" in each.sentence for each in found.findings)
+    assert any("it is a setting of producers" in each.sentence for each in found.findings)
 
 
 _NAMES = sorted({name for key in PRODUCER_KEYS for name in (key.name, key.name_07) if name} | {"no.such"})

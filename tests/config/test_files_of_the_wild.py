@@ -30,11 +30,12 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         {"zookeeper.connect": "127.0.0.1:2181", "zookeeper.connection.timeout.ms": "1000000",
          "group.id": "test-consumer-group"},
         [
-            "warning -: names of Kafka 0.7 (zk.connect, zk.connectiontimeout.ms, groupid) and no auto.offset.reset",
+            "warning -: names of Kafka 0.7 (zk.connect, zk.connectiontimeout.ms, groupid) and auto.offset.reset is "
+            "not given",
             "note -: queued.max.message.chunks is not in the file: its default is 2, and was 10 in Kafka 0.7",
             "note -: auto.commit.interval.ms is not in the file: its default is 60000, and was 10000 in Kafka 0.7",
             "note -: Java consumers of 0.8 and later ignore names of 0.7: zk.connect",
-            "note 7: a ZooKeeper that does not answer is reported after 1000 s",
+            "note 7: it takes 1000 s",
         ],
     ),
     "a service of 0.7": (
@@ -58,9 +59,10 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
          "fetch.message.max.bytes": "1048576", "queued.max.message.chunks": "10"},
         [
             "warning -: rebalance.max.retries x rebalance.backoff.ms = 20000 ms is less than",
-            "warning 11: backoff.increment.ms is ignored: there is no such setting; the documentation of Kafka 0.7",
-            "warning 12: shallow.iterator.enable is ignored: there is no such setting; the name of the setting of",
-            "warning 13: mirror.topics.whitelist is ignored: there is no such setting; Kafka 0.7 lists it and does not",
+            "warning 11: backoff.increment.ms is ignored: no such setting exists; only the documentation of Kafka 0.7",
+            "warning 12: shallow.iterator.enable is ignored: no such setting exists; the name of the setting of",
+            "warning 13: mirror.topics.whitelist is ignored: no such setting exists; Kafka 0.7 documents it but does "
+            "not",
             "note -: auto.commit.interval.ms is not in the file: its default is 60000, and was 10000",
             "note -: Java consumers of 0.8 and later ignore names of 0.7",
         ],
@@ -104,8 +106,8 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
          "auto.commit.interval.ms": "5000"},
         [
             "error 8: auto.commit.enable is 'true'; it must be given once; it is given under two names",
-            "warning 4: metadata.broker.list is ignored: there is no such setting; it is for producers",
-            "warning 5: serializer.class is ignored: there is no such setting; it is a setting of producers",
+            "warning 4: metadata.broker.list is ignored: no such setting exists; it is a setting of producers",
+            "warning 5: serializer.class is ignored: no such setting exists; it is a setting of producers",
             "warning 9: auto.commit.interval.ms has no effect: line 10 sets it again, and the last line counts",
             "note -: the settings were not checked against each other",
         ],
@@ -132,7 +134,7 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
          "fetch.message.max.bytes": "10485760", "num.consumer.fetchers": "4",
          "socket.receive.buffer.bytes": "8388608", "offsets.storage": "kafka", "dual.commit.enabled": "false"},
         [
-            "warning 14: shallow.iterator.enable is ignored: there is no such setting; the name of the setting of",
+            "warning 14: shallow.iterator.enable is ignored: no such setting exists; the name of the setting of",
             "note 7: auto.commit.interval.ms has no effect with auto.commit.enable=false",
         ],
     ),
@@ -152,7 +154,7 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "error -: group.id is not in the file",
             "warning 2: agent.sources is ignored",
             "warning 3: agent.sources.r1.type is ignored",
-            "warning 4: it ends with the known name 'zookeeper.connect': names have no prefix here",
+            "warning 4: it ends with the known name 'zookeeper.connect': here names have no prefix",
             "warning 5: agent.sources.r1.topic is ignored",
             "warning 6: it ends with the known name 'group.id'",
             "warning 7: it ends with the known name 'consumer.timeout.ms'",
@@ -174,7 +176,7 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         [
             "error -: zookeeper.connect is not in the file",
             "error -: group.id is not in the file",
-            *(f"warning {line}: is ignored: there is no such setting" for line in range(2, 9)),
+            *(f"warning {line}: is ignored: no such setting exists" for line in range(2, 9)),
             "warning 9: zookeeper.session.timeout is ignored",
         ],
     ),
@@ -230,7 +232,7 @@ FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
          "zookeeper.sasl.username": "billing", "zookeeper.sasl.password": "***", "zookeeper.auth": "***",
          "dual.commit.enabled": "true", "consumer.timeout.ms": "50"},
         [
-            "warning 11: zookeeper.sasl.pasword is ignored: there is no such setting; the nearest known one is "
+            "warning 11: zookeeper.sasl.pasword is ignored: no such setting exists; did you mean "
             "'zookeeper.sasl.password'",
             "warning 12: dual.commit.enabled has no effect without offsets.storage=kafka",
             "warning 13: consumer.timeout.ms = 50 is less than fetch.wait.max.ms = 100",

@@ -195,17 +195,17 @@ def test_words_of_reset_policies(word: Any, policy: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"group_protocol": "consumer"}, "group.protocol is 'consumer'; it must be classic (the protocol of KIP-848 is "
-         "not supported; brokers of Kafka 4 serve classic members, too)"),
+        ({"group_protocol": "consumer"}, "group.protocol is 'consumer'; it must be classic (the protocol of KIP-848 "
+                                         "is not supported; brokers of Kafka 4 also serve classic members)"),
         ({"auto_offset_reset": "by_duration:PT1H"}, "use offsets_for_times and seek"),
-        ({"partition_assignment_strategy": "range,sticky,range"}, "range stands there twice"),
-        ({"partition_assignment_strategy": [Assignor]}, "Assignor is a class; give an instance of it"),
-        ({"partition_assignment_strategy": "com.example.OwnAssignor"}, "'com.example.OwnAssignor' is none of them"),
+        ({"partition_assignment_strategy": "range,sticky,range"}, "range is named twice"),
+        ({"partition_assignment_strategy": [Assignor]}, "Assignor is a class; give an instance"),
+        ({"partition_assignment_strategy": "com.example.OwnAssignor"}, "'com.example.OwnAssignor' is not one of them"),
         ({"partition_assignment_strategy": INTERCEPTOR}, "Interceptor has no name"),
         ({"interceptor_classes": OWN}, "Assignor has no method on_consume"),
-        ({"interceptor_classes": [Interceptor]}, "Interceptor is a class; give an instance of it"),
-        ({"interceptor_classes": "com.example.Audit"}, "give objects of Python as a keyword"),
-        ({"value_deserializer": "com.example.Avro"}, "give a function of Python as a keyword"),
+        ({"interceptor_classes": [Interceptor]}, "Interceptor is a class; give an instance"),
+        ({"interceptor_classes": "com.example.Audit"}, "give Python objects as a keyword argument"),
+        ({"value_deserializer": "com.example.Avro"}, "give a Python function as a keyword argument"),
         ({"heartbeat_interval_ms": 45000}, "heartbeat.interval.ms is 45000; it must be less than session.timeout.ms, "
          "which is 45000"),
         ({"max_poll_records": 0}, "max.poll.records is 0; it must be an integer from 1 to 2147483647"),
@@ -293,13 +293,14 @@ def test_who_coordinates_the_group(settings: dict[str, Any], coordination: str, 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({}, "bootstrap.servers is not set; it must be given, or zookeeper.connect must be"),
-        ({"zookeeper_connect": "zk", "bootstrap_servers": "b:1"}, "group.coordination is 'auto'; it must be brokers or "
-         "zookeeper, since bootstrap.servers and zookeeper.connect are given"),
+        ({}, "bootstrap.servers is not set; it must be given, unless zookeeper.connect is"),
+        ({"zookeeper_connect": "zk", "bootstrap_servers": "b:1"}, "group.coordination is 'auto'; it must be brokers "
+                                                                  "or zookeeper, because both bootstrap.servers and "
+                                                                  "zookeeper.connect are given"),
         ({"bootstrap_servers": "b:1", "group_coordination": "zookeeper"}, "zookeeper.connect is not set; it must be "
-         "given, since group.coordination is zookeeper"),
+         "given, because group.coordination is zookeeper"),
         ({"zookeeper_connect": "zk", "partition_assignment_strategy": "sticky"}, "partition.assignment.strategy is "
-         "'sticky'; it must be range or roundrobin on a group in ZooKeeper"),
+         "'sticky'; it must be range or roundrobin for a group in ZooKeeper"),
         ({"zookeeper_connect": "zk", "partition_assignment_strategy": OWN}, "is 'own'; it must be range or roundrobin"),
         ({"zookeeper_connect": "zk", "zookeeper_ssl_cafile": "/ca"}, "zookeeper.use.ssl"),
         ({"bootstrap_servers": "b:1", "security_protocol": "SASL_SSL"}, "sasl.mechanism"),
@@ -313,7 +314,7 @@ def test_contradictions_are_refused(settings: dict[str, Any], sentence: str) -> 
 def test_what_needs_zookeeper_says_so() -> None:
     found = KafkaConsumerConfig(zookeeper_connect="a:1,b:2/c")
     assert (found.zookeeper, found.zookeeper_address) == ("a:1,b:2/c", ZooKeeperAddress((("a", 1), ("b", 2)), "/c"))
-    with pytest.raises(ConfigError, match=r"zookeeper.connect is not set; .* this needs the cluster's ZooKeeper"):
+    with pytest.raises(ConfigError, match=r"zookeeper.connect is not set; .* this call needs the cluster's ZooKeeper"):
         _ = config().zookeeper
 
 
@@ -327,7 +328,7 @@ def test_without_a_group_nothing_is_committed() -> None:
 
 @pytest.mark.parametrize("settings", [{"enable_auto_commit": True}, {"group_instance_id": "i"}])
 def test_what_needs_a_group_is_refused_without_one(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"since group\.id is not given"):
+    with pytest.raises(ConfigError, match=r"because group\.id is not given"):
         KafkaConsumerConfig(bootstrap_servers="b:1", **settings)
 
 
@@ -341,19 +342,20 @@ def test_what_needs_a_group_is_refused_without_one(settings: dict[str, Any]) -> 
         ({"session_timeout_ms": 1800001}, "more than 1800000"),
         ({"heartbeat_interval_ms": 15001}, "more than a third of session.timeout.ms = 45000"),
         ({"request_timeout_ms": 45001}, "is more than session.timeout.ms = 45000"),
-        ({"default_api_timeout_ms": 29999}, "calls give up before one request does"),
+        ({"default_api_timeout_ms": 29999}, "calls time out before a single request does"),
         ({"retry_backoff_ms": 1001}, "is more than retry.backoff.max.ms = 1000: each wait is 1000 ms"),
         ({"reconnect_backoff_ms": 1001}, "reconnect.backoff.ms = 1001 is more than reconnect.backoff.max.ms = 1000"),
-        ({"check_crcs": False}, "checksums are always compared"),
+        ({"check_crcs": False}, "checksums are always checked"),
         ({"enable_auto_commit": False, "auto_commit_interval_ms": 1}, "enable.auto.commit is false"),
         ({"zookeeper_session_timeout_ms": 1}, "has no effect: zookeeper.connect is not given"),
         ({"offsets_storage": "kafka"}, "offsets.storage has no effect on a group that brokers coordinate"),
-        ({"metric_reporters": [], "metrics_num_samples": 2}, "metric.reporters, metrics.num.samples: no effect here"),
+        ({"metric_reporters": [], "metrics_num_samples": 2}, "metric.reporters, metrics.num.samples: no effect in "
+                                                             "this client"),
         ({"ssl_key_location": "/k"}, "ssl.key.location has no effect: security.protocol is PLAINTEXT"),
         ({"zookeeper_connect": "zk", "group_coordination": "zookeeper", "session_timeout_ms": 9000},
          "session.timeout.ms has no effect on a group in ZooKeeper"),
         ({"zookeeper_connect": "zk", "group_coordination": "zookeeper", "group_instance_id": "one"},
-         "group.instance.id has no effect on a group in ZooKeeper, which has no static members"),
+         "group.instance.id has no effect on a group in ZooKeeper, which cannot have static members"),
         ({"zookeeper_auth": ""}, "no credentials are sent to ZooKeeper"),
         ({"zookeeper_use_ssl": True, "zookeeper_ssl_verify_certs": False}, "any server can pretend to be ZooKeeper"),
     ],
@@ -375,7 +377,7 @@ def test_defaults_are_not_warned_of(settings: dict[str, Any], caplog: pytest.Log
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
 def test_names_without_effect_are_accepted(name: str, caplog: pytest.LogCaptureFixture) -> None:
     KafkaConsumerConfig(**{**BASE, name: "x"})
-    assert caplog.messages == [f"{name}: no effect here"]
+    assert caplog.messages == [f"{name}: no effect in this client"]
 
 
 # Unknown names
@@ -384,14 +386,14 @@ def test_names_without_effect_are_accepted(name: str, caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("auto.ofset.reset", "the nearest known one is 'auto.offset.reset'"),
-        ("max_pol_records", "the nearest known one is 'max_poll_records'"),
+        ("auto.ofset.reset", "did you mean 'auto.offset.reset'?"),
+        ("max_pol_records", "did you mean 'max_poll_records'?"),
         ("auto.commit.enable", "here it is called 'enable.auto.commit'"),
         ("auto_commit_enable", "here it is called 'enable_auto_commit'"),
         ("fetch.message.max.bytes", "here it is called 'max.partition.fetch.bytes'"),
         ("zk.connect", "here it is called 'zookeeper.connect'"),
-        ("consumer_timeout_ms", "poll() takes a time-out"),
-        ("enable.partition.eof", "librdkafka has it"),
+        ("consumer_timeout_ms", "poll() has a time-out"),
+        ("enable.partition.eof", "it is a setting of librdkafka"),
         ("metadata.broker.list", "here it is called 'bootstrap.servers'"),
         ("rebalance.drain.timeout.ms", "it is a setting of ConsumerConfig"),
         ("producer.type", "it is a setting of producers"),
@@ -400,8 +402,8 @@ def test_names_without_effect_are_accepted(name: str, caplog: pytest.LogCaptureF
         ("ssl.keystore.password", "certificates are read from PEM files"),
         ("spring.kafka.group.id", "it ends with the known name 'group.id'"),
         ("qqqq", ""),
-        ("rebalance_timeout_ms", "here the others wait for 'max_poll_interval_ms'"),
-        ("value_decoder", "here 'value_deserializer' is the function that takes bytes"),
+        ("rebalance_timeout_ms", "here 'max_poll_interval_ms' applies"),
+        ("value_decoder", "here the function is called 'value_deserializer'"),
     ],
 )
 def test_an_unknown_name_is_refused_with_what_to_use_instead(

@@ -82,7 +82,7 @@ def test_credentials_of_a_file_for_another_cluster_are_reported_by_spark(
     path = written(tmp_path, f"zookeeper.auth=digest:bob:{SECRET}\n")
     options = with_settings_files({"config": path, "zookeeper.connect": "127.0.0.1:2"})
     assert options["zookeeper.connect"] == "127.0.0.1:2"
-    assert (f"the credentials in {path} (zookeeper.auth) are used for 127.0.0.1:2 of the option zookeeper.connect, and "
+    assert (f"the credentials in {path} (zookeeper.auth) are used for 127.0.0.1:2 of the option zookeeper.connect, but "
             "the file is for 127.0.0.1:1") in caplog.text
     caplog.clear()
     assert with_settings_files({"config": path, "ZOOKEEPER.CONNECT": "127.0.0.1:1"})["ZOOKEEPER.CONNECT"]
@@ -90,7 +90,7 @@ def test_credentials_of_a_file_for_another_cluster_are_reported_by_spark(
 
 
 def test_an_access_list_that_cannot_work_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^zookeeper\.acl is 'creator'; it must be open, or zookeeper\.auth or"):
+    with pytest.raises(ConfigError, match=r"^zookeeper\.acl is 'creator'; it must be open, unless zookeeper\.auth or"):
         ConsumerConfig("zk", "g", zookeeper_acl="creator")
     with pytest.raises(ConfigError, match="is 'auth::r'"):
         ConsumerConfig("zk", "g", zookeeper_acl="auth::r", zookeeper_auth=())
@@ -103,7 +103,7 @@ def test_an_access_list_that_cannot_work_is_refused() -> None:
 @pytest.mark.parametrize("entry", [f"digest:bob:{SECRET}:cdrwa", f"world:anyone:r,digest:{SECRET}:cdrwa",
                                    f"digest:bob:{SECRET}{HASH}:cdrwa"])  # fmt: skip
 def test_a_password_in_place_of_a_hash_is_refused_and_not_shown(entry: str) -> None:
-    with pytest.raises(ConfigError, match="28 characters, the base64 of the SHA-1 of user:password") as raised:
+    with pytest.raises(ConfigError, match="28 characters: the base64 of the SHA-1 of user:password") as raised:
         ConsumerConfig("zk", "g", zookeeper_auth=f"digest:bob:{SECRET}", zookeeper_acl=entry)
     assert SECRET not in str(raised.value)
     found = check_properties(BASE + f"zookeeper.acl={entry}\n")
@@ -115,7 +115,7 @@ def test_a_password_in_place_of_a_hash_is_refused_and_not_shown(entry: str) -> N
 def test_empty_credentials_are_refused(tmp_path: Path, missing: str) -> None:
     given = {"mechanism": "DIGEST-MD5", "username": "bob", "password": SECRET, missing: ""}
     path = written(tmp_path, "".join(f"zookeeper.sasl.{name}={value}\n" for name, value in given.items()))
-    said = f"zookeeper.sasl.{missing} is ''; it must be given, since zookeeper.sasl.mechanism is DIGEST-MD5"
+    said = f"zookeeper.sasl.{missing} is ''; it must be given, because zookeeper.sasl.mechanism is DIGEST-MD5"
     assert said in run("check-config", path).output
     result = run("groups", "--config", path)
     assert result.exit_code == 1
@@ -169,7 +169,7 @@ def test_errors_name_the_line_and_the_variable(tmp_path: Path) -> None:
     gone = run("groups", "--zookeeper", "127.0.0.1:1", environment={"ZKCONSUMER_CONFIG": "/nope.p"}).output
     assert "the consumer config /nope.p of ZKCONSUMER_CONFIG cannot be read: No such file or directory" in gone
     unknown = run("groups", environment={"ZKCONSUMER_PROFILE": "nope"}).output
-    assert "there is no profile 'nope' of ZKCONSUMER_PROFILE: " in unknown
+    assert "profile 'nope' of ZKCONSUMER_PROFILE does not exist: " in unknown
 
 
 def test_a_damaged_file_is_an_error_of_ours_that_names_it(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_file_in_utf_16_is_recognised(tmp_path: Path, encoding: str) -> None:
     ("auto_commit_enable", "False", "(write 'false': case matters)"),
     ("client_id", "a ", "white space at its end is part of the value"),
     ("auto_offset_reset", "small ", "it must be smallest or largest"),
-    ("auto_offset_reset", "raise", "without a valid offset with kafka.generation=0.7 alone)"),
+    ("auto_offset_reset", "raise", "('raise' is only possible with kafka.generation=0.7: it stops"),
 ])
 def test_the_hint_names_what_is_wrong(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -56,7 +56,7 @@ def test_names_of_librdkafka_are_taken(make: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "said"),
     [
-        ({"security_protocol": "SASL_SSL"}, "sasl.mechanism", "it is needed with SASL"),
+        ({"security_protocol": "SASL_SSL"}, "sasl.mechanism", "it must be set with SASL"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "sasl.username", "PLAIN needs it"),
         ({"security_protocol": "SSL", "ssl_truststore_type": "PKCS12"}, "ssl.truststore.type", "openssl pkcs12"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_jaas_config": JAAS[:-1]},

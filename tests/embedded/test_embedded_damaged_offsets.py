@@ -107,7 +107,7 @@ def test_a_log_that_ends_with_the_largest_offset_is_one_error_and_then_waits(
         offsets, [error] = read(stream, COUNT)
         assert (offsets, error.offset) == (list(range(COUNT - 1)), COUNT - 1)
 
-        why = "none can follow"
+        why = "no entry can follow"
         wait_until(lambda: why in (connector.status().owned[0].error or ""), 20, "the partition to wait")
         [owned] = connector.status().owned
         assert owned.fetched_bytes < 2 * log.size_bytes

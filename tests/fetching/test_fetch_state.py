@@ -248,8 +248,9 @@ def test_that_nothing_comes_from_a_log_that_continues_is_logged_once_and_stays_i
     said = [of.nothing_came(1.0, 9) for _ in range(EMPTY_TRIES + 2)]
     assert said == [*[False] * (EMPTY_TRIES - 1), True, False, False]
     assert of.error == (
-        "nothing comes from offset 5 on, though the log ends at 9: either compaction has taken the rest, "
-        "or the broker takes an entry of damaged offset for the end"
+        "the broker sends nothing from offset 5 on, although the log ends at 9: either compaction has removed the "
+        "rest, "
+        "or an entry has a damaged offset"
     )
     of.moved_on(6)
     of.answered(2.0, 9)

@@ -147,7 +147,7 @@ def test_a_log_that_continues_without_messages_is_still_warned_of(caplog: pytest
     with rigged(ScriptedLog(10), fetch_wait_max_ms=10) as rig:
         idle_rig(rig)
         rig.broker.on_fetch = lambda topic, partition, offset, max_bytes: (0, 15, b"")
-        wait_until(lambda: "nothing comes from offset 10 on" in caplog.text, DEADLINE_S, "the warning")
+        wait_until(lambda: "the broker sends nothing from offset 10 on" in caplog.text, DEADLINE_S, "the warning")
 
 
 # -- errors of one partition -------------------------------------------------------------------------------------------
@@ -214,12 +214,12 @@ def test_a_position_outside_of_the_log_is_reset_and_said(
     log = ScriptedLog(200, start=100)
     with rigged(log, auto_offset_reset=policy) as rig, caplog.at_level(logging.WARNING):
         rig.delivery.start(P0, "thread-0", position)
-        wait_until(lambda: "going on at" in caplog.text, DEADLINE_S, "the reset")
+        wait_until(lambda: "continuing at" in caplog.text, DEADLINE_S, "the reset")
         log.end = 205
         message = next(rig.streams[0])
         assert message.offset == expected
         assert rig.delivery.positions() == {P0: expected}
-    said = f"t/0: offset {position} is out of range, the log reaches from 100 to 200; going on at {expected}"
+    said = f"t/0: offset {position} is out of range, the log has 100 to 200; continuing at {expected}"
     assert said in caplog.text
 
 
@@ -245,7 +245,7 @@ def test_a_negative_end_of_a_log_is_no_position(caplog: pytest.LogCaptureFixture
         rig.broker.on_offsets = lambda *asked: next(answers, None) or log.offsets(*asked)
         rig.delivery.start(P0, "thread-0", 5)
         assert next(rig.streams[0]).offset == 100
-    assert f"the broker names offset {5 - 2**63}, which is negative" in caplog.text
+    assert f"the broker reports offset {5 - 2**63}, which is negative" in caplog.text
 
 
 # -- odd messages ------------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_after_a_change_of_leader_the_log_end_is_asked_for_first(caplog: pytest.
         assert rig.broker.requests[OFFSETS] == 0
         log.end = 12  # what an unclean election leaves
         first_answers(rig, (6, -1, b""))
-        wait_until(lambda: "below our position" in caplog.text, DEADLINE_S, "the report", interval_s=0.01)
+        wait_until(lambda: "below the position" in caplog.text, DEADLINE_S, "the report", interval_s=0.01)
 
 
 # -- where logs start and end ------------------------------------------------------------------------------------------

@@ -81,8 +81,8 @@ def test_partitions_that_the_broker_does_not_have_end_no_connection_and_are_aske
             assert 5 <= sum(asked[0] == number for asked in broker.fetched) <= 25
         assert len(broker._connections) == 1
         assert [record.getMessage() for record in caplog.records] == [
-            f"t/0-{n} on broker 0: WrongPartition (code 3): broker 0 has no partition {n} of the topic, though "
-            "/brokers/topics/t/0 counts it; it is asked again after pauses that grow to 10 s" for n in (1, 2)
+            f"t/0-{n} on broker 0: WrongPartition (code 3): broker 0 has no partition {n} of the topic, although "
+            "/brokers/topics/t/0 counts it; trying again after pauses that grow to 10 s" for n in (1, 2)
         ]  # fmt: skip
         status = rig.delivery.partition_status()
         assert status[P0].last_error is None
@@ -304,7 +304,7 @@ def test_a_damaged_size_above_the_limit_moves_no_position_out_of_the_log() -> No
     with ScriptedBroker07(ByteLog(log), ByteLog(LOG)) as broker, rigged_07(broker.broker, **settings) as rig:
         rig.start()
         assert rig.values(60) == VALUES
-        end = rf"it would end at {len(good) + 500_004}, behind the end of the log, {len(log)}: its size is damaged"
+        end = rf"it would end at {len(good) + 500_004}, after the end of the log, {len(log)}: its size is damaged"
         reason = rf"it takes 500004 bytes, and the limit is 9999; {end}"
         with pytest.raises(PartitionStopped, match=rf"t/0-0 at {len(good)}: stopped: .*{reason}"):
             rig.values(1)
@@ -318,7 +318,7 @@ def test_a_damaged_size_above_the_limit_moves_no_position_out_of_the_log() -> No
     [
         (struct.pack(">i", -5) + bytes(96), "has size -5"),
         (bytes(100), "has size 0"),
-        (struct.pack(">i", 2**31 - 1) + b"\1\0" + bytes(94), "takes 2147483651 bytes, more than any answer"),
+        (struct.pack(">i", 2**31 - 1) + b"\1\0" + bytes(94), "takes 2147483651 bytes, more than any answer can have"),
         (struct.pack(">i", 200_000_000) + b"\1\0" + bytes(10), "came, in the middle of an entry"),
         (struct.pack(">i", 5000) + b"\7" + bytes(10), "came, in the middle of an entry"),
         (struct.pack(">i", 5000) + b"\7" + bytes(95), "the entry has magic 7"),
@@ -414,7 +414,7 @@ def test_an_end_of_a_log_that_cannot_be_is_asked_for_again(
         with caplog.at_level(logging.WARNING):
             rig.start(P0, 10**6)
             assert rig.values(60) == VALUES
-        assert f"offset 1000000 is out of range, the log reaches from 0 to {len(LOG)}; going on at 0" in caplog.text
+        assert f"offset 1000000 is out of range, the log has 0 to {len(LOG)}; continuing at 0" in caplog.text
 
 
 @pytest.mark.parametrize("body", [struct.pack(">hi", 0, 2**31 - 1), struct.pack(">hi", 0, -1), b"", b"\0\0\0\0\0\1"])

@@ -151,7 +151,7 @@ def test_a_reason_for_which_leaders_cannot_be_looked_for_is_logged_once(caplog: 
             found.clear()
             finder.look_for(P0)
             wait_until(lambda: P0 in found, DEADLINE_S, "the leader again")
-    said = [record.getMessage() for record in caplog.records if "cannot be looked for" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "cannot be looked up" in record.getMessage()]
     assert [line.partition(": ")[2].partition(";")[0] for line in said] == [
         "ZooKeeper is away", "the session has expired", "ZooKeeper is away",
     ]  # fmt: skip

@@ -310,7 +310,7 @@ def test_a_dropped_connector_leaves_and_the_log_says_why(
         gc.collect()
         await asyncio.to_thread(wait_until, lambda: owners(kafka_0822, fresh_group, ten) == {}, PATIENCE_S, "the leave")
         assert stored(kafka_0822, fresh_group, ten, 0) == b"2"
-        assert "its connector and streams were dropped without a shutdown" in caplog.text
+        assert "its connector and streams were dropped without shutdown()" in caplog.text
         assert "event loop" not in caplog.text
 
     run(main())
@@ -346,7 +346,7 @@ def test_a_loop_that_ends_without_a_shutdown_takes_its_member_out_of_the_group(
     asyncio.run(main())
     assert owners(kafka_0822, fresh_group, ten) == {}
     assert stored(kafka_0822, fresh_group, ten, 0) == b"2"
-    assert "its event loop ends without a shutdown" in caplog.text
+    assert "its event loop ends without shutdown()" in caplog.text
 
     async def other() -> None:
         await kept[0].status()

@@ -237,9 +237,9 @@ def test_a_setting_that_cannot_be_is_refused_by_name(settings: dict[str, object]
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"partition_assignment_strategy": "roundrobin"}, "roundrobin, and members of Kafka 0.7 have range alone"),
-        ({"offsets_storage": "kafka"}, "offsets.storage is kafka, and members of Kafka 0.7 have zookeeper alone"),
-        ({"kafka_generation": "0.8"}, "kafka.generation is 0.8, and broker 0 is registered as Kafka 0.7 does"),
+        ({"partition_assignment_strategy": "roundrobin"}, "roundrobin, but members of Kafka 0.7 support only range"),
+        ({"offsets_storage": "kafka"}, "offsets.storage is kafka, but members of Kafka 0.7 support only zookeeper"),
+        ({"kafka_generation": "0.8"}, "kafka.generation is 0.8, but broker 0 is registered in the format of Kafka 0.7"),
     ],
 )
 def test_what_kafka_07_does_not_have_is_refused_before_anything_is_registered(

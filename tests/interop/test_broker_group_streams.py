@@ -110,7 +110,7 @@ def test_a_topic_that_does_not_exist_yet_is_read_from_its_start_when_it_does(
     later = fresh_topic()
     with Running(cluster, fresh_group, {topic: 1, later: 1}, auto_offset_reset="largest") as a:
         wait_owned(a, [(topic, 0), (topic, 1)])
-        assert a.connector.status().warnings == (f"topic {later} does not exist (yet); waiting for it",)
+        assert a.connector.status().warnings == (f"topic {later} does not exist yet; waiting for it",)
         cluster.create_topic(later, 1)
         load(cluster, later, 20)
         wait_read([a], 20)

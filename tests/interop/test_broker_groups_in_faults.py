@@ -160,7 +160,7 @@ def test_a_missing_right_is_named(zookeeper: ZooKeeperServer) -> None:
         made.create_topic("clicks", 2)
         admin = BrokerAdmin(f"127.0.0.1:{made.port(0)}")
         admin.set_offsets("open", "clicks", 0)
-        said = r"group 'secret': GroupAuthorizationFailed \(code 30\): not allowed on that group; have the access lists"
+        said = r"group 'secret': GroupAuthorizationFailed \(code 30\): not allowed on that group; allow this user in"
         for call in (
             lambda: admin.describe("secret"), lambda: admin.set_offsets("secret", "clicks", 0),
             lambda: admin.delete_groups("secret"), lambda: admin.verify("secret", patience_s=0),
@@ -175,7 +175,7 @@ def test_brokers_that_coordinate_no_groups_say_so(kafka_0822: KafkaCluster) -> N
         found = admin.groups()
     assert found.groups == ()
     [said] = found.unlisted
-    assert said.startswith("no broker is of Kafka 0.9 or later: groups are in ZooKeeper there")
+    assert said.startswith("no broker is of Kafka 0.9 or later, so groups are in ZooKeeper")
 
 
 # -- a coordinator that has moved --------------------------------------------------------------------------------------

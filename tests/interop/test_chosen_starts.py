@@ -154,7 +154,7 @@ def test_an_offset_that_the_log_does_not_have_or_that_is_none_stops_its_partitio
         assert isinstance(error, PartitionStopped)
         assert (error.topic, error.partition) == (topic, 0)
         assert f"returned offset {offset!r}" in str(error)
-        assert ("the log reaches from 0 to 20" in str(error)) is (offset == 21)
+        assert ("the log has 0 to 20" in str(error)) is (offset == 21)
         assert offsets_of(reader.messages, 1) == list(range(COUNT))
         [of_it] = [each for each in consumer.status().owned if each.partition == 0]
         assert "returned offset" in str(of_it.error)
@@ -173,7 +173,7 @@ def test_an_offset_that_retention_has_taken_is_refused_and_not_reset(
     log.delete_head(COUNT)
     with member(embedded_cluster, fresh_group, listener=at({TopicPartition(topic, 0): 19})) as consumer:
         [stream] = consumer.create_message_streams({topic: 1})[topic]
-        assert "returned offset 19, and the log reaches from 20 to 21" in str(refusal(stream))
+        assert "returned offset 19, and the log has 20 to 21" in str(refusal(stream))
 
 
 def test_an_unknown_partition_stops_all_of_the_call(

@@ -87,7 +87,7 @@ def test_what_a_damaged_offset_hides_is_named_and_comes_when_the_log_has_grown(
         with ConsumerConnector(config) as connector:
             [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
             assert [next(stream).offset for _ in range(BAD)] == list(range(BAD))
-            said = f"nothing comes from offset {BAD} on, though the log ends at {COUNT}"
+            said = f"the broker sends nothing from offset {BAD} on, although the log ends at {COUNT}"
             wait_until(lambda: said in caplog.text, 20, said)
             [owned] = connector.status().owned
             assert said in (owned.error or "")

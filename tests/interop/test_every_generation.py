@@ -151,6 +151,6 @@ def test_the_log_says_whose_defaults_a_group_on_kafka_07_has(
         config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, kafka_generation=generation)
         with caplog.at_level(logging.INFO), ConsumerConnector(config) as connector:
             connector.create_message_streams({topic: 1})
-        sentence = f"group {fresh_group} is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes"
+        sentence = f"group {fresh_group} is of Kafka 0.7, but the defaults are those of 0.8; set kafka.generation=0.7"
         assert (sentence in caplog.text) == is_said
         assert config.auto_offset_reset == ("largest" if is_said else "smallest")

@@ -177,7 +177,7 @@ def test_a_damaged_offset_at_which_an_answer_begins_is_fetched_again_before_it_i
         assert of_partition(received, 0) == [4, 5, 6, 7, 8, 9]
         assert isinstance(error, DamagedOffset)
         assert (error.offset, error.next_offset) == (3, 4)
-        assert "offset 3 was asked for, 1 came first" in str(error)
+        assert "offset 3 was requested, 1 came first" in str(error)
     preset_offset(site.cluster, fresh_group, topic, 0, b"3")
     site.faults.in_pieces(fresh_group, with_offset(0, 3, 1), times=1)  # on the way, and not in the log
     with member(site.cluster, fresh_group) as consumer:

@@ -339,7 +339,7 @@ def test_the_command_ends_at_once_while_a_round_waits_for_a_broker(store: str) -
     ("host", "said"),
     [
         ("no-such-host.invalid", "metrics cannot be served at no-such-host.invalid:0: "),
-        ("a" * 80, "is no host name"),
+        ("a" * 80, "is not a host name"),
         ("203.0.113.7", "metrics cannot be served at 203.0.113.7:0: "),
     ],
 )

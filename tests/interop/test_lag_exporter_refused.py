@@ -67,9 +67,9 @@ def test_wrong_credentials_are_tried_less_often_than_at_each_interval(
         found = scraped(server.port)
     assert value(found, "exporter_up") == 0
     assert value(found, "exporter_read_errors_total", kind="AuthenticationFailed") == 2
-    lines = [each for each in caplog.messages if each.startswith("a broker refuses the exporter: 127.0.0.1:")]
+    lines = [each for each in caplog.messages if each.startswith("a broker rejects the exporter: 127.0.0.1:")]
     assert "SaslAuthenticationFailed (code 58)" in lines[0]
-    assert [line.partition("the next try is in ")[2].partition(",")[0] for line in lines] == ["3 s", "6 s"]
+    assert [line.partition("the next attempt is in ")[2].partition(",")[0] for line in lines] == ["3 s", "6 s"]
     assert PASSWORD not in caplog.text
 
 

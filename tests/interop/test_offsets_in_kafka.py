@@ -118,8 +118,8 @@ def test_where_the_stores_differ_the_intent_decides_and_both_offsets_are_logged(
 @pytest.mark.parametrize(
     ("reset", "start", "what", "got"),
     [
-        ("largest", "the end of the log", "what was not read yet is skipped", 1),
-        ("smallest", "the start of the log", "what was read is read again", 11),
+        ("largest", "the end of the log", "unread messages are skipped", 1),
+        ("smallest", "the start of the log", "messages that were read are read again", 11),
     ],
 )
 def test_a_start_without_the_offset_of_the_other_store_says_where_it_is_and_what_it_does(
@@ -137,7 +137,7 @@ def test_a_start_without_the_offset_of_the_other_store_says_where_it_is_and_what
     said = f"offset of {topic}-0 is 4 in Kafka and none in ZooKeeper; starting from {start}"
     why = f"auto.offset.reset is {reset}, so {what}; to start from the offset in Kafka"
     assert f"{said} (offsets.intent is zookeeper): {why}" in caplog.text
-    assert "set offsets.intent=max, or offsets.storage=kafka if the group works there" in caplog.text
+    assert "set offsets.intent=max, or offsets.storage=kafka if the group stores its offsets there" in caplog.text
 
 
 def test_with_refuse_a_partition_is_not_started_until_the_stores_agree(
@@ -379,7 +379,7 @@ def test_verify_says_whether_java_members_fail_at_an_offset_that_is_not_valid(
     kafka_0822.client.create(f"/consumers/{fresh_group}/offsets/{topic}/0", data, makepath=True)
     with Admin(kafka_0822.zookeeper_connect) as admin:
         [finding] = admin.verify(fresh_group, least_members=0, patience_s=0).findings
-    assert ("Java members fail their rebalance at it" in finding.remedy) is fails
+    assert ("Java members fail their rebalance because of it" in finding.remedy) is fails
     quick = {"rebalance.max.retries": "1", "rebalance.backoff.ms": "200", "auto.offset.reset": "smallest",
              "auto.commit.interval.ms": "200"}  # fmt: skip
 

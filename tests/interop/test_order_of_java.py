@@ -145,7 +145,7 @@ def test_an_explicit_setting_of_the_other_order_is_obeyed_and_named(
         wait_for(cluster, group, table(group, "a", OTHER[order]), "the member of ours to own all")
         java = java_member(cluster, group)
         java.launch()  # it never gets its streams
-        sentence = f"{java.id} did not claim what roundrobin.order {OTHER[order]} assigns"
+        sentence = f"{java.id} did not claim the partitions that roundrobin.order {OTHER[order]} assigns"
         try:
             wait_until(lambda: any(sentence in each for each in ours.status().warnings), WAIT_S, "the warning",
                        state=lambda: ours.status().warnings)

@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_named(embedded_cluster: EmbeddedCluster) -> Non
 
 
 def test_what_is_no_connector_is_refused() -> None:
-    with pytest.raises(TypeError, match="7 is no ConsumerConnector"):
+    with pytest.raises(TypeError, match="7 is not a ConsumerConnector"):
         serve(7, port=0)  # type: ignore[arg-type]
 
 

@@ -202,4 +202,4 @@ def test_a_callback_without_a_time_is_refused_and_a_time_without_a_callback_is_w
     with pytest.raises(TypeError, match="on_statistics is 7"):
         told_by(embedded_cluster, fresh_group, 7, statistics_interval_ms=5)  # type: ignore[arg-type]
     member(embedded_cluster, fresh_group, statistics_interval_ms=5)
-    assert "no on_statistics is given" in caplog.text
+    assert "on_statistics is not given" in caplog.text

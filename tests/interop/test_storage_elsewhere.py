@@ -72,7 +72,7 @@ def join_elsewhere(
                               f"{zookeeper if zookeeper is not None else 'none'} in ZooKeeper"  # fmt: skip
                     [warning] = wait_until(lambda: one.status().warnings, 10.0, "a warning", state=one.status)
                     assert f"first of {topic}-{number}: {figures}" in warning
-                    assert "members of this group may keep their offsets elsewhere (offsets.storage)" in warning
+                    assert "members of this group may store their offsets elsewhere (offsets.storage)" in warning
                     # As Java does, it continues in its own store.
                     got += texts(read(stream, 10 - (stale or 0)))
                     assert got == [f"{number}-{each}" for each in range(stale or 0, 10)]

@@ -93,7 +93,7 @@ def check_a_whole_life(cluster: KafkaCluster, topic: str) -> None:
             with pytest.raises(NotFound):
                 admin.topics(topic)
         else:
-            with pytest.raises(TopicRefused, match=r"brokers of Kafka 0\.8\.0 do not delete topics"):
+            with pytest.raises(TopicRefused, match=r"brokers of Kafka 0\.8\.0 cannot delete topics"):
                 admin.delete_topic(topic)
 
 
@@ -138,19 +138,19 @@ def test_refusals_write_nothing(kafka_0822: KafkaCluster, fresh_topic: Callable[
         listed = sorted(kafka_0822.client.get_children("/brokers/topics"))
         for said, call in {
             "exists already": lambda: admin.create_topic(topic),
-            "collide: in the names of metrics brokers write `_`": lambda: admin.create_topic(f"{topic}_a"),
+            "collide, because brokers write `_`": lambda: admin.create_topic(f"{topic}_a"),
             "3 replicas of each partition need": lambda: admin.create_topic(f"{topic}x", 1, 3),
-            "is a topic of the brokers themselves and is not created": lambda: admin.create_topic("__consumer_offsets"),
+            "is an internal topic and is not created": lambda: admin.create_topic("__consumer_offsets"),
             "is not grown by others": lambda: admin.grow_topic("__consumer_offsets", 60),
             "is not deleted by others": lambda: admin.delete_topic("__transaction_state"),
             "has 250 characters": lambda: admin.create_topic("t" * 250),
             "partition 0 names broker 7": lambda: admin.create_topic(f"{topic}x", assignment={0: [7]}),
-            "so 2 would not be more; partitions can be added and never removed": lambda: admin.grow_topic(topic, 2),
-            "so 1 would not be more": lambda: admin.grow_topic(topic, 1),
-            "moves partition 0, which exists and has the replicas 1": lambda: admin.grow_topic(
+            "so it cannot grow to 2; partitions can be added, but never removed": lambda: admin.grow_topic(topic, 2),
+            "so it cannot grow to 1": lambda: admin.grow_topic(topic, 1),
+            "moves partition 0, which exists with the replicas 1": lambda: admin.grow_topic(
                 topic, 3, assignment={0: [0], 1: [0], 2: [1]}
             ),
-            "has 2 partitions, and 3 are asked for": lambda: admin.grow_topic(
+            "has 2 partitions, but 3 are requested": lambda: admin.grow_topic(
                 topic, 3, assignment={0: [1], 1: [0]}
             ),
             "would have 2,888,": lambda: admin.create_topic(f"{topic}x", 200_000, 2),
@@ -196,23 +196,23 @@ def test_a_topic_with_a_dead_replica_stays_in_deletion_until_its_broker_is_back(
         cluster.wait_leaders("kept", [0, 1])
         cluster.kill(1, expire=True)
         wait_until(lambda: cluster.client.get_children("/brokers/ids") == ["0"], TIMEOUT_S, "broker 1 to be gone")
-        with pytest.raises(TopicUnfinished, match="broker 1 is not registered, with replicas of it") as refused:
+        with pytest.raises(TopicUnfinished, match="broker 1 with replicas of it is not registered") as refused:
             admin.delete_topic("kept", wait_s=3)
-        assert "stays, and takes effect as soon as nothing hinders it" in refused.value.remedy
+        assert "stays, and takes effect when nothing prevents the deletion" in refused.value.remedy
         with pytest.raises(TopicRefused, match="is marked for deletion"):
             admin.grow_topic("kept", 3)
         # The broker starts when the deletion has been found marked: a controller is quick then.
         again = admin.delete_topic("kept", wait_s=TIMEOUT_S, on_progress=lambda _: cluster.start(1))
         assert again.done
-        assert again.warnings[0] == "topic 'kept' was marked for deletion already"
+        assert again.warnings[0] == "topic 'kept' was already marked for deletion"
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        pytest.param("0.8.2.2", "if delete.topic.enable is true on the controller, it cannot be withdrawn"),
-        pytest.param("3.9.2", "it cannot be withdrawn", marks=pytest.mark.slow),
+        pytest.param("0.8.2.2", "if delete.topic.enable is true on the controller, the deletion has started"),
+        pytest.param("3.9.2", "cannot be cancelled", marks=pytest.mark.slow),
     ],
 )
 def test_a_deletion_that_the_controller_has_started_cannot_be_withdrawn(version: str, said: str) -> None:
@@ -236,7 +236,7 @@ def test_a_mark_that_the_controller_does_not_act_on_is_withdrawn_by_deleting_it(
         admin.create_topic("kept")
         with pytest.raises(TopicUnfinished) as refused:
             admin.delete_topic("kept", wait_s=2)
-        assert "if it is false there, delete that node to withdraw it" in refused.value.remedy
+        assert "if it is false there, delete that node to cancel the deletion" in refused.value.remedy
         cluster.client.delete("/admin/delete_topics/kept")
         assert admin.grow_topic("kept", 2).done
         assert [row.leader for row in admin.topics("kept").partitions] == [0, 0]
@@ -288,7 +288,7 @@ def test_racks_count_and_a_controller_that_is_missing_is_named(zookeeper: ZooKee
                 admin.create_topic("u", 6, 2)
             assert admin.create_topic("u", 6, 2, rack_aware=False, dry_run=True).partitions
             client.create(f"{chroot}/controller", b'{"version":2,"brokerid":0,"kraftControllerEpoch":3}')
-            with pytest.raises(TopicRefused, match="on its way from ZooKeeper to KRaft"):
+            with pytest.raises(TopicRefused, match="migrating from ZooKeeper to KRaft"):
                 admin.create_topic("u")
     finally:
         client.delete(chroot, recursive=True)

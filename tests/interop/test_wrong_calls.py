@@ -46,7 +46,7 @@ def test_offsets_that_are_committed_before_the_group_is_joined_are_not_said_to_b
     ("offsets", "error", "said"),
     [
         ([1], TypeError, r"offsets is \[1\]; it must map partitions to offsets"),
-        ({"clicks": 1}, TypeError, "offsets has 'clicks'; a partition is TopicPartition"),
+        ({"clicks": 1}, TypeError, "offsets has 'clicks'; a partition is a TopicPartition"),
         ({TopicPartition("clicks", 0): -1}, ValueError, r"offset of clicks-0 is -1; it must be an integer from 0"),
     ],
 )
@@ -83,7 +83,7 @@ def test_brokers_that_coordinate_no_groups_are_named_by_both_consumers(
     kafka_0822: KafkaCluster, fresh_group: str, topic: str
 ) -> None:
     brokers = f"127.0.0.1:{kafka_0822.port(0)}"
-    said = "no broker of the cluster is of Kafka 0.9 or later.* give zookeeper.connect in place of bootstrap.servers"
+    said = "no broker of the cluster is of Kafka 0.9 or later.* give zookeeper.connect instead of bootstrap.servers"
     config = ConsumerConfig(bootstrap_servers=brokers, group_id=fresh_group)
     with ConsumerConnector(config) as connector, pytest.raises(GroupRefused, match=said):
         connector.create_message_streams({topic: 1})

@@ -193,7 +193,7 @@ def test_the_search_for_an_entry_ends_at_its_limit(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(entry_checks, "MOST_WALKED_BYTES", 5 * SIZE)
     with rigged_07(NEW, fetch_message_max_bytes=2 * SIZE) as rig:
         rig.delivery.start(PARTITION, "thread-0", 12 * SIZE + 1)
-        with pytest.raises(PartitionStopped, match=rf"{5 * SIZE} bytes from 0 on were read in vain"):
+        with pytest.raises(PartitionStopped, match=rf"{5 * SIZE} bytes from 0 on were read without success"):
             next(rig.stream)
         assert rig.delivery.positions() == {PARTITION: 12 * SIZE + 1}, "the position stays"
 
@@ -292,7 +292,7 @@ def test_positions_within_entries_that_are_known_are_no_positions_to_commit() ->
             reason = rig.delivery.why_no_start(PARTITION, position)
             assert (reason is None) == (position in starts), (position, reason)
         reason = rig.delivery.why_no_start(PARTITION, 10 * SIZE + 1)
-        assert f"is within the entry from {10 * SIZE} to {behind}; commit" in str(reason)
+        assert f"is inside the entry from {10 * SIZE} to {behind}; commit" in str(reason)
         take(rig.stream, len(NEW) - 2 + 10)
         rig.stream._timeout_ms = 100
         with pytest.raises(ConsumerTimeout):

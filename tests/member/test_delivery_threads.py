@@ -118,7 +118,7 @@ def test_a_fetcher_that_is_busy_after_the_time_for_closing_is_named(caplog: pyte
         rig.delivery.close(lease_clock() + 0.05)
         name = rig.broker.broker.id
         go_on.set()
-    assert caplog.messages[-1] == f"the fetcher of broker {name} is still busy after the time for closing"
+    assert caplog.messages[-1] == f"the fetcher of broker {name} is still busy after the closing time-out"
 
 
 def test_a_close_in_time_is_silent(caplog: pytest.LogCaptureFixture) -> None:

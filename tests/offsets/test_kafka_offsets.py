@@ -123,7 +123,7 @@ def test_a_commit_of_a_member_that_its_group_has_lost_names_the_group_and_no_zoo
     with running_offsets(embedded_cluster, fresh_group, is_fenced=True) as one:
         assert one.commit({first: 5}) == {}
         one.call(one.offsets.session_over)
-        assert one.commit({first: 6}) == {first: "the member is not in its group any more"}
+        assert one.commit({first: 6}) == {first: "the member is no longer in its group"}
 
 
 def test_a_commit_that_waits_for_the_session_ends_with_it(
@@ -316,7 +316,7 @@ def test_offsets_that_cannot_be_read_at_the_creation_anew_are_reported(
         one.call(one.offsets.forget_topic, topic, 1, (0, 1))
         assert one.load((topic, 0)) is None
     assert any(
-        line.startswith(f"offsets of 1 partitions of {topic}, which was created anew, cannot be read from Kafka: ")
+        line.startswith(f"offsets of 1 partitions of {topic}, which was created again, cannot be read from Kafka: ")
         for line in caplog.messages
     )
 
@@ -349,6 +349,6 @@ def test_a_commit_behind_one_of_a_topic_that_was_created_anew_is_not_reported_as
         old = one.begin(one.offsets.commit, FENCE, {first: 5})
         one.call(one.offsets.forget_topic, topic, 1)
         new = one.begin(one.offsets.commit, FENCE, {first: 6})
-        assert old() == {first: "the topic was created anew"}
+        assert old() == {first: "the topic was created again"}
         assert new() == {}
         assert one.load(first) == 6

@@ -165,7 +165,7 @@ def test_who_is_not_registered_writes_nothing(steps: SteppedOffsets, check: Faul
     steps.know(p0=5, p1=5)
     steps.begin({P0: 6, P1: 6})
     steps.answer_parts([check, Fault.ROLLED_BACK, Fault.ROLLED_BACK])
-    reason = "this session is no longer the registered one"
+    reason = "this session no longer has the registration"
     assert steps.told[-1] == {P0: reason, P1: reason}
 
 

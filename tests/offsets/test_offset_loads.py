@@ -40,7 +40,7 @@ def test_what_is_no_offset_counts_as_none_and_is_named(steps: SteppedOffsets, ca
     assert steps.offsets.committed() == {}
     [line] = caplog.messages
     assert line.startswith(f"{path_of(P0)}: ")
-    assert line.endswith("; treated as absent")
+    assert line.endswith("; treated as missing")
 
 
 # -- what was done here before -----------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_what_was_done_here_before_counts_and_says_so(steps: SteppedOffsets, cap
     assert caplog.messages == []
     steps.offsets.remember(P0, 57)
     assert steps.load() == 57
-    assert caplog.messages == ["offset of t-0: going on from 57, done here before; stored is 50"]
+    assert caplog.messages == ["offset of t-0: continuing from 57, up to which this member had read; stored is 50"]
 
 
 def test_what_was_done_here_counts_where_nothing_is_stored(
@@ -73,7 +73,7 @@ def test_an_offset_that_somebody_has_lowered_is_obeyed_once_and_for_all(
     steps.offsets.remember(P0, 57)
     steps.set(P0, b"10")
     assert steps.load() == 10
-    assert caplog.messages == ["offset of t-0 was set to 10 by somebody else, below 50; going on from there"]
+    assert caplog.messages == ["offset of t-0 was set to 10 by another client, below 50; continuing from there"]
     assert steps.load() == 10, "what was done before is forgotten"
 
 
@@ -140,7 +140,7 @@ def test_an_offset_from_before_the_creation_of_its_topic_is_none_and_may_be_writ
     assert steps.load(created_zxid=created_zxid) == 50
     assert steps.load(created_zxid=created_zxid + 1) is None
     assert caplog.messages == [
-        "offset 50 of t-0 was stored before the topic was created anew, and does not count"
+        "offset 50 of t-0 was stored before the topic was created again, and does not count"
     ]
     assert steps.commit({P0: 3}) == {}
     assert steps.stored() == (b"3", 1)
@@ -176,7 +176,7 @@ def test_what_was_on_its_way_when_the_topic_was_created_anew_is_of_its_earlier_l
     steps.begin({P0: 61, ("other", 0): 5})
     steps.offsets.forget_topic("t", 0)
     steps.answer_all()
-    assert steps.told == [{P0: "the topic was created anew"}] * 2
+    assert steps.told == [{P0: "the topic was created again"}] * 2
     assert steps.stored() == (b"60", 1)
     assert steps.stored(("other", 0)) == (b"5", 0)
     assert steps.load() is None

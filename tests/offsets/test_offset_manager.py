@@ -166,16 +166,16 @@ def test_without_a_manager_the_deadline_ends_the_wait_and_the_reason_is_named(gr
     manager = OffsetManager(group, lambda: [dead], SETTINGS)
     answer = manager.fetch([name], soon(0.5))
     assert answer.offsets == {}
-    assert "broker 4 does not name its offset manager: 127.0.0.1:1" in answer.unknown[name]
+    assert "broker 4 does not report its offset manager: 127.0.0.1:1" in answer.unknown[name]
     failed = manager.commit({name: 3}, always, soon(0.5))
-    assert "broker 4 does not name its offset manager" in failed[name]
+    assert "broker 4 does not report its offset manager" in failed[name]
 
 
 def test_brokers_that_are_registered_too_late_to_be_asked_are_not_called_missing(group: str) -> None:
     name = TopicPartition("t", 0)
     manager = OffsetManager(group, lambda: [Broker(4, "127.0.0.1", 1)], SETTINGS)
     answer = manager.fetch([name], time.monotonic() - 1)
-    assert answer.unknown == {name: "no broker was asked in time to name its offset manager"}
+    assert answer.unknown == {name: "no broker was asked in time for its offset manager"}
 
 
 def test_a_look_up_that_takes_long_leaves_later_calls_their_time(

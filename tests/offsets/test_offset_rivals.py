@@ -10,7 +10,7 @@ from rebalance.zookeeper.port.requests import Fault, GetData, Multi, Stat
 from tests.offsets.stepped_offsets import GROUP_PATH, P0, P1, P2, SteppedOffsets, path_of
 
 LOG = "zkconsumer.offsets.zookeeper_offsets"
-JAVA_OR_OPERATOR = "a Java member that was suspended, a broker's OffsetCommit or an operator wrote it"
+JAVA_OR_OPERATOR = "a suspended Java member, a broker's OffsetCommit or an operator wrote it"
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def test_a_higher_offset_is_left_alone_and_named_once(steps: SteppedOffsets, cap
     assert steps.commit({P0: 40, P1: 1}) == {}
     assert len(steps.multis()) == 2, "one at the version that was seen last, and one without what is stored already"
     assert steps.commit({P0: 41}) == {}
-    held = "offset of t-0: 50 is stored, set by somebody else; 40 is not written over it"
+    held = "offset of t-0: another client has stored 50; 40 does not overwrite it"
     assert caplog.messages == [held]
     steps.set(P0, b"60")
     assert steps.commit({P0: 55}) == {}
-    assert caplog.messages == [held, "offset of t-0: 60 is stored, set by somebody else; 55 is not written over it"]
+    assert caplog.messages == [held, "offset of t-0: another client has stored 60; 55 does not overwrite it"]
     assert steps.stored() == (b"60", 2)
 
 
@@ -56,7 +56,7 @@ def test_an_offset_that_was_passed_and_is_set_again_is_named_again(
         assert steps.commit({P0: position}) == {}
         assert steps.commit({P0: 20}, explicit=True) == {}
     assert caplog.messages == [
-        f"offset of t-0: 100 is stored, set by somebody else; {position} is not written over it"
+        f"offset of t-0: another client has stored 100; {position} does not overwrite it"
         for position in (60, 30)
     ]
 
@@ -92,7 +92,7 @@ def test_an_explicit_commit_lowers_nothing_that_was_raised_meanwhile(
         stored = steps.stored()
         assert stored is not None
         assert stored[0] == meanwhile
-        assert failed == {P0: f"{int(meanwhile)} is stored, higher than 10, set by somebody else"}
+        assert failed == {P0: f"another client has stored {int(meanwhile)}, which is higher than 10"}
 
 
 def test_a_lower_offset_under_a_live_owner_is_written_over_and_named(
@@ -102,7 +102,7 @@ def test_a_lower_offset_under_a_live_owner_is_written_over_and_named(
     steps.set(P0, b"20")
     assert steps.commit({P0: 60}) == {}
     assert steps.stored() == (b"60", 2)
-    assert caplog.messages == [f"offset of t-0 went from 50 to 20: {JAVA_OR_OPERATOR}; 60 is written again"]
+    assert caplog.messages == [f"offset of t-0 went from 50 to 20: {JAVA_OR_OPERATOR}; writing 60 again"]
 
 
 def test_the_value_itself_written_by_somebody_else_is_no_write_of_mine(
@@ -140,7 +140,7 @@ def test_a_start_is_not_written_over_what_is_stored(steps: SteppedOffsets, other
     steps.set(P0, other)
     steps.begin_start(P0, 100)
     steps.answer_all()
-    assert steps.told == [{P0: f"{other.decode()} was stored by somebody else meanwhile"}]
+    assert steps.told == [{P0: f"another client has stored {other.decode()} in the meantime"}]
     assert steps.stored() == (other, 0)
 
 
@@ -161,7 +161,7 @@ def test_two_starts_of_one_partition_are_compared_with_each_other(steps: Stepped
     steps.begin_start(P0, 100)
     steps.begin_start(P0, 120)
     steps.answer_all()
-    assert steps.told[-3:] == [{}, {}, {P0: "100 was stored by somebody else meanwhile"}]
+    assert steps.told[-3:] == [{}, {}, {P0: "another client has stored 100 in the meantime"}]
 
 
 def test_a_position_takes_the_place_of_a_start_that_waits_and_other_starts_stay_starts(steps: SteppedOffsets) -> None:
@@ -174,7 +174,7 @@ def test_a_position_takes_the_place_of_a_start_that_waits_and_other_starts_stay_
     steps.begin({P0: 120, ("t", 3): 1})
     steps.answer_all()
     assert len(steps.multis()) == 2
-    assert steps.told[-3:] == [{}, {P1: "50 was stored by somebody else meanwhile"}, {}]
+    assert steps.told[-3:] == [{}, {P1: "another client has stored 50 in the meantime"}, {}]
     assert [steps.stored(partition) for partition in (P0, P1)] == [(b"120", 1), (b"50", 0)]
 
 
@@ -186,7 +186,7 @@ def test_a_lost_start_is_not_written_over_a_lower_one(steps: SteppedOffsets, cap
     steps.set(P0, b"50")
     steps.pass_time()
     steps.answer_all()
-    assert steps.told[-1] == {P0: "50 was stored by somebody else meanwhile"}
+    assert steps.told[-1] == {P0: "another client has stored 50 in the meantime"}
     assert caplog.messages == []
 
 
@@ -239,7 +239,7 @@ def test_eight_races_are_lost_before_somebody_else_is_said_to_keep_writing(steps
         while steps.waiting and isinstance(steps.waiting[0], GetData):
             steps.answer()
     steps.answer_all()
-    assert steps.told[-1] == {P0: "somebody else keeps writing it (version moved)"}
+    assert steps.told[-1] == {P0: "another client writes it again and again (version moved)"}
     assert (steps.stored(P0), steps.stored(P1)) == ((b"5", 0), (b"6", 1))
 
 

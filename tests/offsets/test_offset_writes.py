@@ -233,7 +233,7 @@ def test_the_fence_is_that_of_the_newest_registration(steps: SteppedOffsets) -> 
     steps.begin({P0: 7})
     steps.answer_all()
     assert [multi.operations[0] for multi in steps.multis()] == [FENCE.check(), newer.check()]
-    assert steps.told[-2:] == [{}, {P0: "this session is no longer the registered one"}]
+    assert steps.told[-2:] == [{}, {P0: "this session no longer has the registration"}]
 
 
 # -- another topic -----------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_nothing_more_is_written_of_a_topic_that_was_created_anew(steps: Stepped
     steps.begin({P0: 7, ("u", 0): 2})
     steps.offsets.forget_topic("t", 0)
     steps.answer_all()
-    assert steps.told[-2:] == [{P0: "the topic was created anew"}] * 2
+    assert steps.told[-2:] == [{P0: "the topic was created again"}] * 2
     assert (steps.stored(), steps.stored(("u", 0))) == ((b"6", 1), (b"2", 1))
     assert steps.commit({P0: 8}) == {}, "its version is found out"
     assert steps.stored() == (b"8", 2)

@@ -280,7 +280,7 @@ def test_a_commit_does_not_hear_what_befell_one_that_waits_before_it(client: Kaz
 
     store.on_loop(ask)
     wait_until(lambda: len(told) == 3, 10.0, "all answers")
-    assert told == [{}, {(TOPIC, 0): "the topic was created anew"}, {}]
+    assert told == [{}, {(TOPIC, 0): "the topic was created again"}, {}]
     assert stored(client, store)[0] == b"3"
 
 
@@ -424,7 +424,7 @@ def test_a_start_is_not_written_over_one_that_somebody_has_stored_since(
     assert store.load((TOPIC, 0)) is None
     client.create(node(store, 0), other, makepath=True)
     failed = store.commit_start((TOPIC, 0), 100)
-    assert failed == {(TOPIC, 0): f"{other.decode()} was stored by somebody else meanwhile"}
+    assert failed == {(TOPIC, 0): f"another client has stored {other.decode()} in the meantime"}
     assert stored(client, store) == (other, 0)
 
 
@@ -520,7 +520,7 @@ def test_without_the_registration_nothing_is_written(client: KazooClient, store:
 def test_a_registration_of_another_version_is_not_mine(client: KazooClient, store: Store) -> None:
     store.commit({(TOPIC, 0): 5})
     client.set(store.fence.path, b"{}")
-    assert "no longer the registered one" in store.commit({(TOPIC, 0): 6})[TOPIC, 0]
+    assert "no longer has the registration" in store.commit({(TOPIC, 0): 6})[TOPIC, 0]
     assert stored(client, store) == (b"5", 0)
 
 

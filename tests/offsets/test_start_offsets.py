@@ -44,7 +44,7 @@ def test_a_value_that_is_no_mapping_refuses_all(answer: object) -> None:
     assert set(starts.refused) == {A, B}
     assert starts.refused[A] == starts.refused[B] == (
         f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
-        "partitions to offsets, as {TopicPartition('clicks', 0): 42}"
+        "partitions to offsets, such as {TopicPartition('clicks', 0): 42}"
     )
 
 
@@ -64,15 +64,15 @@ def test_a_partition_that_was_not_assigned_refuses_all_because_another_was_meant
     starts = read_starts({A: 3, key: 7}, {A, B})
     assert starts.chosen == {}
     assert starts.refused == dict.fromkeys(
-        (A, B), f"on_partitions_assigned returned an offset for {named}, not assigned by this call"
+        (A, B), f"on_partitions_assigned returned an offset for {named}, which this call did not assign"
     )
 
 
 def test_of_many_partitions_that_were_not_assigned_five_are_named() -> None:
     five = {("other", number): 1 for number in range(5)}
-    assert "for other-0, other-1, other-2, other-3, other-4, not assigned" in read_starts(five, {A}).refused[A]
+    assert "for other-0, other-1, other-2, other-3, other-4, which" in read_starts(five, {A}).refused[A]
     six = {("other", number): 1 for number in range(6)}
-    assert "for other-0, other-1, other-2, other-3, other-4, ..., not assigned" in read_starts(six, {A}).refused[A]
+    assert "for other-0, other-1, other-2, other-3, other-4, ..., which" in read_starts(six, {A}).refused[A]
 
 
 def test_a_long_value_is_shortened() -> None:

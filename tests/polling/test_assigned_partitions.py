@@ -193,7 +193,7 @@ def test_nothing_is_known_of_a_partition_that_is_gone() -> None:
 
 @pytest.mark.parametrize(
     ("divergent", "said"),
-    [(6, "it is the one that was read up to 6"), (None, "the leader does not know this epoch")],
+    [(6, "it matches the read log up to 6"), (None, "the leader does not know this epoch")],
 )
 def test_the_error_about_a_truncated_log_says_up_to_where_it_is_the_same(divergent: int | None, said: str) -> None:
     error = LogTruncated(A, 8, 2, divergent)

@@ -295,7 +295,7 @@ def _join_through(stage: Scene, ensemble: ZooKeeperEnsemble, wanted: ZooKeeperSe
         if server_of(ensemble, member.session_id(stage.cluster.client)) is wanted:
             return [member, stage.group.join("z", connect=ensemble.connect, **options)]
         member.leave()
-    raise AssertionError(f"no member connected to {wanted.connect} in 20 tries")
+    raise AssertionError(f"no member connected to {wanted.connect} in 20 attempts")
 
 
 @pytest.mark.catalogue("K2")

@@ -175,7 +175,7 @@ def test_a_batch_fails_after_its_retries_and_those_behind_it_go_on() -> None:
         put(accumulator, T0, b"%d" % now, at=now)
         effects = accumulator.request_failed(taken, 0, "connection lost", now > 0.5, now)
         accumulator.set_partitions("t", {0: 0, 1: 1, 2: 0}, now + 0.1)
-    reason = "a message for t/0 was not acknowledged in 3 tries: connection lost; it may be stored all the same"
+    reason = "a message for t/0 was not acknowledged in 3 attempts: connection lost; it may be stored nevertheless"
     assert finished(effects) == [([b"a", b"b", b"c"], -1, reason)]
     assert values_of(accumulator.take(0, 3.0)) == [b"0", b"1", b"2"]
 
@@ -227,7 +227,7 @@ def test_a_partition_without_a_leader_fails_after_as_many_searches() -> None:
         assert effects == []
         effects = accumulator.set_partitions("t", {0: None, 1: 1}, now)
         assert accumulator.layout.stale == {"t": now + 0.1}
-    reason = "a message for t/0 was not acknowledged in 3 tries: no broker leads it"
+    reason = "a message for t/0 was not acknowledged in 3 attempts: no broker leads it"
     assert finished(effects) == [([b"a"], -1, reason)]
 
 
@@ -242,7 +242,7 @@ def test_a_topic_that_is_gone_fails_what_waits_for_it(is_final: bool) -> None:
         assert accumulator.layout.stale
         effects = accumulator.topic_not_found("t", "no such topic", is_final, 0.0)
     assert [error for _, _, error in finished(effects)] == [
-        f"a message for t/0 was not acknowledged{'' if is_final else ' in 3 tries'}: no such topic"
+        f"a message for t/0 was not acknowledged{'' if is_final else ' in 3 attempts'}: no such topic"
     ]
     assert accumulator.layout.stale == {}
 

@@ -30,12 +30,12 @@ def producer(embedded: EmbeddedCluster, **given: Any) -> Producer:
 @pytest.mark.parametrize(
     ("messages", "instead"),
     [
-        ("text", "send_all takes a series of messages, and then the topic"),
-        (b"bytes", "send_all takes a series of messages"),
-        (memoryview(b"bytes"), "send_all takes a series of messages"),
+        ("text", "send_all accepts a series of messages, and then the topic"),
+        (b"bytes", "send_all accepts a series of messages"),
+        (memoryview(b"bytes"), "send_all accepts a series of messages"),
         ({"ann": "1"}, "give its items()"),
-        (KeyedMessage("t", "a"), "send takes it, and send_all a list"),
-        (ProducerData("t", ["a"]), "send takes it, and send_all a list"),
+        (KeyedMessage("t", "a"), "give it to send, or give send_all a list"),
+        (ProducerData("t", ["a"]), "give it to send, or give send_all a list"),
     ],
 )
 def test_the_pieces_of_something_else_are_not_sent_as_messages(
@@ -52,10 +52,10 @@ def test_the_pieces_of_something_else_are_not_sent_as_messages(
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda made, topic: made.send([KeyedMessage(topic, b"a")]), "send takes one, and send_all takes several"),
+        (lambda made, topic: made.send([KeyedMessage(topic, b"a")]), "send accepts one message, and send_all several"),
         (lambda made, topic: made.send(KeyedMessage(topic, b"a"), KeyedMessage(topic, b"b")), "which has its own"),
         (lambda made, topic: made.send(topic, "text"), "set serializer.class (for keys: key.serializer.class)"),
-        (lambda made, topic: made.send(topic, ["a"]), "is of type list, and DefaultEncoder takes bytes"),
+        (lambda made, topic: made.send(topic, ["a"]), "is of type list; DefaultEncoder needs bytes"),
     ],
 )
 def test_what_is_no_message_is_refused(
@@ -99,7 +99,7 @@ def test_what_a_partitioner_raises_fails_the_message_that_it_was_asked_for(
 
 @pytest.mark.parametrize("config", [NOWHERE, {"metadata.broker.list": NOWHERE}, ConsumerConfig("zk:2181", "g")])
 def test_a_producer_needs_the_settings_of_one(config: Any) -> None:
-    with pytest.raises(TypeError, match="is no ProducerConfig"):
+    with pytest.raises(TypeError, match="is not a ProducerConfig"):
         Producer(config)
 
 
@@ -134,16 +134,16 @@ def test_an_error_about_a_class_says_which_names_there_are(settings: dict[str, A
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (":x", "':x' is no module:name"),
-        (".a:b", "'.a:b' is no module:name"),
-        ("a.:b", "'a.:b' is no module:name"),
-        ("a..b:c", "'a..b:c' is no module:name"),
-        ("json:", "'json:' is no module:name"),
-        ("a b:c", "'a b:c' is no module:name"),
-        ("json:a:b", "'json:a:b' is no module:name"),
+        (":x", "':x' is not module:name"),
+        (".a:b", "'.a:b' is not module:name"),
+        ("a.:b", "'a.:b' is not module:name"),
+        ("a..b:c", "'a..b:c' is not module:name"),
+        ("json:", "'json:' is not module:name"),
+        ("a b:c", "'a b:c' is not module:name"),
+        ("json:a:b", "'json:a:b' is not module:name"),
         ("json:nothing", "module 'json' has no 'nothing'"),
-        ("no.such.module:x", "there is no module 'no'"),
-        ("json.no_such:x", "there is no module 'json.no_such'"),
+        ("no.such.module:x", "module 'no' does not exist"),
+        ("json.no_such:x", "module 'json.no_such' does not exist"),
         ("tests.producer.modules_that_break.raising:x", "cannot be imported: ZeroDivisionError"),
         ("tests.producer.modules_that_break:NeedsArguments", "NeedsArguments() raised TypeError: "),
         ("tests.producer.modules_that_break:Raises", "Raises() raised ZeroDivisionError: "),
@@ -205,7 +205,7 @@ def test_a_partition_that_nobody_can_be_asked_about_says_so() -> None:
         with Producer(config) as made:
             made.send("t", b"a", partition=0)
             cluster.kill(0)
-            with pytest.raises(MessageNotSent, match="it is not known whether the topic has this partition: no broker"):
+            with pytest.raises(MessageNotSent, match="whether the topic has this partition is not known: no broker"):
                 made.send("t", b"a", partition=1)
 
 
@@ -216,7 +216,7 @@ def test_a_broker_with_an_id_that_is_not_of_kafka_07_gets_a_hint(generation: str
         for given in ({"metadata_broker_list": f"0:{address}"},
                       {"metadata_broker_list": address, "kafka_generation": "0.7"}):  # fmt: skip
             config = ProducerConfig(message_send_max_retries=0, request_timeout_ms=250, **given)
-            with Producer(config) as made, pytest.raises(MessageNotSent, match="leave the ids and"):
+            with Producer(config) as made, pytest.raises(MessageNotSent, match="leave out the ids and"):
                 made.send("t", b"v")
 
 
@@ -240,4 +240,4 @@ def test_a_broker_of_kafka_07_that_has_answered_before_gets_no_hint() -> None:
             with pytest.raises(MessageNotSent) as failed:
                 made.send("t", b"v")
             cluster.resume(0)
-    assert "leave the ids" not in str(failed.value)
+    assert "leave out the ids" not in str(failed.value)

@@ -108,7 +108,7 @@ def test_methods_change_add_and_leave_out_messages(cluster: EmbeddedCluster, top
     producer = Producer(config(cluster), callback_handler=Changes())
     kept, left_out = producer.send(topic, b"a"), producer.send(topic, b"b")
     assert kept.result(WAIT_S).offset == 0
-    with pytest.raises(MessageNotSent, match="the callback handler left it out"):
+    with pytest.raises(MessageNotSent, match="the callback handler dropped it"):
         left_out.result(WAIT_S)
     assert producer.close(WAIT_S) == 0
     assert values(cluster, topic) == [b"A", b"A+", b"B+", b"last"]
@@ -193,7 +193,7 @@ def test_a_message_that_the_handler_keeps_has_its_outcome_at_the_end(cluster: Em
     assert not sent.done()
     assert producer.close(WAIT_S) == 1
     assert sent.result(0).offset == 0
-    with pytest.raises(MessageNotSent, match="the callback handler kept it"):
+    with pytest.raises(MessageNotSent, match="the callback handler dropped it"):
         lost.result(0)
 
 
@@ -204,7 +204,7 @@ def test_with_a_synchronous_producer_a_message_that_is_kept_has_failed(cluster: 
 
     with Producer(config(cluster, producer_type="sync"), callback_handler=Keeps()) as producer:
         producer.send(topic, b"a")
-        with pytest.raises(MessageNotSent, match="the callback handler kept it"):
+        with pytest.raises(MessageNotSent, match="the callback handler dropped it"):
             producer.send(topic, b"bad")
         producer.send(topic, b"b")
     assert values(cluster, topic) == [b"a", b"b"]
@@ -214,7 +214,7 @@ def test_an_encoder_that_raises_fails_its_message_alone(cluster: EmbeddedCluster
     with Producer(config(cluster), callback_handler=CallbackHandler()) as producer:
         good, bad = producer.send(topic, b"a"), producer.send(topic, "no bytes")
         assert good.result(WAIT_S).offset == 0
-        with pytest.raises(MessageNotSent, match="DefaultEncoder takes bytes"):
+        with pytest.raises(MessageNotSent, match="DefaultEncoder needs bytes"):
             bad.result(WAIT_S)
 
 
@@ -280,7 +280,7 @@ def test_the_queue_in_front_of_an_event_handler_has_a_bound() -> None:
     producer = Producer(config(**settings), event_handler=handler, callback_handler=seen)
     producer.send("t", "a")
     producer.send("t", "b")
-    with pytest.raises(QueueFull, match="it holds 2 messages"):
+    with pytest.raises(QueueFull, match="it has 2 messages"):
         producer.send("t", "c")
     assert seen.calls[-1] == ("after_enqueue", ("c", False))
     handler.may_go_on.set()

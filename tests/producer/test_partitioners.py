@@ -66,7 +66,7 @@ def test_a_key_without_a_hash_is_refused_by_name(key: object) -> None:
 
 def test_murmur2_takes_text_as_utf_8_and_no_number() -> None:
     assert partition_murmur2("ä", 100) == partition_murmur2("ä".encode(), 100)
-    with pytest.raises(TypeError, match="murmur2 is of bytes or text"):
+    with pytest.raises(TypeError, match="murmur2 needs bytes or text"):
         partition_murmur2(7, 3)
 
 

@@ -75,7 +75,7 @@ def test_sync_returns_with_the_outcome_and_raises_the_error(cluster: Cluster, fr
             made.send(topic, b"x" * 1_000_001)
         with pytest.raises(ValueError, match=rf"topic '{topic}' has no partition 7; it has 0, 1"):
             made.send(topic, b"a", partition=7)
-        with pytest.raises(TypeError, match=r"DefaultEncoder takes bytes: encode it, or set serializer\.class"):
+        with pytest.raises(TypeError, match=r"DefaultEncoder needs bytes: encode it, or set serializer\.class"):
             made.send(topic, "text")
     assert stored(cluster, topic, 1) == [(None, b"a"), (b"k", None)]
 

@@ -136,5 +136,5 @@ def test_a_broker_that_never_answers_fails_what_was_sent_after_the_stall(
         assert caught.value.sent == 1
         assert caught.value.failed == 300
         errors = [str(error) for _, error in caught.value.failures]
-        assert any("there was no outcome for 0.5 s; it may be stored all the same" in each for each in errors)
+        assert any("no message got an outcome for 0.5 s; it may be stored nevertheless" in each for each in errors)
         made.close(0)

@@ -132,7 +132,7 @@ def test_every_message_gets_all_its_tries(cluster: EmbeddedCluster, topic: str) 
 
 
 def test_a_look_up_that_raises_ends_no_producer(cluster: EmbeddedCluster, topic: str) -> None:
-    lookup = ScriptedLookup(RuntimeError("a fault of the look-up"), led(cluster))
+    lookup = ScriptedLookup(RuntimeError("a bug in the look-up"), led(cluster))
     with producer(cluster, lookup=lookup) as made:
         assert ends(lambda: made.send(topic, b"v").result(5), 6).offset == 0
 

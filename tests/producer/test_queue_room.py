@@ -95,7 +95,7 @@ def test_one_that_is_not_first_ends_in_time_too() -> None:
     queue.come("large", 10)
     queue.come("small", 1, 0.05)
     wait_until(lambda: "small" in queue.refused, WAIT_S, "the end of its wait")
-    assert queue.refused == {"small": "what others wait to add before it"}
+    assert queue.refused == {"small": "earlier messages that wait for room"}
     queue.release(9)
     queue.wait_entered("large")
 

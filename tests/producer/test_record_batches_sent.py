@@ -157,7 +157,7 @@ def test_a_broker_without_headers_refuses_exactly_the_messages_that_have_some(
     with Producer(ProducerConfig(metadata_broker_list=address)) as made:
         with pytest.raises(MessagesNotSent) as raised:
             made.send_all(messages)
-        with pytest.raises(MessageNotSent, match=r"it has headers, which brokers store from Kafka 0\.11 on"):
+        with pytest.raises(MessageNotSent, match=r"it has headers, which brokers only store from Kafka 0\.11 on"):
             made.send(messages[1])
     assert [number for number, _ in raised.value.failures] == [1, 4, 7]
     assert raised.value.sent == 7

@@ -89,9 +89,9 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_sent(
             producer.send("refused", [b"small", b"x" * 11], 0)
         with pytest.raises(ValueError, match="no messages for refused/0"):
             producer.send("refused", [], 0)
-        with pytest.raises(ValueError, match=r"only a broker of Kafka 0\.7 chooses one"):
+        with pytest.raises(ValueError, match=r"only brokers of Kafka 0\.7 choose one"):
             producer.send("refused", [b"a"])
-        with pytest.raises(TypeError, match="bytes, or a key and a value"):
+        with pytest.raises(TypeError, match="give bytes, or a pair of key and value"):
             producer.send("refused", ["text"], 0)  # type: ignore[list-item]
     with SyncProducer("127.0.0.1", embedded_07.port(0), kafka_generation="0.7") as producer:
         for message in ((b"k", b"v"), (None, None)):
@@ -106,7 +106,7 @@ def test_a_request_without_an_answer_may_be_stored_and_one_without_a_connection_
     embedded.create_topic("silent", 1)
     embedded.faults.add(Fault.wrong_correlation_id(api="produce", topic="silent"), times=1)
     with SyncProducer("127.0.0.1", embedded.port(0)) as producer:
-        with pytest.raises(MessageNotSent, match="it may be stored all the same") as caught:
+        with pytest.raises(MessageNotSent, match="it may be stored nevertheless") as caught:
             producer.send("silent", [b"a"], 0)
         assert caught.value.tries == 1
     with SyncProducer("127.0.0.1", 1) as producer, pytest.raises(MessageNotSent) as caught:
@@ -177,7 +177,7 @@ def test_headers_are_refused_by_name_where_brokers_store_none_and_nothing_is_sen
         cluster.create_topic("headless", 1)
         port = cluster.port(cluster.leader("headless", 0) or 0)
         with SyncProducer("127.0.0.1", port) as producer:
-            with pytest.raises(MessageNotSent, match=r"which brokers store from Kafka 0\.11 on") as caught:
+            with pytest.raises(MessageNotSent, match=r"which brokers only store from Kafka 0\.11 on") as caught:
                 producer.send("headless", [(None, b"a", [("h", b"1")])], 0)
             assert not caught.value.may_be_stored
             assert producer.send("headless", [b"b"], 0) == SentMessage("headless", 0, 0)

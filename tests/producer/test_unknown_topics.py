@@ -154,7 +154,7 @@ def test_a_topic_that_is_being_created_is_waited_for_beyond_the_retries(strict: 
 
 
 def test_brokers_that_do_not_answer_are_tried_as_often_as_a_message(strict: EmbeddedCluster) -> None:
-    lookup = Lookup(lambda number: FoundTopic({}, "no broker answers about it"))
+    lookup = Lookup(lambda number: FoundTopic({}, "no broker answers a request about it"))
     made = producer(strict, lookup=lookup, message_send_max_retries=3, unknown_topic_timeout_ms=0)
     with made, pytest.raises(MessageNotSent, match="no broker answers"):
         made.send("t", b"v")

@@ -243,7 +243,7 @@ def test_no_topic_or_no_thread_is_an_empty_assignment() -> None:
 
 
 def test_another_order_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^round robin order '0\.9' is none of 0\.8, 1\.0$"):
+    with pytest.raises(ValueError, match=r"^round robin order '0\.9' is not one of 0\.8, 1\.0$"):
         assign_roundrobin({"t": [0]}, {"t": ["A-0"]}, order="0.9")
 
 

@@ -167,8 +167,8 @@ def test_legal_names(check, name: str) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("a/b", "is not made of [a-zA-Z0-9._-], or is '.' or '..'"),
-        ("x" * 256, "has 256 characters, not 1 to 255"),
+        ("a/b", "has characters other than [a-zA-Z0-9._-], or is '.' or '..'"),
+        ("x" * 256, "has 256 characters; 1 to 255 are allowed"),
         (7, "is not text"),
     ],
 )

@@ -17,7 +17,7 @@ from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 READ_ONLY = [make_acl("world", "anyone", read=True), make_digest_acl("owner", "owner-secret", all=True)]
 CLOSED = [make_digest_acl("owner", "owner-secret", all=True)]
-GIVE = r"set zookeeper.auth or zookeeper.sasl.\* to credentials that it takes, or have the list changed \(setAcl\)"
+GIVE = r"set zookeeper.auth or zookeeper.sasl.\* to credentials that it accepts, or change that list \(setAcl\)"
 
 
 @pytest.fixture
@@ -40,28 +40,28 @@ def root(owner: KazooClient, fresh_group: str) -> str:
 def test_a_group_that_may_not_be_joined(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/consumers/group/ids", acl=READ_ONLY, makepath=True)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"^ZooKeeper does not let us create /consumers/group/ids/group_.* \(NoAuth\): the access list of "
-            f"/consumers/group/ids does not name our credentials; {GIVE}")
+            r"^ZooKeeper does not let this client create /consumers/group/ids/group_.* \(NoAuth\): the access list of "
+            f"/consumers/group/ids does not name its credentials; {GIVE}")
 
 
 def test_wrong_credentials_for_a_group_that_others_may_join(
     zookeeper: ZooKeeperServer, owner: KazooClient, root: str
 ) -> None:
     owner.create(f"{root}/consumers/group/ids", acl=READ_ONLY, makepath=True)
-    refused(zookeeper.connect + root, ZooKeeperRefused, "does not let us create /consumers/group/ids/group_",
+    refused(zookeeper.connect + root, ZooKeeperRefused, "does not let this client create /consumers/group/ids/group_",
             "hidden-secret", zookeeper_auth="digest:owner:hidden-secret")
 
 
 def test_a_group_that_may_not_be_made(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/consumers", acl=READ_ONLY)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"does not let us create /consumers/group \(NoAuth\): the access list of /consumers does not name")
+            r"does not let this client create /consumers/group \(NoAuth\): the access list of /consumers does not name")
 
 
 def test_a_chroot_in_which_nothing_may_be_made(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.set_acls(root, READ_ONLY)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"does not let us create /consumers \(NoAuth\): the access list of / does not name our credentials")
+            r"does not let this client create /consumers \(NoAuth\): the access list of / does not name")
 
 
 def test_a_closed_root_above_open_nodes_is_no_obstacle(
@@ -78,8 +78,8 @@ def test_a_closed_root_above_open_nodes_is_no_obstacle(
 def test_brokers_that_may_not_be_read(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/brokers/ids", acl=CLOSED, makepath=True)
     refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"^ZooKeeper does not let us read /brokers/ids \(NoAuth\): the access list of /brokers/ids does not name "
-            f"our credentials; {GIVE}")
+            r"^ZooKeeper does not let this client read /brokers/ids \(NoAuth\): the access list of /brokers/ids does "
+            f"not name its credentials; {GIVE}")
 
 
 def test_offsets_that_may_not_be_written(
@@ -100,8 +100,9 @@ def test_offsets_that_may_not_be_written(
                 consumer.commit_offsets({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1})
     said = {partition[1]: str(reason) for partition, reason in raised.value.reasons.items()}
     path = f"/consumers/group/offsets/{topic}"
-    assert said[0].startswith(f"ZooKeeper does not let us write {path}/0 (NoAuth): the access list of {path}/0 does")
-    assert said[1].startswith(f"ZooKeeper does not let us create {path}/1 (NoAuth): the access list of {path} does")
+    refused = "ZooKeeper does not let this client"
+    assert said[0].startswith(f"{refused} write {path}/0 (NoAuth): the access list of {path}/0 does")
+    assert said[1].startswith(f"{refused} create {path}/1 (NoAuth): the access list of {path} does")
 
 
 def test_owner_nodes_that_may_not_be_made_are_told_of(
@@ -117,7 +118,7 @@ def test_owner_nodes_that_may_not_be_made_are_told_of(
         config = ConsumerConfig(cluster.zookeeper_connect, "group", zookeeper_connection_timeout_ms=2000)
         with ConsumerConnector(config) as first, ConsumerConnector(config) as second:
             first.create_message_streams({topic: 1})
-            said = f"ZooKeeper does not let us create {owners}/"
+            said = f"ZooKeeper does not let this client create {owners}/"
             wait_until(lambda: caplog.text.count(said) == 1, PATIENCE_S, "one line in the log", state=first.status)
             assert any(warning.startswith(said) for warning in first.status().warnings)
             assert first.status().owned == ()

@@ -38,8 +38,8 @@ NODES = {
     "/consumers/group/offsets/topic/0": b"1",
 }  # fmt: skip
 PARTITION = TopicPartition("topic", 0)
-NAMED = "it has no PLAINTEXT listener (/brokers/ids/0); security.protocol says which one is used"
-CANNOT_BE_ASKED = f"its leader, broker 0, cannot be asked: {NAMED}"
+NAMED = "it has no PLAINTEXT listener (/brokers/ids/0); security.protocol chooses the listener"
+CANNOT_BE_ASKED = f"its leader, broker 0, cannot be used: {NAMED}"
 ASK_BROKERS = ["consume", "produce", "describe", "verify", "lag", "topics list", "offsets get", "load"]
 """Commands that cannot do their work without a broker."""
 
@@ -84,7 +84,7 @@ def start_without_plaintext(cluster: EmbeddedCluster) -> None:
 def test_the_broker_is_named(cluster: str, name: str) -> None:
     ran = run_one(name, "--zookeeper", cluster)
     said = ran.stdout + ran.stderr
-    assert "fault of the program" not in said
+    assert "bug in zkconsumer" not in said
     assert "Traceback" not in said
     assert "no broker is registered" not in said
     assert "no broker leads it" not in said

@@ -69,14 +69,14 @@ def test_credentials_that_are_refused(arguments: Sequence[str], settings: Path, 
     settings.write_text(f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\n"
                         "zookeeper.sasl.password=wrong-secret\n")
     said = sentence(run(arguments, with_sasl.connect, settings))
-    assert said.startswith("ZooKeeper refused our SASL credentials; check zookeeper.sasl.username and ")
+    assert said.startswith("ZooKeeper refused the SASL credentials; check zookeeper.sasl.username and ")
     assert "wrong-secret" not in said
 
 
 @by_name
 def test_credentials_that_are_demanded(arguments: Sequence[str], sasl_only: ZooKeeperServer) -> None:
     assert sentence(run(arguments, sasl_only.connect)).startswith(
-        "ZooKeeper demands credentials of every session; set zookeeper.auth or zookeeper.sasl.*"
+        "ZooKeeper requires credentials for every session; set zookeeper.auth or zookeeper.sasl.*"
     )
 
 
@@ -94,7 +94,7 @@ def test_an_authority_that_is_not_trusted(
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\n"
                         "zookeeper.connection.timeout.ms=3000\n")
     said = sentence(run(["topics"], open_server.secure, settings))
-    assert "shows a certificate that we do not trust" in said
+    assert "shows a certificate that this client does not trust" in said
     assert "set zookeeper.ssl.cafile to the certificate of the authority that signed it" in said
 
 
@@ -143,10 +143,10 @@ def closed(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("partition", "said"), [
-    ("0", "ZooKeeper does not let us write /consumers/group/offsets/topic/0 (NoAuth): the access list of "
-          "/consumers/group/offsets/topic/0 does not name our credentials; 0 of 1 offset was written; set zookeeper"),
-    ("1", "ZooKeeper does not let us create /consumers/group/offsets/topic/1 (NoAuth): the access list of "
-          "/consumers/group/offsets/topic does not name our credentials; 0 of 1 offset was written; set zookeeper"),
+    ("0", "ZooKeeper does not let this client write /consumers/group/offsets/topic/0 (NoAuth): the access list of "
+          "/consumers/group/offsets/topic/0 does not name its credentials; 0 of 1 offset was written; set zookeeper"),
+    ("1", "ZooKeeper does not let this client create /consumers/group/offsets/topic/1 (NoAuth): the access list of "
+          "/consumers/group/offsets/topic does not name its credentials; 0 of 1 offset was written; set zookeeper"),
 ])
 def test_an_offset_that_may_not_be_written(closed: str, tmp_path: Path, partition: str, said: str) -> None:
     file = tmp_path / "offsets"
@@ -162,6 +162,7 @@ def test_nodes_that_may_not_be_read(zookeeper: ZooKeeperServer, fresh_group: str
     client.stop()
     client.close()
     assert sentence(run(["topics"], f"{zookeeper.connect}/{fresh_group}")).startswith(
-        "ZooKeeper does not let us read /brokers/topics (NoAuth): the access list of /brokers/topics does not name our "
-        "credentials; set zookeeper.auth or zookeeper.sasl.* to credentials that it takes, or have the list changed"
+        "ZooKeeper does not let this client read /brokers/topics (NoAuth): the access list of /brokers/topics does "
+        "not name its credentials; set zookeeper.auth or zookeeper.sasl.* to credentials that it accepts, or "
+        "change that list"
     )

@@ -34,43 +34,44 @@ def test_a_member_that_authenticates_makes_nodes_of_its_own(with_sasl: ZooKeeper
 @pytest.mark.parametrize("wrong", [sasl(password="wrong-secret"), sasl(user="nobody")])
 def test_sasl_that_is_refused(with_sasl: ZooKeeperServer, wrong: dict[str, object]) -> None:
     refused(with_sasl.connect, ZooKeeperRefused,
-            "^ZooKeeper refused our SASL credentials; check zookeeper.sasl.username and zookeeper.sasl.password, and ",
+            "^ZooKeeper refused the SASL credentials; check zookeeper.sasl.username and zookeeper.sasl.password, and ",
             "wrong-secret", SASL_PASSWORD, **wrong)
 
 
 def test_sasl_that_is_refused_where_it_is_demanded(sasl_only: ZooKeeperServer) -> None:
-    refused(sasl_only.connect, ZooKeeperRefused, "^ZooKeeper refused our SASL credentials; check", "wrong-secret",
+    refused(sasl_only.connect, ZooKeeperRefused, "^ZooKeeper refused the SASL credentials; check", "wrong-secret",
             **sasl(password="wrong-secret"))
 
 
 def test_sasl_that_an_old_server_refuses_by_hanging_up(tmp_path: Path) -> None:
     with sasl_server(tmp_path, "zk-3.4.14") as server:
         refused(server.connect, ZooKeeperUnavailable,
-                f"{server.connect} (hung up|does not answer) when we show our credentials; check zookeeper.sasl.user",
+                f"{server.connect} (hung up|does not answer) when this client sends its credentials; check "
+                "zookeeper.sasl.user",
                 "wrong-secret", **sasl(password="wrong-secret"))
 
 
 def test_sasl_to_a_server_without_it(zookeeper: ZooKeeperServer) -> None:
     refused(zookeeper.connect, ZooKeeperUnavailable,
-            f"{zookeeper.connect} (hung up|does not answer) when we show our credentials; .* that the server has a "
+            f"{zookeeper.connect} (hung up|does not answer) when this client sends its credentials; .* the "
             "login configuration",
             SASL_PASSWORD, **sasl())
 
 
 def test_no_credentials_where_they_are_demanded(sasl_only: ZooKeeperServer) -> None:
     refused(sasl_only.connect, ZooKeeperRefused,
-            r"^ZooKeeper demands credentials of every session; set zookeeper.auth or zookeeper.sasl.\*")
+            r"^ZooKeeper requires credentials for every session; set zookeeper.auth or zookeeper.sasl.\*")
 
 
 def test_a_scheme_that_the_server_does_not_know(zookeeper: ZooKeeperServer) -> None:
     refused(zookeeper.connect, ZooKeeperRefused,
-            "^ZooKeeper refused our credentials of scheme 'guess'; check zookeeper.auth", "hidden",
+            "^ZooKeeper refused the credentials of scheme 'guess'; check zookeeper.auth", "hidden",
             zookeeper_auth="guess:hidden")
 
 
 def test_a_digest_that_is_not_taken() -> None:
     with ZooKeeperServer(version="zk-3.9", settings={"DigestAuthenticationProvider.enabled": "false"}) as server:
-        refused(server.connect, ZooKeeperRefused, "refused our credentials of scheme 'digest'; check zookeeper.auth",
+        refused(server.connect, ZooKeeperRefused, "refused the credentials of scheme 'digest'; check zookeeper.auth",
                 "hidden", zookeeper_auth="digest:alice:hidden")
 
 
@@ -122,7 +123,7 @@ def test_a_running_member_hears_when_its_credentials_are_not_taken_any_more(
             jaas.write_text(jaas.read_text().replace(SASL_PASSWORD, "another"))
             server.restart()
             wait_until(lambda: consumer.status().error, PATIENCE_S, "the end", state=consumer.status)
-            assert "ZooKeeper refused our SASL credentials; check zookeeper.sasl" in str(consumer.status().error)
+            assert "ZooKeeper refused the SASL credentials; check zookeeper.sasl" in str(consumer.status().error)
 
 
 # -- libraries ---------------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_a_mechanism_that_fails_on_our_side_is_said(
     """No Kerberos is at hand: its library is taken to be there, and pure-sasl then finds that it is not."""
     monkeypatch.setattr("zkconsumer.config.zookeeper_options._check_sasl_library", lambda mechanism: None)
     refused(with_sasl.connect, ZooKeeperUnavailable,
-            r"was not shown our credentials: SASL failed here \(kerberos module not installed.*\); check "
+            r"got no credentials: SASL failed in this client \(kerberos module not installed.*\); check "
             "zookeeper.sasl.mechanism", zookeeper_sasl_mechanism="GSSAPI")
 
 

@@ -21,9 +21,9 @@ EVERY = every_command()
 FEW = ["consume", "groups list", "verify", "produce"]
 """A member, and commands whose sessions are opened in different ways; for causes that take a time-out to be found."""
 QUICK = "zookeeper.connection.timeout.ms={}\n"
-DEMANDED = r"ZooKeeper demands credentials of every session; set zookeeper\.auth or zookeeper\.sasl\.\* to credentials"
-REFUSED = r"ZooKeeper refused our SASL credentials; check zookeeper\.sasl\.username and zookeeper\.sasl\.password"
-HUNG_UP = r"(hung up|does not answer) when we show our credentials; check zookeeper\.sasl\.username and "
+DEMANDED = r"ZooKeeper requires credentials for every session; set zookeeper\.auth or zookeeper\.sasl\.\* to cre"
+REFUSED = r"ZooKeeper refused the SASL credentials; check zookeeper\.sasl\.username and zookeeper\.sasl\.password"
+HUNG_UP = r"(hung up|does not answer) when this client sends its credentials; check zookeeper\.sasl\.username and "
 
 
 @pytest.fixture(params=[pytest.param(FEW, id="few"), pytest.param(EVERY, id="every", marks=pytest.mark.slow)])
@@ -51,13 +51,13 @@ def check_refused(hosts: str, settings: Path, expected: str, names: Sequence[str
 
 def _problem(name: str, ran: Ran, expected: str) -> str:
     if name in SERVICES:
-        if ran.returncode != 0 or not re.search(expected, ran.stderr) or "fault of the program" in ran.stderr:
+        if ran.returncode != 0 or not re.search(expected, ran.stderr) or "bug in zkconsumer" in ran.stderr:
             return "the refusal is not logged, or the service does not end in order"
         return "a secret is shown" if any(each in ran.stdout + ran.stderr for each in SECRETS) else ""
     said = [line for line in ran.stderr.splitlines() if line.startswith("zkconsumer: ")]
     if ran.returncode not in (1, 2):  # 2 is what `verify` ends with when it could not look
         return "the status is neither 1 nor 2"
-    if len(said) != 1 or "fault of the program" in ran.stderr or "Traceback" in ran.stderr:
+    if len(said) != 1 or "bug in zkconsumer" in ran.stderr or "Traceback" in ran.stderr:
         return "not one sentence"
     if not re.search(expected, said[0]):
         return "another sentence"
@@ -121,7 +121,8 @@ def test_an_authority_that_is_not_trusted(
     open_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\n" + QUICK.format(3000))
-    check_refused(open_server.secure, settings, r"shows a certificate that we do not trust .*; set zookeeper\.ssl\.caf",
+    check_refused(open_server.secure, settings, r"shows a certificate that this client does not trust .*; set "
+                                                r"zookeeper\.ssl\.caf",
                   names)
 
 
@@ -129,13 +130,14 @@ def test_no_certificate_where_one_is_demanded(
     strict_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(3000))
-    check_refused(strict_server.secure, settings, r"demands a certificate of its clients .*; set zookeeper\.ssl\.certf",
+    check_refused(strict_server.secure, settings, r"requires a certificate from its clients .*; set "
+                                                  r"zookeeper\.ssl\.certf",
                   names)
 
 
 @pytest.mark.parametrize(("kind", "said"), [
-    ("expired", r"shows a certificate that has expired .*; renew it, at the server"),
-    ("elsewhere", r"shows a certificate of another host .*; name the server in zookeeper\.connect as"),
+    ("expired", r"shows a certificate that has expired .*; renew the certificate of the server"),
+    ("elsewhere", r"shows a certificate of another host .*; use the host name of the certificate in zoo"),
 ])
 def test_a_certificate_of_the_server_that_is_wrong(
     certificates: Certificates, settings: Path, names: list[str], kind: str, said: str

@@ -80,7 +80,7 @@ def test_members_that_may_not_be_read_are_unknown(cluster: EmbeddedCluster, clos
 
     described = run(cluster, "describe", "live")
     assert described.stdout.startswith("Group live: an unknown number of members, 3 partitions of 1 topic\n")
-    assert "is no thread of a registered member" not in described.stdout
+    assert "is not a thread of a registered member" not in described.stdout
     assert found(cluster, "describe", "live")["members"] is None
     assert [row["problems"] for row in found(cluster, "describe", "live")["partitions"]] == [[], [], []]
 
@@ -93,7 +93,7 @@ def test_members_that_may_not_be_read_are_unknown(cluster: EmbeddedCluster, clos
     [lag] = found(cluster, "lag", "live")["groups"]
     assert (lag["member_count"], lag["owned"], lag["unowned"]) == (None, 2, None)
     assert lag["topics_lag"][0]["unowned"] is None
-    assert [problem for problem in lag["problems"] if "is no thread of" in problem] == []
+    assert [problem for problem in lag["problems"] if "is not a thread of" in problem] == []
     row = run(cluster, "lag", "live", "--by", "group").stdout.splitlines()[3].split()
     assert row == ["live", "?", "2", "?", "12", "1"]
 
@@ -136,12 +136,12 @@ def test_offsets_that_may_not_be_read_end_with_status_1(
     closed.close(f"/consumers/live/offsets{path}")
     shown = run(cluster, "offsets", "get", "live")
     assert shown.exit_code == 1
-    assert f"ZooKeeper does not let us read /consumers/live/offsets{path} (NoAuth)" in shown.stderr
+    assert f"ZooKeeper does not let this client read /consumers/live/offsets{path} (NoAuth)" in shown.stderr
     assert "clicks-1: its offset in ZooKeeper is not known" in shown.stdout
     as_json = run(cluster, "offsets", "get", "live", "--json")
     assert as_json.exit_code == 1
     rows = {row["partition"]: row for row in json.loads(as_json.stdout)["partitions"]}
     assert (rows[1]["offset"], rows[1]["lag"]) == (None, None)
-    assert rows[1]["problems"] == ["its offset in ZooKeeper is not known: ZooKeeper does not let us read it"]
+    assert rows[1]["problems"] == ["its offset in ZooKeeper is not known: ZooKeeper does not let this client read it"]
     if path == "/clicks/1":
         assert (rows[0]["offset"], rows[0]["problems"]) == (4, [])

@@ -79,21 +79,22 @@ def refused(part: Part, hosts: str, login: ZooKeeperLogin | None, match: str) ->
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_wrong_password(sasl_only: ZooKeeperServer, part: Part) -> None:
-    refused(part, sasl_only.connect, WRONG, r"^ZooKeeper refused our SASL credentials; check zookeeper\.sasl\.username "
+    refused(part, sasl_only.connect, WRONG, r"^ZooKeeper refused the SASL credentials; check zookeeper\.sasl\.username "
             r"and zookeeper\.sasl\.password, .* \(the kit came with ZooKeeperLogin\(username='bob', scheme='sasl'")
 
 
 def test_a_wrong_password_at_an_old_server(tmp_path: Path) -> None:
     with (
         sasl_server(tmp_path, "zk-3.4.14") as server,
-        pytest.raises(NoSession, match=r"hung up when we show our credentials; check zookeeper\.sasl\.username and "),
+        pytest.raises(NoSession, match=r"hung up when this client sends its credentials; check "
+                                       r"zookeeper\.sasl\.username and "),
     ):
         connected_client(server.connect, WRONG, session_s=10, timeout_s=3)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_login_where_one_is_demanded(sasl_only: ZooKeeperServer, part: Part) -> None:
-    refused(part, sasl_only.connect, None, r"^ZooKeeper demands credentials of every session; set zookeeper\.auth or "
+    refused(part, sasl_only.connect, None, r"^ZooKeeper requires credentials for every session; set zookeeper\.auth or "
             r"zookeeper\.sasl\.\* .*\(the kit came with no login\)$")
 
 
@@ -107,8 +108,10 @@ def test_tls_that_does_not_fit(
     open_server: SecureServer, strict_server: SecureServer, certificates: Certificates
 ) -> None:
     for hosts, login, said in (
-        (open_server.secure, ZooKeeperLogin(authority=certificates.untrusted), "a certificate that we do not trust"),
-        (strict_server.secure, ZooKeeperLogin(authority=certificates.authority), "demands a certificate of its client"),
+        (open_server.secure, ZooKeeperLogin(authority=certificates.untrusted), "a certificate that this client does "
+                                                                               "not trust"),
+        (strict_server.secure, ZooKeeperLogin(authority=certificates.authority), "requires a certificate from its "
+                                                                                 "client"),
         (open_server.connect, ZooKeeperLogin(authority=certificates.authority), "does not speak TLS at this port"),
         (open_server.secure, None, "speaks TLS at this port"),
     ):

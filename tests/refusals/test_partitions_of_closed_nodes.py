@@ -14,7 +14,7 @@ from secured import PATIENCE_S
 from tests.cli.command_line import run
 from zkconsumer.testing import ClosedNodes, EmbeddedCluster, load
 
-HIDDEN = "ZooKeeper does not let us read {} (NoAuth): the access list of {} does not name our credentials; set zoo"
+HIDDEN = "ZooKeeper does not let this client read {} (NoAuth): the access list of {} does not name its credentials; set"
 STATE = "/brokers/topics/clicks/partitions/1/state"
 SOON = ("--property", "zookeeper.connection.timeout.ms=2000")
 """A member waits so long for partitions that it cannot start."""
@@ -96,7 +96,7 @@ def test_a_group_that_reads_everything_ends_with_status_0(cluster: EmbeddedClust
 
 def test_a_broker_that_may_not_be_read_is_named(cluster: EmbeddedCluster, closed: ClosedNodes) -> None:
     path = "/brokers/ids/0"
-    why = f"its leader, broker 0, cannot be asked: {hidden(path)}"
+    why = f"its leader, broker 0, cannot be used: {hidden(path)}"
     closed.close(path)
     lag = command(cluster, "lag", "reader").stdout.decode()
     topics = command(cluster, "topics").stdout.decode()
@@ -109,8 +109,8 @@ def test_a_broker_that_may_not_be_read_is_named(cluster: EmbeddedCluster, closed
     assert hidden(path) in said
     for shown in (lag, topics, verified, stalled.stderr.decode(), said):
         assert "no broker leads it" not in shown
-        assert "is Kafka running" not in shown
-    assert "look at the partition's leader" not in verified
+        assert "check that Kafka runs" not in shown
+    assert "check the leader of the partition" not in verified
     assert (stalled.returncode, produced.returncode) == (1, 1)
 
 

@@ -50,7 +50,7 @@ def test_a_missing_file() -> None:
 
 def test_an_authority_that_is_not_trusted(open_server: SecureServer, certificates: Certificates) -> None:
     for call in both(given(open_server.secure, zookeeper_use_ssl="true", zookeeper_ssl_cafile=certificates.untrusted)):
-        with pytest.raises(ZooKeeperUnavailable, match=r"that we do not trust .*; set zookeeper.ssl.cafile"):
+        with pytest.raises(ZooKeeperUnavailable, match=r"that this client does not trust .*; set zookeeper.ssl.cafile"):
             call()
 
 
@@ -62,6 +62,6 @@ def test_plain_to_a_tls_port(open_server: SecureServer) -> None:
 
 def test_credentials_that_are_refused(with_sasl: ZooKeeperServer) -> None:
     for call in both(given(with_sasl.connect, **sasl(password="wrong-secret"))):
-        with pytest.raises(ZooKeeperRefused, match=r"refused our SASL credentials; check zookeeper.sasl") as raised:
+        with pytest.raises(ZooKeeperRefused, match=r"refused the SASL credentials; check zookeeper.sasl") as raised:
             call()
         assert "wrong-secret" not in str(raised.value)

@@ -117,19 +117,19 @@ def test_files_that_were_replaced_are_read_again_at_the_next_connection(
     [
         ({"cafile": "no-such.pem"}, "zookeeper.ssl.cafile", r"no-such\.pem'; .*\(No such file or directory\)"),
         ({"cafile": "."}, "zookeeper.ssl.cafile", "Is a directory"),
-        ({"cafile": "client.p12"}, "zookeeper.ssl.cafile", "PEM file with certificates, and it holds none .*keystore"),
-        ({"cafile": "client.key"}, "zookeeper.ssl.cafile", "it holds none"),
+        ({"cafile": "client.p12"}, "zookeeper.ssl.cafile", "PEM file with certificates, but it has none .*keystore"),
+        ({"cafile": "client.key"}, "zookeeper.ssl.cafile", "it has none"),
         ({"certfile": "no-such.pem"}, "zookeeper.ssl.certfile", "No such file"),
         ({"certfile": "broken.pem"}, "zookeeper.ssl.certfile", "whose certificates can be read"),
-        ({"certfile": "client.crt"}, "zookeeper.ssl.keyfile", r"not set; .* client\.crt' holds no private key"),
+        ({"certfile": "client.crt"}, "zookeeper.ssl.keyfile", r"not set; .* client\.crt' has no private key"),
         ({"certfile": "client.crt", "keyfile": "gone.key"}, "zookeeper.ssl.keyfile", "gone.key'; .*No such file"),
-        ({"certfile": "client.crt", "keyfile": "client.crt"}, "zookeeper.ssl.keyfile", "holds none"),
-        ({"certfile": "client.crt", "keyfile": "server.key"}, "zookeeper.ssl.keyfile", "it is another one"),
+        ({"certfile": "client.crt", "keyfile": "client.crt"}, "zookeeper.ssl.keyfile", "it has none"),
+        ({"certfile": "client.crt", "keyfile": "server.key"}, "zookeeper.ssl.keyfile", "it is another key"),
         ({"certfile": "client.crt", "keyfile": "broken.key"}, "zookeeper.ssl.keyfile", "can be used"),
         ({"certfile": "client.crt", "keyfile": "encrypted.key"}, "zookeeper.ssl.keyfile.password",
          r"not set; .* encrypted\.key' is encrypted"),
         ({"certfile": "client.crt", "keyfile": "encrypted.key", "keyfile_password": "wrong-secret"},
-         "zookeeper.ssl.keyfile.password", r"is '\*\*\*'; .* encrypted\.key', which it does not open"),
+         "zookeeper.ssl.keyfile.password", r"is '\*\*\*'; .* encrypted\.key', and it does not open it"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_named_with_its_setting(
@@ -162,15 +162,15 @@ def test_a_file_that_may_not_be_read_is_named(
 def test_a_server_whose_authority_is_not_trusted(open_server: SecureServer, certificates: Certificates) -> None:
     said = refused(
         open_server.secure, ZooKeeperUnavailable,
-        f"{open_server.secure} shows a certificate that we do not trust .*; set zookeeper.ssl.cafile to the "
-        "certificate of the authority that signed it, which '.*untrusted.pem' does not hold",
+        f"{open_server.secure} shows a certificate that this client does not trust .*; set zookeeper.ssl.cafile to the "
+        "certificate of the authority that signed it, which '.*untrusted.pem' does not have",
         zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.untrusted),
     )  # fmt: skip
     assert said.startswith("no session with ZooKeeper within 3 s: ")
 
 
 def test_a_server_whose_authority_the_system_does_not_know(open_server: SecureServer) -> None:
-    refused(open_server.secure, ZooKeeperUnavailable, "do not trust .*; set zookeeper.ssl.cafile to .* signed it$",
+    refused(open_server.secure, ZooKeeperUnavailable, "does not trust .*; set zookeeper.ssl.cafile to .* signed it$",
             zookeeper_use_ssl=True)
 
 
@@ -207,13 +207,14 @@ def test_no_certificate_where_one_is_demanded(certificates: Certificates, versio
     protocol = {"ssl.protocol": version, "ssl.enabledProtocols": version}
     with SecureServer(certificates.server, certificates.authority, "need", **protocol) as server:
         refused(server.secure, ZooKeeperUnavailable,
-                r"demands a certificate of its clients \(.*\); set zookeeper.ssl.certfile and zookeeper.ssl.keyfile",
+                r"requires a certificate from its clients \(.*\); set zookeeper.ssl.certfile and zookeeper.ssl.keyfile",
                 **tls(certificates))
 
 
 def test_a_certificate_that_the_server_does_not_trust(strict_server: SecureServer, certificates: Certificates) -> None:
     refused(strict_server.secure, ZooKeeperUnavailable,
-            r"does not take the certificate in '.*unknown.crt' \(.*\); give one that the server's trust store knows",
+            r"does not accept the certificate in '.*unknown.crt' \(.*\); set zookeeper.ssl.certfile to a certificate "
+            r"that the server's trust store knows",
             **tls(certificates, zookeeper_ssl_certfile=str(certificates.unknown),
                   zookeeper_ssl_keyfile=str(certificates.unknown_key)))
 
@@ -221,15 +222,16 @@ def test_a_certificate_that_the_server_does_not_trust(strict_server: SecureServe
 def test_a_certificate_that_has_expired(certificates: Certificates) -> None:
     with SecureServer(certificates.expired, certificates.authority) as server:
         refused(server.secure, ZooKeeperUnavailable,
-                r"shows a certificate that has expired \(certificate has expired\); renew it, at the server",
+                r"shows a certificate that has expired \(certificate has expired\); renew the certificate of the "
+                r"server",
                 **tls(certificates))
 
 
 def test_a_certificate_of_another_host_matters_if_it_is_checked(certificates: Certificates) -> None:
     with SecureServer(certificates.elsewhere, certificates.authority) as server:
         refused(server.secure, ZooKeeperUnavailable,
-                r"shows a certificate of another host \(.*127\.0\.0\.1.*\); name the server in zookeeper.connect as "
-                "its certificate does", **tls(certificates, zookeeper_ssl_check_hostname=True))
+                r"shows a certificate of another host \(.*127\.0\.0\.1.*\); use the host name of the certificate in "
+                r"zookeeper.connect", **tls(certificates, zookeeper_ssl_check_hostname=True))
         config = ConsumerConfig(server.secure, "g", **tls(certificates))
         with zookeeper_connection(server.secure, PATIENCE_S, **zookeeper_options(config)):
             pass
@@ -239,7 +241,7 @@ def test_each_server_of_several_has_its_own_cause(open_server: SecureServer, cer
     gone = "127.0.0.1:1"
     said = refused(f"{open_server.secure},{open_server.connect},{gone}", ZooKeeperUnavailable, "no session",
                    zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.untrusted))
-    assert f"{open_server.secure} shows a certificate that we do not trust" in said
+    assert f"{open_server.secure} shows a certificate that this client does not trust" in said
     assert f"{open_server.connect} does not speak TLS at this port" in said
     assert f"{gone}: connection refused" in said
 

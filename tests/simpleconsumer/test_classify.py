@@ -221,12 +221,12 @@ def test_a_wrapper_with_a_later_one_behind_it_is_trusted() -> None:
 def test_a_set_that_leaves_out_the_offset_asked_for_begins_with_a_damaged_one() -> None:
     result = classified(4, 6, 7)
     assert (result.outcome, result.offset, result.next_offset) == (Outcome.DAMAGED, 5, 6)
-    assert "offset 5 was asked for, 4 came first" in result.reason
+    assert "offset 5 was requested, 4 came first" in result.reason
 
 
 def test_a_broker_that_begins_far_before_the_position_is_asked_for_more() -> None:
     """It has found an entry that says too much, and its bytes end before the position."""
-    reason = "offset 60 was asked for, and messages below 53 came"
+    reason = "offset 60 was requested, and messages below 53 came"
     result = classified(2**63 - 1, 50, 51, 52, position=60, asked_bytes=1000)
     assert (result.outcome, result.size_bytes, result.reason) == (Outcome.GROW, 2000, reason)
     result = classified(2**63 - 1, 50, 51, 52, position=60)

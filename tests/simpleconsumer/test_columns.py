@@ -326,7 +326,7 @@ def test_a_message_larger_than_a_batch_is_one_by_itself() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 256 * MEBIBYTE + 1, 2**40])
 def test_sizes_that_cannot_be_are_refused(size: int) -> None:
-    with pytest.raises(ValueError, match=f"max_batch_bytes is {size}: from 1 to {256 * MEBIBYTE} are possible"):
+    with pytest.raises(ValueError, match=f"max_batch_bytes is {size}; it must be from 1 to {256 * MEBIBYTE}"):
         decode_columns(b"", "t", 0, max_batch_bytes=size)
 
 

@@ -86,7 +86,7 @@ def test_two_calls_at_a_time_are_refused_and_the_first_goes_on() -> None:
         answers: list[bytes] = []
         thread, raised = in_thread(lambda: answers.append(call(connection, 1)))
         assert asked.wait(DEADLINE_S)
-        with pytest.raises(RuntimeError, match="two calls at a time"):
+        with pytest.raises(RuntimeError, match="a connection is for one call at a time"):
             call(connection, 2)
         go_on.set()
         thread.join(DEADLINE_S)

@@ -140,12 +140,13 @@ LONG_VARINT = b"\xff" * 10 + b"\x01"
         (record(1, b"\x01\x02v\x10ab"), CorruptMessage, "record 1 of the batch: 8 headers, 2 bytes are left"),
         (record(1, b"\x01\x02v\x02\x01\x00"), CorruptMessage, "record 1 of the batch: a header without a key"),
         (record(1, b"\x01\x02v\x02\x04k\x00"), CorruptMessage, "record 1 of the batch: a header's value"),
-        (record(1, b"\x01\x02v\x00xyz"), CorruptMessage, "record 1 of the batch: it takes -3 bytes beside its length"),
+        (record(1, b"\x01\x02v\x00xyz"), CorruptMessage,
+         "record 1 of the batch: it takes -3 bytes more than its length says"),
         (record(1, LONG_VARINT), CorruptMessage, "record 1 of the batch: the varint at byte"),
         (record(1, b"\xff\xff\xff\xff\x7f\x00\x00"), CorruptMessage, "does not fit into 32 bits"),
         (record(1, stamp=2**63 - 1).replace(b"\0", b"\0", 1), None, ""),
         (record(0), DamagedOffset, "offset 10 is not above 10, the offset before"),
-        (record(3), DamagedOffset, "offset 13 is above 12, the last one of its batch"),
+        (record(3), DamagedOffset, "offset 13 is above 12, the last offset of its batch"),
         (record(-1), DamagedOffset, "offset 9 is not above 10, the offset before"),
     ],
 )
@@ -170,7 +171,7 @@ def test_one_bad_record_costs_itself_and_one_error(
         (record(0) + record(1, size=-1) + record(2), 3, 2, 1, "record 1 has the length -1, "),
         (record(0) + LONG_VARINT, 3, 2, 1, "the length of record 1 cannot be read"),
         (record(0), 3, 2, 1, "the batch holds 1 records; it says that it has 3 records"),
-        (record(0) + record(1), 1, 2, 1, "the batch holds 8 bytes behind its last record; it says that it has 1"),
+        (record(0) + record(1), 1, 2, 1, "the batch holds 8 bytes after its last record; it says that it has 1"),
         (record(0), -1, 2, 0, "the batch says that it has -1 records in 3 offsets"),
         (record(0), 2**31 - 1, 2, 0, "the batch says that it has 2147483647 records in 3 offsets"),
         (b"", 1, 0, 0, "the batch holds 0 records; it says that it has 1 records"),
@@ -203,7 +204,7 @@ def test_offsets_end_where_the_one_behind_them_can_still_be_asked_for() -> None:
         beyond = encode_record_batch([b"c", b"d"], first_offset=2**63 - 5, offsets=offsets)
         messages, [error] = decode_all(first + beyond, 2**63 - 7)
         assert ([m.value for m in messages], type(error), error.offset) == ([b"a", b"b"], DamagedOffset, 2**63 - 5)
-        assert "is not below 9223372036854775807, the largest one that there is" in str(error)
+        assert "is not below 9223372036854775807, the largest possible one" in str(error)
         assert by_columns(first + beyond, 2**63 - 7) == by_messages(first + beyond, 2**63 - 7)
 
 

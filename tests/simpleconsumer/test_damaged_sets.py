@@ -151,7 +151,7 @@ def test_an_answer_cut_anywhere_or_with_bytes_behind_it_does_not_decode(version:
         for length in range(len(body)):
             with pytest.raises(DecodeError):
                 fetch.decode(body[:length])
-        with pytest.raises(DecodeError, match="3 bytes behind its end"):
+        with pytest.raises(DecodeError, match="3 bytes after its end"):
             fetch.decode(body + b"abc")
 
 

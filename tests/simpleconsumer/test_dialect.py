@@ -56,6 +56,6 @@ def test_a_generation_without_correlation_ids_and_numbers_of_partitions_is_serve
 
 
 def test_partitions_of_kafka_0_8_are_numbers() -> None:
-    with pytest.raises(ValueError, match=r"t/1-0: partitions of Kafka 0\.8 are numbers"):
+    with pytest.raises(ValueError, match=r"t/1-0: partitions of Kafka 0\.8 and later are numbers"):
         KAFKA08.fetch([FetchRequest("t", "1-0", 0, 1)], 0, 0, 0)
     assert KAFKA08.partition_number(3) == 3

@@ -97,7 +97,7 @@ def test_the_only_batch_behind_a_hole_is_asked_for_with_more_bytes_and_then_beli
     only = batch(7, 9)
     result = classify(answered(only), 5, SIZE, LIMIT)
     assert (result.outcome, result.size_bytes) == (Outcome.GROW, 2 * SIZE)
-    assert "cannot be told which offsets the 1 entries at 5 take" in result.reason
+    assert "the offsets of the 1 entries at 5 cannot be determined" in result.reason
     assert chunk(classify(answered(only), 5, LIMIT, LIMIT)) == (Outcome.CHUNK, len(only), 9)
     assert chunk(classify(answered(only + batch(9, 10)[:12]), 5, SIZE, LIMIT)) == (Outcome.CHUNK, len(only), 9)
 
@@ -130,7 +130,7 @@ def test_an_unreadable_batch_is_passed_by_its_head_or_by_what_is_behind_it() -> 
 def test_a_first_batch_far_below_the_position_is_damaged() -> None:
     result = classify(answered(moved(batch(50, 55), 0) + batch(55, 60)), 52, SIZE, LIMIT)
     assert (result.outcome, result.offset, result.next_offset) == (Outcome.DAMAGED, 52, 53)
-    assert "offset 52 was asked for, a batch up to 4 came first" in result.reason
+    assert "offset 52 was requested, a batch up to 4 came first" in result.reason
 
 
 def test_an_answer_without_a_whole_entry_is_broken() -> None:

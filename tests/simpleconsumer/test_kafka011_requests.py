@@ -59,7 +59,7 @@ def test_an_answer_cut_anywhere_or_continued_does_not_decode(each: Frames) -> No
     for length in range(len(body)):
         with pytest.raises(DecodeError):
             decode(memoryview(body[:length]))
-    with pytest.raises(DecodeError, match="1 bytes behind its end"):
+    with pytest.raises(DecodeError, match="1 bytes after its end"):
         decode(memoryview(body + b"\0"))
 
 
@@ -201,7 +201,7 @@ def test_an_error_of_a_fetch_as_a_whole_is_that_of_each_partition() -> None:
 
 def test_a_session_that_nobody_asked_for_is_refused() -> None:
     [frames] = [each for each in EVERY if each.name == "Fetch-v11" and each.kafka == "2.8.2"]
-    with pytest.raises(DecodeError, match="session 7, and none was asked for"):
+    with pytest.raises(DecodeError, match="session 7, and no session was requested"):
         frames.asked.decode(memoryview(struct.pack(">ihii", 0, 0, 7, 0)))
 
 
@@ -263,7 +263,7 @@ def test_steps_of_an_authentication() -> None:
 
 def test_a_version_that_is_not_spoken_is_named() -> None:
     asked = KAFKA011.metadata([]).at(7)._replace(version=9)
-    with pytest.raises(ValueError, match="version 9 of Metadata: of its versions, 1, 2, 4, 5, 7, 10, 11, 12 are sp"):
+    with pytest.raises(ValueError, match="version 9 of Metadata is not supported; this client speaks 1, 2, 4, 5, 7,"):
         KAFKA011.frame(asked, 1, "c")
 
 
@@ -281,5 +281,5 @@ def test_settings_of_a_topic_that_is_not_there_have_an_error() -> None:
 
 def test_settings_of_another_topic_than_asked_are_refused() -> None:
     [each] = golden_apis.of_name("DescribeConfigs-v1")[:1]
-    with pytest.raises(DecodeError, match="1 results for 1 topics, or other ones"):
+    with pytest.raises(DecodeError, match="1 results, not one for each of the 1 topics"):
         KAFKA011.topic_settings(["other"], ["cleanup.policy"]).at(1).decode(memoryview(each.answer))

@@ -40,7 +40,7 @@ def test_requests_that_only_read_can_be_sent_again_and_none_has_a_version() -> N
         (lambda: KAFKA07.metadata(["t"]), "metadata",
          "brokers and topics are in ZooKeeper, and the name of a partition says which broker has it"),
         (lambda: KAFKA07.api_versions(), "the versions that they serve",
-         "all of them serve the same requests, which have no versions"),
+         "all brokers of 0.7 serve the same requests, which have no versions"),
         (lambda: KAFKA07.log_ends([]), "the epoch of a log's end",
          "partitions have no leaders: each is on one broker"),
         (lambda: KAFKA07.epoch_ends({}), "the end of a leader's epoch",

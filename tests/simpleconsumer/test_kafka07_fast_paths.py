@@ -127,7 +127,7 @@ def test_an_error_at_the_end_of_all_levels_leads_behind_the_entry() -> None:
 @pytest.mark.parametrize("behind", [b"a", b"abc"])
 def test_bytes_behind_the_last_message_of_an_entry_are_counted(behind: bytes) -> None:
     _, [error] = decode_all(encode_wrapper(encode_message_set([b"x"] * 7) + behind, "gzip"))
-    assert error.reason == f"the compressed entry holds {len(behind)} bytes behind its last message"  # type: ignore[union-attr]
+    assert error.reason == f"the compressed entry holds {len(behind)} bytes after its last message"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

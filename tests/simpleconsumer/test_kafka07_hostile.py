@@ -107,7 +107,7 @@ def test_offsets_of_another_count_than_their_own_are_an_error_and_take_no_memory
     count: int, there: int, code: int
 ) -> None:
     body = struct.pack(f">hi{there}q", code, count, *range(there))
-    with memory_growth_below(MEBIBYTE), pytest.raises(DecodeError, match=r"array at byte 2|bytes behind its end"):
+    with memory_growth_below(MEBIBYTE), pytest.raises(DecodeError, match=r"array at byte 2|bytes after its end"):
         kafka07.decode_offsets(body)
 
 
@@ -181,8 +181,8 @@ def test_an_answer_to_a_produce_request_is_never_read_as_the_next_answer() -> No
     ("header", "reason"),
     [
         (struct.pack(">i", -1), "frame with the negative size -1"),
-        (struct.pack(">i", 2**31 - 1), "frame of 2147483647 bytes, at most 268435456 are taken"),
-        (b"HTTP", "frame of 1213486160 bytes, at most 268435456 are taken"),
+        (struct.pack(">i", 2**31 - 1), "frame of 2147483647 bytes, at most 268435456 are accepted"),
+        (b"HTTP", "frame of 1213486160 bytes, at most 268435456 are accepted"),
     ],
 )
 def test_a_frame_of_an_impossible_size_is_refused_before_it_is_read(header: bytes, reason: str) -> None:

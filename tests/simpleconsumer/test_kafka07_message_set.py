@@ -286,11 +286,11 @@ def damaged(entry: bytes, position: int = -1) -> bytes:
         (encode_entry(b"", attributes=1), CorruptMessage, "gzip: "),
         (encode_entry(compress(1, b"abc")[:-1], attributes=1), CorruptMessage, "gzip: truncated"),
         (encode_entry(compress(1, b"abc"), attributes=2), CorruptMessage, "snappy: "),
-        (encode_wrapper(b"abc", "gzip"), CorruptMessage, "the compressed entry holds 3 bytes behind its last message"),
+        (encode_wrapper(b"abc", "gzip"), CorruptMessage, "the compressed entry holds 3 bytes after its last message"),
         (encode_wrapper(b"\0\0\0\1", "gzip"), CorruptMessage, "the compressed entry holds an entry of size 1 at"),
         (
             encode_wrapper(encode_entry(b"abc")[:-1], "snappy"), CorruptMessage,
-            "the compressed entry holds an entry that ends 1 bytes behind it",
+            "the compressed entry holds an entry that ends 1 bytes after it",
         ),
     ],
 )  # fmt: skip

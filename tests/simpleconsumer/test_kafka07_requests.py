@@ -193,7 +193,7 @@ def test_a_multifetch_answer_that_is_cut_or_has_more_is_an_error(name: str) -> N
     for length in range(len(body)):
         with pytest.raises(DecodeError):
             kafka07.decode_multi_fetch(body[:length], wanted)
-    with pytest.raises(DecodeError, match="multifetch response: 1 bytes behind its end"):
+    with pytest.raises(DecodeError, match="multifetch response: 1 bytes after its end"):
         kafka07.decode_multi_fetch(body + b"\0", wanted)
     with pytest.raises(DecodeError):
         kafka07.decode_multi_fetch(body, wanted[:-1])
@@ -219,7 +219,7 @@ def test_offsets_that_make_no_sense_are_an_error(body: bytes) -> None:
 
 
 def test_bytes_behind_offsets_are_an_error() -> None:
-    with pytest.raises(DecodeError, match="offsets response: 1 bytes behind its end at byte 6"):
+    with pytest.raises(DecodeError, match="offsets response: 1 bytes after its end at byte 6"):
         kafka07.decode_offsets(struct.pack(">hix", 0, 0))
 
 
@@ -242,7 +242,7 @@ def test_the_number_of_a_partition_is_behind_its_broker(partition: int | str, nu
     "text", ["", "3", "-3", "0-", "0--1", "a-0", "0-a", "0-1-2", " 0-1", "0-²", "٣-1", "0-4294967296"]
 )
 def test_what_is_no_partition_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no partition of Kafka 0\.7: broker and number are needed, such as '0-3'"):
+    with pytest.raises(ValueError, match=r"is not a partition of Kafka 0\.7; it must be broker-number, such as '0-3'"):
         KAFKA07.partition_number(text)
 
 
@@ -268,9 +268,9 @@ def test_versions_are_refused() -> None:
 def test_more_partitions_than_a_request_can_count_are_refused() -> None:
     most = 32767
     assert fetch(*[("t", number, 0, 1) for number in range(most)]).body.startswith(b"\x7f\xff")
-    with pytest.raises(ValueError, match="32768 partitions fetched at once, a request holds 32767"):
+    with pytest.raises(ValueError, match="32768 partitions fetched at once; a request can have 32767"):
         fetch(*[("t", number, 0, 1) for number in range(most + 1)])
-    with pytest.raises(ValueError, match="32768 partitions produced to at once, a request holds 32767"):
+    with pytest.raises(ValueError, match="32768 partitions produced to at once; a request can have 32767"):
         produce(*[("t", number, b"x") for number in range(most + 1)])
 
 
@@ -306,7 +306,7 @@ def test_nothing_of_what_newer_brokers_serve_is_served() -> None:
         ([(b"key", b"value")], {}, "message 0 has a key: Kafka 0.7 stores none"),
         ([b"x", Message("t", 0, 0, 1, b"key", b"value")], {}, "message 1 has a key: Kafka 0.7 stores none"),
         ([(None, None)], {}, "message 0 has no value: Kafka 0.7 stores no null, only values of 0 bytes"),
-        ([b"x"], {"codec": "lz4"}, "codec 'lz4' is none of none, gzip, snappy, those of Kafka 0.7"),
+        ([b"x"], {"codec": "lz4"}, "codec 'lz4' is not one of none, gzip, snappy, the codecs of Kafka 0.7"),
         ([b"x"], {"magic": 2}, "magic 2 is neither 0 nor 1"),
         ([b"x"], {"codec": "gzip", "magic": 0}, "codec 'gzip' needs magic 1: messages of magic 0 are never compressed"),
     ],

@@ -197,7 +197,7 @@ def test_partitions_are_grouped_by_topic_in_the_order_of_first_mention() -> None
 def test_versions_that_are_not_spoken_are_refused(api_key: int, newest: int) -> None:
     frame_request(api_key, newest, 1, "c", b"")
     for version in (-1, newest + 1):
-        with pytest.raises(ValueError, match=f"version {version} of API {api_key}: 0 to {newest} are spoken"):
+        with pytest.raises(ValueError, match=f"version {version} of API {api_key} is not supported; 0 to {newest} are"):
             frame_request(api_key, version, 1, "c", b"")
 
 

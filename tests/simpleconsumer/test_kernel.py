@@ -218,7 +218,7 @@ def test_a_buffer_is_let_go_when_its_run_ends() -> None:
 
 @pytest.mark.parametrize(
     ("value", "begins"),
-    [("1", "plain Python, as ZKCONSUMER_PURE says"), ("", kernel.description), ("0", kernel.description)],
+    [("1", "plain Python, because ZKCONSUMER_PURE is set"), ("", kernel.description), ("0", kernel.description)],
 )
 def test_the_kernel_is_turned_off_by_the_environment(value: str, begins: str) -> None:
     told = subprocess.run(

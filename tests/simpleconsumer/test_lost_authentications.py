@@ -63,8 +63,8 @@ def test_a_user_is_refused_whose_connection_is_closed_in_every_try() -> None:
         opened(broker.port)
     assert time.monotonic() - started_at >= sum(PAUSES_S), "there is a pause before each further try"
     assert refused.value.reason == (
-        "the broker closed the connection during the authentication 3 times in a row, as brokers before Kafka 1.0 do "
-        "when user or password is wrong"
+        "the broker closed the connection during the authentication 3 times in a row, which brokers before Kafka 1.0 "
+        "do if user or password is wrong"
     )
     assert broker.connections == TRIES
 
@@ -94,7 +94,7 @@ def test_no_try_begins_behind_the_deadline() -> None:
         made.append(1)
         raise SaslLost
 
-    with pytest.raises(SaslRefused, match="during the authentication, as brokers before"):
+    with pytest.raises(SaslRefused, match="during the authentication, which brokers before"):
         in_tries(attempt, time.monotonic() + PAUSES_S[0] / 2, lambda seconds: False)
     assert len(made) == 1
 

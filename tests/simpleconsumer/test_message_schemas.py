@@ -51,7 +51,7 @@ def test_what_is_written_is_read_back_and_a_cut_is_an_error(schema: Schema, vers
     for cut in range(len(body)):
         with pytest.raises(DecodeError):
             schema.decode(version, body[:cut])
-    with pytest.raises(DecodeError, match="bytes behind its end"):
+    with pytest.raises(DecodeError, match="bytes after its end"):
         schema.decode(version, body + b"\0")
 
 

@@ -188,7 +188,7 @@ def test_an_empty_set_is_no_bytes_whatever_the_codec() -> None:
 
 
 def test_what_cannot_be_encoded_is_named() -> None:
-    with pytest.raises(ValueError, match="codec 'zstd' is none of none, gzip, snappy, lz4"):
+    with pytest.raises(ValueError, match="codec 'zstd' is not one of none, gzip, snappy, lz4"):
         encode_message_set([b"a"], "zstd")
     with pytest.raises(ValueError, match="magic 2 is neither 0 nor 1"):
         encode_message_set([b"a"], magic=2)

@@ -154,7 +154,7 @@ def test_one_entry_from_the_offset_asked_for_on_or_two_below_it_are_evidence_abo
         ((0, 1, -20, 3), "t/0 at 12: offset -10 is negative"),
         ((0, 1, 1, 3), "t/0 at 12: offset 11 is not above 11, the offset of the entry before"),
         ((0, 50, 2, 3), "t/0 at 11: offset 60 is above 13, the offset of its wrapper"),
-        ((0, 2, 1, 3), "t/0 at 10: offset 12 is not below 11, the offset of an entry behind it"),
+        ((0, 2, 1, 3), "t/0 at 10: offset 12 is not below 11, the offset of a later entry"),
     ],
 )
 def test_errors_name_offsets_as_the_log_counts_them_within_wrappers_too(

@@ -49,7 +49,7 @@ def said(chosen: str, port: str) -> tuple[type[Exception], str]:
     if not has_tls and chosen.endswith("SSL"):
         return ConnectionFailed, "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
     if chosen.startswith("SASL"):
-        return AuthenticationFailed, "the broker takes no SASL on this port (security.protocol)"
+        return AuthenticationFailed, "the broker does not accept SASL on this port (security.protocol)"
     return AuthenticationFailed, f"set security.protocol to {port} (it is {chosen})"
 
 

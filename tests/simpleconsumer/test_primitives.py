@@ -71,7 +71,7 @@ def test_strings_must_be_whole_and_utf_8() -> None:
         read_string(b"\0\2\xff\xff", 0)
     longest = "x" * 32767
     assert read_string(encode_string(longest), 0) == (longest, 32769)
-    with pytest.raises(ValueError, match=r"^string of 32768 bytes, at most 32767 fit: 'a{4}x{36}'[.]{3}$"):
+    with pytest.raises(ValueError, match=r"^string of 32768 bytes; the limit is 32767: 'a{4}x{36}'[.]{3}$"):
         encode_string("aaaa" + "x" * 32764)
 
 
@@ -98,5 +98,5 @@ def test_arrays_read_item_by_item() -> None:
 
 
 def test_bytes_behind_the_end_are_counted() -> None:
-    with pytest.raises(DecodeError, match="some answer: 2 bytes behind its end at byte 3"):
+    with pytest.raises(DecodeError, match="some answer: 2 bytes after its end at byte 3"):
         require_end(b"12345", 3, "some answer")

@@ -140,7 +140,7 @@ def test_no_messages_are_no_batch_but_one_that_compaction_emptied() -> None:
 
 
 def test_what_cannot_be_encoded_is_named() -> None:
-    with pytest.raises(ValueError, match="codec 'brotli' is none of none, gzip, snappy, lz4, zstd"):
+    with pytest.raises(ValueError, match="codec 'brotli' is not one of none, gzip, snappy, lz4, zstd"):
         encode_record_batch([b"a"], "brotli")
     with pytest.raises(ValueError, match="1 offsets for 2 messages"):
         encode_record_batch([b"a", b"b"], offsets=[1])

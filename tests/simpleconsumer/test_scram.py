@@ -41,17 +41,17 @@ def test_names_are_escaped() -> None:
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        (b"r=another,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce does not go on"),
-        (b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce does not go on"),
-        (SERVER_FIRST.replace(b"4096", b"4095"), "'4095' iterations, from 4096 to 1000000"),
+        (b"r=another,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce does not continue"),
+        (b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce does not continue"),
+        (SERVER_FIRST.replace(b"4096", b"4095"), "'4095' iterations; 4096 to 1000000 are accepted"),
         (SERVER_FIRST.replace(b"4096", b"1000001"), "'1000001' iterations"),
         (SERVER_FIRST.replace(b"4096", b"9" * 5000), "'99999999999999999999' iterations"),
         (SERVER_FIRST.replace(b"4096", b"-1"), "'-1' iterations"),
         (SERVER_FIRST.replace(b"4096", "٤٠٩٦".encode()), "iterations"),
-        (SERVER_FIRST.replace(b"W22Z", b"!!!!"), "no base64"),
-        (b"e=unknown-user", "refuses user or password: 'unknown-user'"),
-        (b"\xff\xfe", "no text"),
-        (b"", "nonce does not go on"),
+        (SERVER_FIRST.replace(b"W22Z", b"!!!!"), "not base64"),
+        (b"e=unknown-user", "rejects user or password: 'unknown-user'"),
+        (b"\xff\xfe", "not text"),
+        (b"", "nonce does not continue"),
     ],
 )
 def test_a_broker_that_breaks_the_rules_gets_no_proof(client: ScramClient, message: bytes, said: str) -> None:
@@ -61,8 +61,8 @@ def test_a_broker_that_breaks_the_rules_gets_no_proof(client: ScramClient, messa
 
 @pytest.mark.parametrize(
     ("message", "said"),
-    [(b"v=AAAA", "does not prove"), (b"", "does not prove"), (b"e=invalid-proof", "refuses user or password"),
-     (b"v=%", "no base64")],
+    [(b"v=AAAA", "does not prove"), (b"", "does not prove"), (b"e=invalid-proof", "rejects user or password"),
+     (b"v=%", "not base64")],
 )  # fmt: skip
 def test_a_broker_that_does_not_know_the_password_is_refused(client: ScramClient, message: bytes, said: str) -> None:
     client.final(SERVER_FIRST)
@@ -83,12 +83,12 @@ def test_each_conversation_has_a_nonce_of_its_own() -> None:
 def test_a_token_that_is_refused_is_refused_in_the_brokers_words() -> None:
     talk = conversation(Sasl("OAUTHBEARER", token=lambda: "t0ken"))
     assert next(talk) == b"n,,\x01auth=Bearer t0ken\x01\x01"
-    with pytest.raises(SaslRefused, match="refuses the token: invalid_token"):
+    with pytest.raises(SaslRefused, match="rejects the token: invalid_token"):
         talk.send(b'{"status":"invalid_token"}')
     for words in (b"no json", b"[]", b"{}"):
         talk = conversation(Sasl("OAUTHBEARER", token=lambda: "t0ken"))
         next(talk)
-        with pytest.raises(SaslRefused, match="it does not say why"):
+        with pytest.raises(SaslRefused, match="it gives no reason"):
             talk.send(words)
 
 
@@ -106,7 +106,7 @@ def test_a_callback_for_tokens_fails_without_showing_what_it_knows() -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("nowhere.to.be_found:token", "sasl.oauthbearer.token.callback: there is no module 'nowhere'"),
+        ("nowhere.to.be_found:token", "sasl.oauthbearer.token.callback: module 'nowhere' does not exist"),
         ("json:token", "sasl.oauthbearer.token.callback: module 'json' has no 'token'"),
     ],
 )

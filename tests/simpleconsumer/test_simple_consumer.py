@@ -181,13 +181,13 @@ def test_message_sets_are_views_of_one_receive_buffer() -> None:
 @pytest.mark.parametrize(
     ("requests", "settings", "reason"),
     [
-        ([], {}, "nothing to fetch"),
-        ([("t", 0, 0, 1), ("t", 0, 5, 1)], {}, "asked for twice"),
-        ([("t", 0, 0, 0)], {}, "t/0: max_bytes is 0, not a number from 1 to 2147483647"),
-        ([("t", 0, 0, 2**31)], {}, "t/0: max_bytes is 2147483648, not a number from 1 to 2147483647"),
+        ([], {}, "no partitions to fetch"),
+        ([("t", 0, 0, 1), ("t", 0, 5, 1)], {}, "requested twice"),
+        ([("t", 0, 0, 0)], {}, "t/0: max_bytes is 0; it must be from 1 to 2147483647"),
+        ([("t", 0, 0, 2**31)], {}, "t/0: max_bytes is 2147483648; it must be from 1 to 2147483647"),
         ([("t", 0, 2**63, 1)], {}, "t/0: offset 9223372036854775808 is beyond 9223372036854775807"),
         ([("t", 0, -(2**63) - 1, 1)], {}, "t/0: offset -9223372036854775809 is beyond -9223372036854775808"),
-        ([("t", 0, 0, 1)], {"max_wait_ms": 20_000}, "max_wait_ms is 20000, the deadline of a call 20.0 s"),
+        ([("t", 0, 0, 1)], {"max_wait_ms": 20_000}, "less than the time-out of a call, 20.0 s"),
         ([("t", 0, 0, 1)], {"max_wait_ms": -1}, "max_wait_ms is -1"),
         ([("t", 0, 0, 1)], {"min_bytes": -1}, "min_bytes is -1"),
         ([("t", 0, 0, 1)], {"version": 4}, "version 4 of API 1"),
@@ -236,7 +236,7 @@ def test_offsets_of_many_partitions_come_in_one_answer_and_an_error_stands_besid
 
 @pytest.mark.parametrize("partitions", [[], [TopicPartition("t", 0), TopicPartition("t", 0)]])
 def test_offsets_of_no_partition_or_of_one_twice_are_not_asked_for(partitions: list[TopicPartition]) -> None:
-    with SimpleConsumer("127.0.0.1", 1, DEADLINE_S) as consumer, pytest.raises(ValueError, match="named once"):
+    with SimpleConsumer("127.0.0.1", 1, DEADLINE_S) as consumer, pytest.raises(ValueError, match="each once"):
         consumer.multi_offsets_before(partitions, LATEST)
 
 
@@ -414,7 +414,7 @@ def test_produce_without_acks_waits_for_nothing_and_the_next_answer_is_not_mista
         ({"acks": 2}, "acks is 2"),
         ({"magic": 1}, "magic 1 needs produce version 2, not 0"),
         ({"magic": 1, "version": 1}, "magic 1 needs produce version 2, not 1"),
-        ({"codec": "zstd"}, "codec 'zstd' is none of"),
+        ({"codec": "zstd"}, "codec 'zstd' is not one of"),
         ({"messages": []}, "no messages to produce"),
     ],
 )

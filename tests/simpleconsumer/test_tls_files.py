@@ -111,28 +111,28 @@ def test_files_that_cannot_be_used_are_named_with_their_setting(
     text, certificate = str(tmp_path / "text"), str(client.certificate)
     absent = "ssl.truststore.location: /no/such cannot be read (No such file or directory)"
     assert refusal(Tls(truststore="/no/such")) == absent
-    assert refusal(Tls(truststore=text)) == f"ssl.truststore.location: {text}: it is no PEM file"
+    assert refusal(Tls(truststore=text)) == f"ssl.truststore.location: {text}: it is not a PEM file"
     assert "certificates cannot be read" in refusal(Tls(truststore=str(tmp_path / "damaged")))
     assert "ssl.truststore.certificates: its certificates" in refusal(Tls(trusted="x"))
     assert "the password does not open it" in refusal(Tls(truststore=str(jks), truststore_password="x"))
     keystore = str(client.keystore(PASSWORD))
-    assert "it is a PKCS12 file, which is not read; openssl pkcs12" in refusal(Tls(truststore=keystore))
-    assert "it is a PKCS12 file" in refusal(Tls(keystore=keystore))
+    assert "PKCS12 files are not supported; convert it to PEM with openssl pkcs12" in refusal(Tls(truststore=keystore))
+    assert "PKCS12 files are not supported" in refusal(Tls(keystore=keystore))
     assert "private keys are not read from JKS" in refusal(Tls(keystore=str(jks)))
-    assert refusal(Tls(keystore=certificate)) == "ssl.key.location: there is no private key"
-    assert refusal(Tls(chain="x", key="y")) == "ssl.keystore.key: there is no private key"
-    assert "that of another certificate" in refusal(Tls(keystore=certificate, key_file=str(authority.key)))
+    assert refusal(Tls(keystore=certificate)) == "ssl.key.location: it has no private key"
+    assert refusal(Tls(chain="x", key="y")) == "ssl.keystore.key: it has no private key"
+    assert "belongs to another certificate" in refusal(Tls(keystore=certificate, key_file=str(authority.key)))
     assert refusal(Tls(keystore=certificate, key_file=str(encrypted))).endswith("and no password is given")
     wrong = Tls(keystore=certificate, key_file=str(encrypted), key_password="x")
     assert refusal(wrong) == "ssl.key.password: it does not open the private key"
-    assert refusal(Tls(cipher_suites=("NONE-SUCH",))) == "ssl.cipher.suites: OpenSSL has none of them"
+    assert refusal(Tls(cipher_suites=("NONE-SUCH",))) == "ssl.cipher.suites: OpenSSL supports none of them"
 
 
 def test_a_store_of_java_that_is_damaged_is_refused(jks: Path, authority: Authority) -> None:
     data = jks.read_bytes()
     assert read_jks(data, PASSWORD)[0] == der(authority.certificate)
     for end in range(0, len(data), 7):
-        with pytest.raises(ValueError, match=r"no JKS file|cut off|does not open|unknown kind|nobody writes"):
+        with pytest.raises(ValueError, match=r"not a JKS file|truncated|does not open|unknown type|not possible"):
             read_jks(data[:end], PASSWORD)
     for at in range(4, 60):
         changed = data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :]

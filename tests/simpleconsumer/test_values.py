@@ -67,7 +67,7 @@ def test_message_errors_name_their_place_and_survive_pickling_without_resume(kin
 def test_broker_errors_name_code_and_place() -> None:
     error = BrokerError(1, "clicks", 0, 99)
     assert (error.name, error.retriable) == ("OffsetOutOfRange", False)
-    assert str(error) == "clicks/0 at 99: OffsetOutOfRange (code 1): the offset is not in the log any more, or not yet"
+    assert str(error) == "clicks/0 at 99: OffsetOutOfRange (code 1): the offset is no longer in the log, or not yet"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert str(BrokerError(15, None, None)).startswith("ConsumerCoordinatorNotAvailable (code 15)")
 

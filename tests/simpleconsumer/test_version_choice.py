@@ -83,9 +83,9 @@ def test_a_request_that_the_broker_does_not_serve_names_what_both_have() -> None
         assert (raised.value.spoken, raised.value.served) == ((0,), (1, 10))
         assert str(raised.value) == (
             f"127.0.0.1:{broker.port}: this broker serves ListOffsets in the versions 1 to 10, "
-            "and this request can be sent in 0 alone"
+            "and this client can send the request only in 0"
         )
-        with pytest.raises(VersionNotServed, match=r"does not serve DeleteGroups \(versions spoken here: 0\)"):
+        with pytest.raises(VersionNotServed, match=r"does not serve DeleteGroups \(this client speaks 0\)"):
             asked.delete_group("g")
         assert asked.get_offsets_before("t", 0, LATEST) == [7], "the consumer can be used as before"
     assert [key for script in scripts for key, _ in script.seen] == [18, 18, 18, 2], "nothing else was sent"

@@ -203,8 +203,8 @@ def test_every_byte_of_a_compressed_value_flipped_under_a_right_checksum(codec: 
 def test_an_inside_that_breaks_off_is_an_error_because_its_checksum_vouched_for_it(codec: str) -> None:
     plain = encode_message_set([b"a", b"b", b"c"])
     for cut, held in (
-        (1, "an entry that ends 1 bytes behind it"), (20, "7 bytes behind its last message"),
-        (26, "1 bytes behind its last message"),
+        (1, "an entry that ends 1 bytes after it"), (20, "7 bytes after its last message"),
+        (26, "1 bytes after its last message"),
     ):  # fmt: skip
         found, errors = decode_all(encode_wrapper(plain[:-cut], codec, 0, 2))
         assert [m.value for m in found] == [b"a", b"b"]
@@ -223,7 +223,7 @@ def test_a_broken_size_inside_ends_the_wrapper_and_not_the_set(magic: int) -> No
     assert [m.value for m in found] == ([b"a", b"after"] if magic == 0 else [b"after"])
     reason = "the wrapper holds an entry of size 3 at byte 27"
     if magic == 1:
-        reason = "inside of the wrapper: entry at byte 35, after 1 entries, has size 3"
+        reason = "inside the wrapper: entry at byte 35, after 1 entries, has size 3"
     assert [(type(error), str(error)) for error in errors] == [(CorruptMessage, f"t/0 at 1: {reason}")]
 
 
@@ -305,8 +305,8 @@ def test_a_wrapper_without_a_value_is_corrupt(magic: int) -> None:
     ("body", "reason"),
     [
         ("0000 ffffffff 00000003 6162", "value of 3 bytes in a message with 2 left"),
-        ("0000 ffffffff 00000001 6162", "1 bytes behind the value"),
-        ("0000 ffffffff ffffffff 61", "1 bytes behind the value"),
+        ("0000 ffffffff 00000001 6162", "1 bytes after the value"),
+        ("0000 ffffffff ffffffff 61", "1 bytes after the value"),
         ("0000 ffffffff fffffffe", "value of -2 bytes in a message with 0 left"),
         ("0000 fffffffe 00000000", "key of -2 bytes in a message with 4 left"),
         ("0000 7fffffff 00000000", "key of 2147483647 bytes in a message with 4 left"),

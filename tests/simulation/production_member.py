@@ -403,7 +403,7 @@ class _Offsets(KafkaOffsets):
             report(SESSION_OVER)
             return
         if generation is None or not self._may_commit():
-            report("the group is being assigned anew")
+            report("the group is rebalancing")
             return
         who = Who(generation.generation, generation.member_id)
 

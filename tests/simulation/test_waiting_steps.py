@@ -55,14 +55,14 @@ def test_a_step_whose_moment_does_not_come_is_not_done() -> None:
 
 def test_a_member_whose_credentials_are_refused_is_out_and_the_next_one_takes_over() -> None:
     run, lines = played(Step(5.0, "refused", "a"))
-    assert any("member g_a is out: ZooKeeper refused the credentials" in line for line in lines)
+    assert any("member g_a has left the group for good: ZooKeeper refused" in line for line in lines)
     assert {event.member for event in run.history if event.kind == "deliver"} == {"a", "a.2"}
 
 
 def test_a_name_that_another_session_has_is_waited_for_and_given_up() -> None:
     _, lines = played(Step(3.0, "name taken", "a", for_s=14.0, word="ephemeral"))
-    assert any("is gone or owned by another session; registering again" in line for line in lines)
-    assert any("member g_a is out: " in line for line in lines)
+    assert any("was deleted or belongs to another session; registering again" in line for line in lines)
+    assert any("member g_a has left the group for good: " in line for line in lines)
 
 
 def test_a_session_that_counts_as_moved_is_registered_again_over_the_same_connection() -> None:

@@ -105,7 +105,7 @@ class TableScenarios(ABC):
         first, second = [row.headers for row in table.orderBy("offset").collect()]
         assert first is None
         assert [(each.key, each.value) for each in second] == many
-        with pytest.raises(LoadRefused, match="was begun with headers"):
+        with pytest.raises(LoadRefused, match="was started with headers"):
             run_load(spark, self.settings(log.cluster, tmp_path, log.topic))
         self.create(spark, tmp_path / "other", "key BINARY, value BINARY, partition INT, offset BIGINT, timestamp "
                     "TIMESTAMP, timestampType INT, topic STRING, date DATE")  # fmt: skip
@@ -168,7 +168,7 @@ class TableScenarios(ABC):
         reason = self.refuse_appends(spark, tmp_path)
         produce(kafka_0822, topic, 0, numbered(100, 50))
         for _ in range(2):
-            with pytest.raises(AppendFailed, match=rf"run 2 is published, and its rows cannot be appended .*{reason}"):
+            with pytest.raises(AppendFailed, match=rf"run 2 is published, but its rows cannot be appended .*{reason}"):
                 run_load(spark, settings)
             assert self.offsets(spark, tmp_path)[0] == [*range(100)]
         self.accept_appends(spark, tmp_path)
@@ -260,9 +260,9 @@ class TableScenarios(ABC):
         settings = self.settings(kafka_0822, tmp_path, topic)
         run_load(spark, settings)
         with pytest.raises(
-            LoadRefused, match=f"holds {self.format} by date; what was asked for is parquet by date; take another"
+            LoadRefused, match=f"has {self.format} by date, but parquet by date was requested; use another"
         ):
             run_load(spark, replace(settings, shape=Shape("parquet", "date")))
         (tmp_path / self.metadata).rename(tmp_path / "_gone")
-        with pytest.raises(LoadRefused, match=f"had {self.named} table, and has none any more"):
+        with pytest.raises(LoadRefused, match=f"no longer has {self.named} table"):
             run_load(spark, settings)

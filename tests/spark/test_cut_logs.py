@@ -230,10 +230,11 @@ def test_a_log_that_was_cut_between_two_batches_is_read_on_where_it_was_cut(
     cut(cluster, 6, NEW[:grown])
     if is_restarted:
         strict, lenient = strict.restarted(), lenient.restarted()
-    with pytest.raises(MessagesLost, match="t-0 from offset 6 to 10: its log was cut there when its leader changed"):
+    with pytest.raises(MessagesLost, match="t-0 from offset 6 to 10: its log was truncated there when its leader "
+                                           "changed"):
         wait_until(lambda: strict.end() != strict.position, 20, "the loss")
     assert lenient.batches(grown) == NEW[:grown], "each of the new messages, also those at offsets of before"
-    assert caplog.text.count("t-0 from offset 6 to 10: its log was cut") == 1
+    assert caplog.text.count("t-0 from offset 6 to 10: its log was truncated") == 1
     assert lenient.position.offsets == {ZERO: 6 + grown}
     assert lenient.batch() == []
     for each in (strict, lenient):
@@ -248,7 +249,7 @@ def test_a_batch_whose_log_is_cut_before_it_is_planned_ends_there(
     cut(cluster)
     for each, end in zip((strict, lenient), ends, strict=True):
         wait_until(lambda: _epoch_now(each) > end.epochs[ZERO], 20, "the new leader to be known")  # noqa: B023
-    with pytest.raises(MessagesLost, match="t-0 from offset 6 to 10: its log was cut there"):
+    with pytest.raises(MessagesLost, match="t-0 from offset 6 to 10: its log was truncated there"):
         strict.driver.plan(strict.position, ends[0])
     assert read(lenient.driver.plan(lenient.position, ends[1]), lenient.options) == OLD[:6]
     lenient.position = ends[1]
@@ -262,7 +263,7 @@ def test_a_task_whose_log_is_cut_before_it_reads_ends_there(
     ends = strict.end(), lenient.end()
     ranges = [each.driver.plan(each.position, end) for each, end in zip((strict, lenient), ends, strict=True)]
     cut(cluster)
-    with pytest.raises(DataLoss, match="t/0: 4 offsets from 6 to 9 are not there: the log was cut at 6 since,"):
+    with pytest.raises(DataLoss, match="t/0: 4 offsets from 6 to 9 are not in the log: the log was truncated at 6,"):
         read(ranges[0], strict.options)
     assert read(ranges[1], lenient.options) == OLD[:6]
     assert "4 offsets that are not in the log were omitted" in caplog.text
@@ -278,7 +279,7 @@ def test_a_table_whose_log_is_cut_after_it_was_planned_has_what_is_left_of_it(cl
     planned, split = plan_batch(strict), plan_batch(lenient)
     assert len(split) == 5
     cut(cluster)
-    with pytest.raises(DataLoss, match="t/0: 4 offsets from 6 to 9 are not there"):
+    with pytest.raises(DataLoss, match="t/0: 4 offsets from 6 to 9 are not in the log"):
         read(planned, strict)
     assert read(split, lenient) == OLD[:6]
     assert read(plan_batch(strict), strict) == [*OLD[:6], *NEW]
@@ -298,7 +299,8 @@ def test_a_log_that_is_cut_while_it_is_read_is_noticed_with_what_was_read(
     assert found[0] == OLD[0]
     cut(cluster, end)
     if is_strict:
-        with pytest.raises(DataLoss, match=rf"t/0: {10 - end} offsets from {end} to 9 are not there: the log was cut"):
+        with pytest.raises(DataLoss, match=rf"t/0: {10 - end} offsets from {end} to 9 are not in the log: the log "
+                                           r"was truncated"):
             list(batches)
     else:
         found += [value.as_py() for batch in batches for value in batch["value"]]
@@ -322,7 +324,8 @@ def test_a_topic_that_was_created_again_is_told_by_an_earlier_epoch(cluster: Emb
     cluster.create_topic(TOPIC)
     cluster.wait_leaders(TOPIC, [0])
     cluster.produce(TOPIC, NEW, partition=0)
-    with pytest.raises(DataLoss, match="t/0: 10 offsets from 0 to 9 are not there: its leader has epoch 0, and had 1"):
+    with pytest.raises(DataLoss, match="t/0: 10 offsets from 0 to 9 are not in the log: its leader has epoch 0, but "
+                                       "had 1 before"):
         read(planned, options)
 
 
@@ -347,7 +350,8 @@ def test_a_load_goes_on_where_the_log_was_cut_as_a_stream_does(
     first = load_plan(cluster, LoadState())
     assert first.asked == {ZERO: OffsetSpan(0, 10)}
     cut(cluster, 6, new)
-    with pytest.raises(OffsetsLost, match="t-0 from offset 6 to 10: its log was cut there when its leader changed"):
+    with pytest.raises(OffsetsLost, match="t-0 from offset 6 to 10: its log was truncated there when its leader "
+                                          "changed"):
         load_plan(cluster, first.state)
     second = load_plan(cluster, first.state, skip=True)
     assert second.asked == ({ZERO: OffsetSpan(6, 6 + len(new))} if new else {})
@@ -375,5 +379,6 @@ def test_a_load_of_a_log_that_was_cut_after_the_plan_is_not_published(cluster: E
     with open_source(options.config) as source:
         assert unchanged_epochs(source, options, plan.state.offsets, {ZERO}) == plan.state.offsets.epochs
         cut(cluster, 6)
-        with pytest.raises(AuditFailed, match="nothing was published: while they were read, logs were cut: t/0 at 6"):
+        with pytest.raises(AuditFailed, match="nothing was published: logs were truncated while they were read: t/0 "
+                                              "at 6"):
             unchanged_epochs(source, options, plan.state.offsets, {ZERO})

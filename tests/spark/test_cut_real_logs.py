@@ -77,7 +77,7 @@ def test_what_was_read_and_is_lost_is_named_and_what_is_new_is_read(log: CutLog)
     tables = [batch_options(given) for given in (by_zookeeper, by_brokers)]
     planned = [plan_batch(each) for each in tables]
     log.cut()
-    lost = f"{log.topic}-0 from offset {KEPT} to {KEPT + LOST}: its log was cut there when its leader changed"
+    lost = f"{log.topic}-0 from offset {KEPT} to {KEPT + LOST}: its log was truncated there when its leader changed"
     for stream in strict:
         with pytest.raises(MessagesLost, match=lost):
             wait_until(lambda: stream.next() != stream.position, WAIT_S, "the loss")  # noqa: B023
@@ -85,7 +85,8 @@ def test_what_was_read_and_is_lost_is_named_and_what_is_new_is_read(log: CutLog)
         assert stream.take(NEW) == numbered("new", NEW)
         assert set(stream.position.offsets.values()) == {KEPT + NEW}
     for options, ranges in zip(tables, planned, strict=True):
-        with pytest.raises(DataLoss, match=rf"{LOST} offsets from {KEPT} to {KEPT + LOST - 1} are not there: the log"):
+        with pytest.raises(DataLoss, match=rf"{LOST} offsets from {KEPT} to {KEPT + LOST - 1} are not in the log: "
+                                           r"the log"):
             read(ranges, options)
         assert read(plan_batch(options), options) == numbered("kept", KEPT) + numbered("new", NEW)
     for stream in (*strict, *lenient):

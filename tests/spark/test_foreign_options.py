@@ -71,7 +71,7 @@ def names_of(table: Iterable[Foreign]) -> list[tuple[str, Foreign]]:
 def test_a_hint_of_the_source_names_options_that_are_taken(name: str, row: Foreign) -> None:
     for given in (name, name.upper(), f"kafka.{name.removeprefix('kafka.')}"):
         assert find_option(given) is None, "it is an option, and needs no hint"
-        assert unknown_option(given + ("x" if name.endswith(".") else "")) == f"there is no such option; {row.hint}"
+        assert unknown_option(given + ("x" if name.endswith(".") else "")) == f"no such option exists; {row.hint}"
     for option in row.options:
         place = BY_LIST if option == "bootstrap.servers" else READ
         place = PLACE if option.startswith("subscribe") else place
@@ -82,7 +82,7 @@ def test_a_hint_of_the_source_names_options_that_are_taken(name: str, row: Forei
 def test_a_hint_of_the_sink_names_options_that_are_taken(name: str, row: Foreign) -> None:
     assert find_sink_option(name) is None, "it is an option, and needs no hint"
     dotted = name + ("x" if name.endswith(".") else "")
-    assert unknown_sink_option(dotted) == f"there is no such option of a sink; {row.hint}"
+    assert unknown_sink_option(dotted) == f"no such option of a sink exists; {row.hint}"
     for option in row.options:
         sink_options(sink_settings({**PLACE, option: VALUES.get(option, NUMBER)}, is_stream=False), {})
 
@@ -103,7 +103,7 @@ def test_settings_have_the_prefix_of_spark_if_that_is_wanted(tmp_path: Path) -> 
         assert is_prefixed == (option.is_setting and option.name != "group.id"), option.name
     found = batch_options({"kafka.zookeeper.connect": "zk1", "subscribe": "t", "kafka.fetch.wait.max.ms": "77"})
     assert (found.config.zookeeper_connect, found.config.fetch_wait_max_ms) == ("zk1", 77)
-    with pytest.raises(OptionRefused, match=r"fetch\.wait\.max\.ms is given, too, with another value"):
+    with pytest.raises(OptionRefused, match=r"fetch\.wait\.max\.ms is also given, with another value"):
         batch_options({**READ, "fetch.wait.max.ms": "5", "kafka.fetch.wait.max.ms": "77"})
     file = tmp_path / "consumer.properties"
     file.write_text("zookeeper.connect=zk9\nfetch.wait.max.ms=5\nisolation.level=read_uncommitted\n")

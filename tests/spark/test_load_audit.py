@@ -46,8 +46,8 @@ def test_a_compacted_log_may_miss_some_or_all() -> None:
         ({}, "t/0: 10 of the offsets 10 to 19 are missing"),
         ({T0: PartitionCounts(9, 9, 10, 19, 9, 1)}, "t/0: 1 of the offsets"),
         ({T0: PartitionCounts(11, 10, 10, 19, 11, 1)}, "t/0: 11 rows with 10 different offsets"),
-        ({T0: PartitionCounts(10, 10, 9, 18, 10, 1)}, "t/0: offsets 9 to 18 were written, 10 to 19 were asked for"),
-        ({T0: FULL, TopicPartition("u", 3): PartitionCounts(2, 2, 0, 1, 2, 1)}, "u/3: 2 rows that were not asked for"),
+        ({T0: PartitionCounts(10, 10, 9, 18, 10, 1)}, "t/0: offsets 9 to 18 were written, 10 to 19 were requested"),
+        ({T0: FULL, TopicPartition("u", 3): PartitionCounts(2, 2, 0, 1, 2, 1)}, "u/3: 2 rows that were not requested"),
     ],
 )
 def test_whatever_differs_is_named(found: dict[TopicPartition, PartitionCounts], sentence: str) -> None:

@@ -143,7 +143,7 @@ def test_a_load_goes_on_and_knows_a_topic_that_was_created_again(
     assert not manifest.keys() & {"births", "cluster_ms"}
     created_again(cluster, topic)
     produce(cluster.addresses(), topic, 1000, 1600)  # more than there was: its length says nothing
-    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 500 on: its topic was deleted and created anew"):
+    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 500 on: its topic was deleted and created again"):
         lake.load(brokers, topic)
     report = lake.load(brokers, topic, skip=True)
     assert (spans(report), losses(report)) == ({0: (0, 600)}, [(0, 500, None)])
@@ -173,7 +173,7 @@ def test_a_topic_that_is_created_again_while_it_is_read_is_not_published_as_the_
 
     with monkeypatch.context() as patched:
         patched.setattr(run_writer, "write_rows", create_again_and_write)
-        with pytest.raises(AuditFailed, match=f"'{topic}' was deleted and created anew while it was read"):
+        with pytest.raises(AuditFailed, match=f"'{topic}' was deleted and created again while it was read"):
             lake.load(brokers, topic)
     report = lake.load(brokers, topic, skip=True)
     assert (spans(report), losses(report)) == ({0: (0, 40)}, [(0, 10, None)])
@@ -187,7 +187,7 @@ def test_another_cluster_is_known_by_its_id(lake: Lake, kafka_clusters: Clusters
     manifest = lake.manifest(1)
     assert len(manifest["cluster_id"]) == 22
     lake.manifest_path(1).write_text(json.dumps({**manifest, "cluster_id": "another"}))
-    with pytest.raises(LoadRefused, match="is not that of the last run: it has another id"):
+    with pytest.raises(LoadRefused, match="is not the cluster of the last run: it has another id"):
         lake.load(cluster.addresses(), topic)
 
 
@@ -244,12 +244,12 @@ def test_a_load_goes_on_by_that_with_which_it_began(
     assert spans(other.load(embedded.zookeeper_connect, topic, **by_zookeeper)) == {0: (0, 2)}
     assert (lake.manifest(1)["ids"], other.manifest(1)["version"]) == ({}, 2)
     embedded.produce(topic, [b"c"], partition=0)
-    with pytest.raises(LoadRefused, match=r"by what brokers say of them, and zookeeper\.connect is given") as raised:
+    with pytest.raises(LoadRefused, match=r"by the ids that brokers report, but zookeeper\.connect is given") as raised:
         lake.load(embedded.zookeeper_connect, topic, **by_zookeeper)
-    assert raised.value.remedy == "go on with bootstrap.servers"
-    with pytest.raises(LoadRefused, match=r"by what ZooKeeper says of them, and bootstrap\.servers is given") as raised:
+    assert raised.value.remedy == "continue with bootstrap.servers"
+    with pytest.raises(LoadRefused, match=r"by their nodes in ZooKeeper, but bootstrap\.servers is given") as raised:
         other.load(embedded.broker_list, topic)
-    assert raised.value.remedy.startswith("go on with zookeeper.connect; if the cluster has no ZooKeeper any more")
+    assert raised.value.remedy.startswith("continue with zookeeper.connect; if the cluster no longer has ZooKeeper")
     assert spans(lake.load(embedded.broker_list, topic)) == {0: (2, 3)}
     assert spans(other.load(embedded.zookeeper_connect, topic, **by_zookeeper)) == {0: (2, 3)}
 
@@ -265,7 +265,8 @@ def test_the_last_message_shows_a_topic_that_was_created_again_where_there_are_n
     assert embedded.client.exists(f"/brokers/topics/{topic}") is None
     embedded.create_topic(topic)
     embedded.produce(topic, [b"%d" % n for n in range(100, 130)], partition=0)
-    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 0 to 10: its log was cut, and has grown past"):
+    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 0 to 10: its log was truncated, and has since "
+                                          r"grown past"):
         lake.load(embedded.broker_list, topic)
 
 
@@ -295,5 +296,5 @@ def test_a_first_run_may_leave_the_past_out(lake: Lake, embedded: EmbeddedCluste
 
 
 def test_a_topic_that_is_not_there_is_named(lake: Lake, embedded: EmbeddedCluster) -> None:
-    with pytest.raises(TopicMissing, match="there is no topic 'nowhere' at the brokers 127"):
+    with pytest.raises(TopicMissing, match="topic 'nowhere' does not exist at the brokers 127"):
         lake.load(embedded.broker_list, "nowhere")

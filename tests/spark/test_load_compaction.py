@@ -205,7 +205,7 @@ def test_what_was_not_written_as_it_was_is_not_published(
             crc.unlink()
 
     monkeypatch.setattr(compact, "rewrite_groups", swap)
-    with pytest.raises(AuditFailed, match=r"partition 0: 30 rows of offsets 0 to 29 were there, 30 rows"):
+    with pytest.raises(AuditFailed, match=r"partition 0: the files had 30 rows of offsets 0 to 29, and 30 rows"):
         compacted(spark, settings.folder)
     assert files(settings.folder) == before
     assert not list(Path(settings.folder, "_zkconsumer", "staging").iterdir())
@@ -221,7 +221,7 @@ def test_no_group_is_published_that_lacks_rows(
         rewrite(spark, storage, [groups[0][1:]], shape, to)
 
     monkeypatch.setattr(compact, "rewrite_groups", leave_one_out)
-    with pytest.raises(AuditFailed, match=r"nothing was published: .* 30 rows of offsets 0 to 29 were there, 20 rows"):
+    with pytest.raises(AuditFailed, match=r"nothing was published: .* had 30 rows of offsets 0 to 29, and 20 rows"):
         compacted(spark, settings.folder)
     assert plain(settings.folder) == each_once()
 
@@ -458,7 +458,7 @@ def test_the_command_says_what_it_has_done(spark: SparkSession, settings: LoadSe
 
 
 def test_what_cannot_be_put_together_is_refused(spark: SparkSession, settings: LoadSettings, tmp_path: Path) -> None:
-    with pytest.raises(LoadRefused, match=r"no load has published anything into .*empty"):
+    with pytest.raises(LoadRefused, match=r"no load has published anything in .*empty"):
         compacted(spark, tmp_path / "empty")
     with pytest.raises(LoadRefused, match="the file size is 0 bytes"):
         CompactionSettings(settings.folder, 0)

@@ -153,12 +153,12 @@ def test_a_compaction_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "replacements": [1]}'])
 def test_what_is_no_compaction_is_refused(text: str) -> None:
-    with pytest.raises(LoadRefused, match=r"lake/3\.json is no manifest of a compaction"):
+    with pytest.raises(LoadRefused, match=r"lake/3\.json is not a manifest of a compaction"):
         Compaction.from_json("lake/3.json", text)
 
 
 def test_a_later_version_is_refused() -> None:
-    with pytest.raises(LoadRefused, match="of version 2; this release knows 1"):
+    with pytest.raises(LoadRefused, match="has version 2; this release supports 1"):
         Compaction.from_json("3.json", compaction(3).to_json().replace('"version": 1', '"version": 2'))
 
 

@@ -91,7 +91,8 @@ def test_one_entry_twice_and_one_of_its_size_missing_is_found() -> None:
     entries = [(16, 1)] * 8
     rows = rows_of(0, entries)
     changed = [*rows[:3], rows[2], *rows[4:]]
-    with pytest.raises(AuditFailed, match="t/0-0: the entries from position 0 to 128 are not there once each"):
+    with pytest.raises(AuditFailed, match="t/0-0: the entries from position 0 to 128 were not written exactly once "
+                                          "each"):
         audit({P0: OffsetSpan(0, 128)}, {P0: counts_of(changed)}, ())
 
 
@@ -115,7 +116,7 @@ def test_the_manifest_names_partitions_as_zookeeper_does() -> None:
 def test_a_manifest_with_another_name_is_refused() -> None:
     state = LoadState(StreamOffsets({P0: 128}))
     text = Manifest(1, "id", "2026-01-01T00:00:00+00:00", "zk", "parquet", "date", state).to_json()
-    with pytest.raises(LoadRefused, match="'0-00' names no partition"):
+    with pytest.raises(LoadRefused, match="'0-00' is not the name of a partition"):
         Manifest.from_json("runs/000000001.json", text.replace('"0-0"', '"0-00"'))
 
 
@@ -133,5 +134,5 @@ def test_settings_that_have_no_meaning_there_are_refused() -> None:
     assert replace(settings, allow_loss=True).shape.has_places
     with pytest.raises(LoadRefused, match=r"a run on Kafka 0\.7 cannot be limited by messages or time"):
         replace(settings, max_messages=10)
-    with pytest.raises(LoadRefused, match=r"a table \(delta\) takes no messages of Kafka 0\.7"):
+    with pytest.raises(LoadRefused, match=r"a table \(delta\) cannot have messages of Kafka 0\.7"):
         LoadSettings(source, "/nowhere", Shape("delta", "date"))

@@ -123,5 +123,5 @@ def test_a_function_of_the_rows_may_tell_it(
 @pytest.mark.parametrize("field", ["", "a..b", "$.a", "a[0]", "it's"])
 def test_what_is_no_field_is_refused(embedded_cluster: EmbeddedCluster, tmp_path: Path, field: str) -> None:
     settings = settings_of(embedded_cluster, tmp_path, "clicks")
-    with pytest.raises(LoadRefused, match="is no name of a field"):
+    with pytest.raises(LoadRefused, match="is not the name of a field"):
         replace(settings, shape=Shape("parquet", "date", event_time=field))

@@ -76,8 +76,8 @@ Caused by: java.net.ConnectException: Connection refused
         (Py4JError(TASK), "Spark has failed: clicks/1 at 42 (broker 0 at kafka1:9092): nothing came for 120 s"),
         (Py4JError(DISK), "Spark has failed: java.io.IOException: No space left on device"),
         (Py4JError(AWAY), "Spark has failed: java.net.ConnectException: Call From here to nn:8020 failed"),
-        (Py4JError(KILLED), "Spark has failed: a Python process of Spark has ended without a word: it was killed"),
-        (Py4JError(STARTER), "Spark has failed: a Python process of Spark has ended without a word: it was killed"),
+        (Py4JError(KILLED), "Spark has failed: a Python process of Spark has ended without a message: it was killed"),
+        (Py4JError(STARTER), "Spark has failed: a Python process of Spark has ended without a message: it was killed"),
         (Py4JError(CRASHED), "Spark has failed: a Python process of Spark has crashed in /site-packages/cramjam/x.py, "
                              "line 12: Segmentation fault"),
         (Py4JError(SLOW), "Spark has failed: a Python process of Spark did not start in time"),
@@ -116,7 +116,7 @@ def test_a_worker_that_is_killed_is_named(
             for worker in descendants(pid):
                 with suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
-        told = "a Python process of Spark has ended without a word: it was killed, most often because memory was short"
+        told = "a Python process of Spark has ended without a message: it was killed, most often because memory was"
         with pytest.raises(SparkFailed, match=told), failures_in_a_sentence():
             running.result(60)
     embedded_cluster.faults.clear()

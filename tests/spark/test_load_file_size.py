@@ -61,7 +61,7 @@ def test_two_sizes_and_none_at_all_are_refused(settings: LoadSettings) -> None:
     source = {**settings.source, "maxBytesPerPartition": "1g"}
     with pytest.raises(OptionRefused, match="maxBytesPerPartition: the file size sets it already"):
         replace(settings, shape=Shape("parquet", "date", file_bytes=1), source=source)
-    with pytest.raises(LoadRefused, match="the file size is 0 bytes: at least 1 is needed"):
+    with pytest.raises(LoadRefused, match="the file size is 0 bytes; it must be at least 1"):
         replace(settings, shape=Shape("parquet", "date", file_bytes=0))
 
 
@@ -96,4 +96,4 @@ def test_what_is_no_size_is_refused(given: str) -> None:
     command = ["load", "--zookeeper", "zk1:2181", "--topic", "clicks", "--to", "/lake", "--file-size", given]
     result = CliRunner().invoke(program, command)
     assert result.exit_code == 2
-    assert f"'{given}' is not a number of bytes like 1048576 or 512m" in result.output
+    assert f"'{given}' is not a number of bytes such as 1048576 or 512m" in result.output

@@ -97,10 +97,10 @@ def test_a_folder_keeps_what_it_was_begun_with(spark: SparkSession, log: Log, tm
     assert "headers" not in manifest_of(tmp_path / "without")
     assert "headers" not in read_published(spark, str(tmp_path / "without")).columns
     log.plain(b"two", headers=MANY)
-    with pytest.raises(LoadRefused, match="was begun with headers, and those of the next messages") as raised:
+    with pytest.raises(LoadRefused, match="was started with headers, and the headers of the next messages") as raised:
         run_load(spark, replace(without, folder=with_headers.folder))
     assert raised.value.remedy == "continue it with includeHeaders=true (--include-headers)"
-    with pytest.raises(LoadRefused, match="was begun without headers, and its rows have no such column") as raised:
+    with pytest.raises(LoadRefused, match="was started without headers, and its rows have no such column") as raised:
         run_load(spark, replace(with_headers, folder=without.folder))
     assert "continue it without includeHeaders, or load into another folder" in raised.value.remedy
     assert [run_load(spark, each).run for each in (with_headers, without)] == [2, 2]

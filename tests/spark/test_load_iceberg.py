@@ -140,7 +140,7 @@ class TestIceberg(TableScenarios):
         orphans = java.deleteOrphanFiles(java_table(spark, tmp_path))
         assert [*orphans.olderThan(2**60).execute().orphanFileLocations()] == []
         [bad] = (tmp_path / "_bad").glob("*.json")
-        assert "the key is not text in UTF-8" in bad.read_text()
+        assert "the key is not UTF-8 text" in bad.read_text()
         produce(kafka_0822, topic, 1, numbered(41, 2))
         assert run_load(spark, settings).run == len(reports) + 1
         assert self.offsets(spark, tmp_path) == {0: [*range(100)], 1: [*range(40), 41, 42]}
@@ -149,5 +149,5 @@ class TestIceberg(TableScenarios):
         self, spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path
     ) -> None:
         run_load(spark, self.settings(kafka_0822, tmp_path, topic))
-        with pytest.raises(LoadRefused, match=r"is an Iceberg table, .*rewrite_data_files merges small files"):
+        with pytest.raises(LoadRefused, match=r"is an Iceberg table; .*rewrite_data_files merges small files"):
             [*run_compactions(spark, CompactionSettings(str(tmp_path)))]

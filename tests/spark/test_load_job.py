@@ -177,8 +177,8 @@ def test_what_is_no_text_goes_to_the_side_with_its_place_and_reason(
     [bad] = (tmp_path / "_bad").glob("*.json")
     lines = [json.loads(line) for line in bad.read_text().splitlines()]
     assert [(line["topic"], line["partition"], line["offset"], line["reason"]) for line in lines] == [
-        (topic, 0, 1, "the key is not text in UTF-8"),
-        (topic, 0, 2, "the value is not text in UTF-8"),
+        (topic, 0, 1, "the key is not UTF-8 text"),
+        (topic, 0, 2, "the value is not UTF-8 text"),
     ]
     assert (lines[0]["key"], lines[0]["value"]) == ("/w==", "eA==")
 
@@ -211,7 +211,7 @@ def test_a_topic_that_was_created_anew_is_not_taken_for_the_old_one(
     wait_until(lambda: kafka_0822.client.exists(f"/brokers/topics/{topic}") is None, 30, "the topic to be gone")
     kafka_0822.create_topic(topic, partitions=2)
     produce(kafka_0822, topic, 0, numbered(0, 300))
-    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 100 on: its topic was deleted and created anew"):
+    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 100 on: its topic was deleted and created again"):
         run_load(spark, settings)
     report = run_load(spark, replace(settings, allow_loss=True))
     assert counts(report) == {0: (0, 300, 300)}
@@ -223,7 +223,7 @@ def test_what_cannot_be_is_refused_by_name(
 ) -> None:
     settings = settings_of(kafka_0822, tmp_path, topic)
     run_load(spark, settings)
-    with pytest.raises(LoadRefused, match="holds parquet by date; what was asked for is parquet by hour"):
+    with pytest.raises(LoadRefused, match="has parquet by date, but parquet by hour was requested"):
         run_load(spark, replace(settings, shape=Shape("parquet", "hour")))
     with pytest.raises(TopicMissing, match="topic 'nowhere'"):
         run_load(spark, settings_of(kafka_0822, tmp_path, "nowhere"))
@@ -233,7 +233,8 @@ def test_what_cannot_be_is_refused_by_name(
         settings_of(kafka_0822, tmp_path, topic, endingTimestamp="1")
     with pytest.raises(OptionRefused, match="filterPushdown: not for a load: a run reads everything that it has"):
         settings_of(kafka_0822, tmp_path, topic, filterPushdown="true")
-    with pytest.raises(LoadRefused, match="format 'avro' is not known; there are parquet, json, delta, iceberg"):
+    with pytest.raises(LoadRefused, match="format 'avro' is not known; it must be one of parquet, json, delta, "
+                                          "iceberg"):
         replace(settings, shape=Shape("avro", "date"))
     with pytest.raises(LoadRefused, match="nosuch"):
         run_load(spark, replace(settings, folder="nosuch://host/folder"))
@@ -242,7 +243,7 @@ def test_what_cannot_be_is_refused_by_name(
         run_load(spark, settings_of(kafka_0822, tmp_path, topic, **{"group.id": fresh_group}))
     manifest = tmp_path / "_zkconsumer" / "runs" / "000000001.json"
     manifest.write_text("{")
-    with pytest.raises(LoadRefused, match=r"000000001\.json is no manifest"):
+    with pytest.raises(LoadRefused, match=r"000000001\.json is not a manifest"):
         run_load(spark, settings)
 
 

@@ -70,7 +70,7 @@ def test_each_partition_file_loss_and_last_message_has_a_line() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', MANIFEST.to_json()[:200]])
 def test_what_is_none_is_refused_by_its_path(text: str) -> None:
-    with pytest.raises(LoadRefused, match=r"runs/000000001\.json is no manifest"):
+    with pytest.raises(LoadRefused, match=r"runs/000000001\.json is not a manifest"):
         Manifest.from_json("runs/000000001.json", text)
 
 
@@ -82,7 +82,7 @@ def test_what_is_none_is_refused_by_its_path(text: str) -> None:
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_refused_by_its_field(field: str, value: object) -> None:
     fields = {**json.loads(MANIFEST.to_json()), field: value}
-    with pytest.raises(LoadRefused, match=rf"p is no manifest of a load \(ValueError: {field}: .* is not a number"):
+    with pytest.raises(LoadRefused, match=rf"p is not a manifest of a load \(ValueError: {field}: .* is not a number"):
         Manifest.from_json("p", json.dumps(fields))
 
 
@@ -92,7 +92,7 @@ def test_a_load_that_asks_the_brokers_alone_writes_ids_in_a_format_of_its_own() 
     assert not {"births", "cluster_ms"} & fields.keys()
     assert json.loads(MANIFEST.to_json())["version"] == 2, "one that earlier releases read"
     for wrong in ("7", "x"):
-        with pytest.raises(LoadRefused, match="p is no manifest of a load"):
+        with pytest.raises(LoadRefused, match="p is not a manifest of a load"):
             Manifest.from_json("p", json.dumps({**fields, "ids": {"clicks": wrong}}))
 
 
@@ -104,7 +104,7 @@ def test_epochs_of_leaders_stand_beside_the_ends_in_a_format_that_earlier_releas
 
 def test_a_later_format_is_refused() -> None:
     fields = {**json.loads(MANIFEST.to_json()), "version": 5}
-    with pytest.raises(LoadRefused, match="version 5; this release knows 1, 2, 3, 4"):
+    with pytest.raises(LoadRefused, match="version 5; this release supports 1, 2, 3, 4"):
         Manifest.from_json("p", json.dumps(fields))
 
 

@@ -40,7 +40,7 @@ def test_a_move_that_died_between_its_copy_and_the_deletion_is_finished(spark: S
     assert (before.exists(), after.read_bytes()) == (False, b"rows")
     storage.move("staging/part", "topic=clicks/part")  # another load has done so already
     before.write_bytes(b"other rows")
-    with pytest.raises(LoadRefused, match="belongs to a published run and cannot be put there"):
+    with pytest.raises(LoadRefused, match="belongs to a published run and cannot be moved there"):
         storage.move("staging/part", "topic=clicks/part")
     assert after.read_bytes() == b"rows"
 
@@ -48,7 +48,7 @@ def test_a_move_that_died_between_its_copy_and_the_deletion_is_finished(spark: S
 @pytest.mark.parametrize(
     ("folder", "means"),
     [
-        ("~/lake", "the shell has not replaced the ~"), ("/data/lake[1]", r"takes \[ \] for a pattern"),
+        ("~/lake", "the shell has not expanded ~"), ("/data/lake[1]", r"treats \[ \] as a pattern"),
         ("", "empty string"),
     ],
 )

@@ -115,10 +115,10 @@ def test_a_run_takes_no_more_than_it_may_and_the_next_one_goes_on() -> None:
     ("log", "created_zxids", "kept_ends", "asked", "end", "sentence"),
     [
         ((12, 20), CREATED, {}, OffsetSpan(12, 20), 20, "t-0 from offset 9 to 12: deleted before it was read"),
-        ((0, 6), CREATED, {}, None, 6, "t-0 from offset 6 to 9: its log was cut and ends there now"),
-        ((0, 6), CREATED, {T0: 4}, None, 6, "t-0 from offset 4 to 9: its log was cut and ends at 6 now"),
-        ((0, 20), CREATED, {T0: 4}, OffsetSpan(9, 20), 20, "t-0 from offset 4 to 9: .*has grown past the end since"),
-        ((0, 50), {"t": 8}, {}, OffsetSpan(0, 50), 50, "t-0 from offset 9 on: .*created anew"),
+        ((0, 6), CREATED, {}, None, 6, "t-0 from offset 6 to 9: its log was truncated and now ends there"),
+        ((0, 6), CREATED, {T0: 4}, None, 6, "t-0 from offset 4 to 9: its log was truncated and now ends at 6"),
+        ((0, 20), CREATED, {T0: 4}, OffsetSpan(9, 20), 20, "t-0 from offset 4 to 9: .*has since grown past the end"),
+        ((0, 50), {"t": 8}, {}, OffsetSpan(0, 50), 50, "t-0 from offset 9 on: .*created again"),
     ],
     ids=["retention", "cut", "cut, and some of it stayed", "cut and grown", "created anew"],
 )
@@ -146,7 +146,7 @@ def test_old_ends_go_with_the_old_topic() -> None:
 
 def test_a_topic_that_vanishes_is_a_loss_once_and_new_when_it_comes_again() -> None:
     before = state({T0: 9, U0: 5}, {"t": 7, "u": 8}, last_messages={U0: TAIL._replace(offset=4)})
-    with pytest.raises(OffsetsLost, match="u-0 from offset 5 on: it does not exist any more"):
+    with pytest.raises(OffsetsLost, match="u-0 from offset 5 on: it no longer exists"):
         plan(before, cluster({T0: (0, 9)}))
     without = plan(before, cluster({T0: (0, 9)}), allow_loss=True)
     after = without.state

@@ -203,7 +203,7 @@ class World:
                 continue
             self.runs = int(path.stem)
             for topic, partition, begin, end, reason in json.loads(path.read_text())["lost"]:
-                if "created anew" not in reason and "not exist" not in reason:
+                if "created again" not in reason and "not exist" not in reason:
                     self.lives[topic].lost.append((partition, begin, end))
             for life in self.lives.values():
                 life.seen = True

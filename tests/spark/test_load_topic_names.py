@@ -104,7 +104,7 @@ def test_a_topic_with_the_name_of_null_is_refused(
     cluster.create_topic(topic, partitions=1)
     produce(cluster, [topic], "one of")
     settings = settings_of(cluster, tmp_path, [topic], Shape("parquet", "date"))
-    with pytest.raises(LoadRefused, match=f"a topic is named {topic}, and readers take a directory of this name for"):
+    with pytest.raises(LoadRefused, match=f"a topic is named {topic}, and readers treat a directory of this name"):
         run_load(spark, settings)
     cluster.create_topic("clicks", partitions=1)
     produce(cluster, ["clicks"], "one of")

@@ -80,7 +80,7 @@ def test_a_stream_continues_its_checkpoint(
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
-    [(TOPIC, "was deleted and created anew"), ("@cluster", "the checkpoint is of another cluster")],
+    [(TOPIC, "was deleted and created again"), ("@cluster", "the checkpoint is of another cluster")],
 )
 def test_a_stream_knows_the_topic_and_the_cluster_of_its_checkpoint(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, name: str, complaint: str
@@ -142,13 +142,14 @@ def test_a_load_knows_the_last_message_of_its_folder(
     produce_up_to(cluster, (9, 6))
     produce(cluster, TOPIC, 1, [(None, b"another"), (None, b"a later one")])
     restore_load(tmp_path / "load", cluster)
-    with pytest.raises(OffsetsLost, match=rf"{TOPIC}-1 from offset 2 to 7: its log was cut"):
+    with pytest.raises(OffsetsLost, match=rf"{TOPIC}-1 from offset 2 to 7: its log was truncated"):
         run_load(spark, load_settings(cluster, tmp_path / "load"))
 
 
 @pytest.mark.parametrize(
     ("key", "error", "complaint"),
-    [("births", OffsetsLost, "was deleted and created anew"), ("cluster_ms", LoadRefused, "not that of the last run")],
+    [("births", OffsetsLost, "was deleted and created again"), ("cluster_ms", LoadRefused, "not the cluster of the "
+                                                                                           "last run")],
 )
 def test_a_load_knows_the_topic_and_the_cluster_of_its_folder(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, key: str, error: type[Exception], complaint: str

@@ -105,7 +105,7 @@ def test_errors_come_on_the_driver_or_name_the_row(
     kafka_0822.create_topic(topic, partitions=2)
     good = spark.range(10).selectExpr("cast(id as string) as value").coalesce(1)
     for table, options, means in (
-        (good, {"acsk": "1"}, "option acsk: there is no such option"),
+        (good, {"acsk": "1"}, "option acsk: no such option exists"),
         (good, {"subscribe": "t"}, "it is for reading; rows are written to the topic of option topic"),
         (good.selectExpr("value", "value as headers"), {}, "column 'headers' is string, not array<struct<key:string"),
         (good.selectExpr("1 as value"), {}, "column 'value' is int, not binary or string"),

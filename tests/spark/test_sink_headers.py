@@ -84,7 +84,7 @@ def test_brokers_before_0_11_store_the_rows_without_headers_and_the_first_other_
     with pytest.raises(RowsNotWritten) as caught:
         write_batches(to_it, COLUMNS, [batch(rows)])
     assert "1 of 4 rows that were sent are not written; the first one is row 2" in str(caught.value)
-    assert "it has headers, which brokers store from Kafka 0.11 on" in str(caught.value)
+    assert "it has headers, which brokers only store from Kafka 0.11 on" in str(caught.value)
     plain = [row for row in rows if not row[2]]
     assert write_batches(to_it, COLUMNS, [batch(plain)]) == {TopicPartition(topic, 0): 3}
 
@@ -95,7 +95,8 @@ def test_an_embedded_broker_of_0_8_stores_no_headers(
     cluster, topic = embedded_clusters(1), fresh_topic()
     cluster.create_topic(topic)
     to_it = options(topic, **{"zookeeper.connect": cluster.zookeeper_connect})
-    with pytest.raises(RowsNotWritten, match=r"2 of 2 rows .* it has headers, which brokers store from Kafka 0\.11 on"):
+    with pytest.raises(RowsNotWritten, match=r"2 of 2 rows .* it has headers, which brokers only store from Kafka "
+                                             r"0\.11 on"):
         write_batches(to_it, COLUMNS, [batch(ROWS[:1] * 2)])
 
 

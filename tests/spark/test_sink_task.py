@@ -173,4 +173,4 @@ def test_commits_are_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> Non
         writer.commit([done, WrittenRows({TopicPartition("t", 0): 4})])
         writer.abort([None, done])
     assert "the table is written: 9 rows, t/0 7, t/1 2" in caplog.text
-    assert "not written completely; 1 of its 2 tasks ended, and what these wrote is in the topics (5" in caplog.text
+    assert "not written completely; 1 of its 2 tasks ended, and their rows are in the topics (5" in caplog.text

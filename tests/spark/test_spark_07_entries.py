@@ -134,7 +134,8 @@ def test_entries_larger_than_a_fetch_are_stepped_over(patched: pytest.MonkeyPatc
 
 def test_a_walk_that_gets_nothing_ends_with_a_sentence(patched: pytest.MonkeyPatch) -> None:
     log = Log([entry(b"only")])
-    with pytest.raises(PlanningFailed, match="t/0-0 on broker 0 at broker:9092: nothing comes from 14, before"):
+    said = "t/0-0 on broker 0 at broker:9092: the broker sends nothing from 14 on, before"
+    with pytest.raises(PlanningFailed, match=said):
         connected(patched, log).behind(P0, BROKER, 0, 50)
 
 
@@ -192,7 +193,7 @@ def test_a_walk_over_a_damaged_size_is_another_log(patched: pytest.MonkeyPatch) 
         entries.around(P0, BROKER, 30)
     logs = Logs(frozenset([P0]), {P0: log.end}, {}, may_return=True)
     found = StreamEntries(entries).replaced({P0: 30}, logs, {P0: BROKER})
-    assert "its log is another one, or damaged: t/0-0 on broker 0" in found.replaced[P0]
+    assert "its log was replaced or is damaged: t/0-0 on broker 0" in found.replaced[P0]
 
 
 def test_a_position_is_looked_at_once_until_its_broker_was_away(patched: pytest.MonkeyPatch) -> None:
@@ -205,11 +206,11 @@ def test_a_position_is_looked_at_once_until_its_broker_was_away(patched: pytest.
     assert log.read_bytes == once > 0
     entries.replaced({P0: 22}, Logs(frozenset(), {}, {}, may_return=True), {})
     found = entries.replaced({P0: 23}, logs, {P0: BROKER})
-    assert found.replaced == {P0: "its log is another one: position 23 is within its entry from 22 to 33"}
+    assert found.replaced == {P0: "its log was replaced: position 23 is inside its entry from 22 to 33"}
     step = next_step(StreamOffsets({P0: 23}), found, {P0: 0})
     assert (step.positions, step.ends) == ({P0: 0}, {P0: 0})
     assert [str(each) for each in step.losses] == [
-        "t-0-0 from offset 23 on: its log is another one: position 23 is within its entry from 22 to 33"
+        "t-0-0 from offset 23 on: its log was replaced: position 23 is inside its entry from 22 to 33"
     ]
 
 
@@ -225,8 +226,8 @@ def test_the_bytes_before_the_end_of_a_batch_tell_another_log(patched: pytest.Mo
     assert log.read_bytes == 3 * 1024  # compared before each batch, and not looked at
     log.data = log.data[: at - 1] + b"y" + log.data[at:]
     found = entries.replaced({P0: at}, logs, {P0: BROKER})
-    assert found.replaced == {P0: f"its log is another one: the 1024 bytes before position {at} are not those that the "
-                                  "last batch ended with"}
+    assert found.replaced == {P0: f"its log was replaced: the 1024 bytes before position {at} are not the bytes with "
+                                  "which the last batch ended"}
 
 
 def test_bytes_that_retention_has_deleted_or_that_nobody_sends_are_not_compared(

@@ -43,7 +43,7 @@ def run_alone(program: str, *arguments: str) -> str:
 
 
 def test_the_archive_says_what_executors_need_beside_it(tmp_path: Path) -> None:
-    assert "Executors need pyarrow, numpy, isal, lz4, cramjam, crc32c beside it" in made(tmp_path / "zkconsumer.zip")
+    assert "Executors also need pyarrow, numpy, isal, lz4, cramjam, crc32c." in made(tmp_path / "zkconsumer.zip")
 
 
 @pytest.mark.skipif(kernel.compiled is None, reason=f"needs the compiled kernel, here is {kernel.description}")
@@ -55,7 +55,7 @@ def test_the_kernel_is_loaded_from_the_archive_and_plain_python_serves_without_i
             if not name.startswith("simpleconsumer/kernel/_kernel"):
                 written.writestr(name, read.read(name))
     installed = installed_beside(tmp_path)
-    plain = "plain Python, as the compiled kernel was not built"
+    plain = "plain Python, because the compiled kernel was not built"
     for archive, said in ((whole, "the compiled kernel"), (without, plain)):
         program = (
             f"import sys; sys.path[:0] = [{str(archive)!r}, {str(installed)!r}]\n"

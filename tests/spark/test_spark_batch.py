@@ -80,7 +80,7 @@ def test_a_schema_makes_only_the_columns_that_it_names(
     reader = spark.read.format("zkconsumer").options(**place)
     rows = reader.schema("offset long, topic string").load().collect()
     assert sorted(tuple(row) for row in rows) == [(0, topic), (1, topic), (2, topic)]
-    with pytest.raises(Exception, match="there is no column 'ofset' \\(did you mean 'offset'\\?\\)"):
+    with pytest.raises(Exception, match="column 'ofset' does not exist \\(did you mean 'offset'\\?\\)"):
         reader.schema("ofset long").load().count()
     with pytest.raises(Exception, match="column 'value' is binary, not string; cast it after load"):
         reader.schema("value string").load().count()
@@ -157,12 +157,12 @@ def test_what_is_wrong_is_said_in_one_sentence_behind_sparks_own(
     topic = fresh_topic()
     kafka_0822.create_topic(topic)
     load(kafka_0822, topic, 10)
-    with pytest.raises(Exception, match="option statingoffsets: there is no such option; did you mean startingOffsets"):
+    with pytest.raises(Exception, match="option statingoffsets: no such option exists; did you mean startingOffsets"):
         read(spark, kafka_0822, topic, statingOffsets="earliest")
-    with pytest.raises(Exception, match=f"there is no topic '{topic}x' .*did you mean '{topic}'"):
+    with pytest.raises(Exception, match=f"topic '{topic}x' does not exist .*did you mean '{topic}'"):
         read(spark, kafka_0822, f"{topic}x").count()
     beyond = f'{{"{topic}": {{"0": 50}}}}'
-    with pytest.raises(Exception, match=f"{topic}/0: 40 offsets from 10 to 49 are not there: the log has 0 to 10"):
+    with pytest.raises(Exception, match=f"{topic}/0: 40 offsets from 10 to 49 are not in the log: the log has 0 to 10"):
         read(spark, kafka_0822, topic, endingOffsets=beyond).count()
     assert read(spark, kafka_0822, topic, endingOffsets=beyond, failOnDataLoss="false").count() == 10
     with pytest.raises(Exception, match=r"no ZooKeeper server answered at 127\.0\.0\.1:1 within"):

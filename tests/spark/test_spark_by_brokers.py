@@ -48,7 +48,7 @@ def test_a_cluster_of_kafka_0_8_is_read_without_its_zookeeper() -> None:
         brokers = f"{NOBODY},{cluster.broker_list}"
         assert values(options(brokers, "t")) == [b"a", b"b", b"c"]
         assert values(options(brokers, "t", startingOffsets='{"t": {"0": 1, "1": 1}}')) == [b"b"]
-        with pytest.raises(TopicMissing, match=f"there is no topic 'tt' at the brokers {NOBODY}") as raised:
+        with pytest.raises(TopicMissing, match=f"topic 'tt' does not exist at the brokers {NOBODY}") as raised:
             plan_batch(options(brokers, "tt"))
         assert raised.value.remedy == "did you mean 't'?"
 
@@ -88,16 +88,16 @@ def test_the_option_has_the_name_of_spark_and_that_of_kafka() -> None:
         config = batch_options({name: "b:9092", "subscribe": "t"}).config
         assert [(each.host, each.port) for each in config.bootstrap_servers or ()] == [("b", 9092)]
         assert stream_options({name: "b:9092", "subscribe": "t"}).config.bootstrap_servers is not None
-    with pytest.raises(OptionRefused, match=r"bootstrap\.servers is given, too, with another value"):
+    with pytest.raises(OptionRefused, match=r"bootstrap\.servers is also given, with another value"):
         batch_options({"kafka.bootstrap.servers": "b:9092", "bootstrap.servers": "c:9092", "subscribe": "t"})
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"zookeeper.connect": "zk:2181"}, "zookeeper.connect is given, too"),
-        ({"group.id": "g"}, "groups keep their offsets in ZooKeeper"),
-        ({"kafka.generation": "0.7"}, "brokers of Kafka 0.7 are found in ZooKeeper alone"),
+        ({"zookeeper.connect": "zk:2181"}, "zookeeper.connect is also given"),
+        ({"group.id": "g"}, "groups have their offsets in ZooKeeper"),
+        ({"kafka.generation": "0.7"}, "brokers of Kafka 0.7 are only found through ZooKeeper"),
         ({"startingOffsets": "group"}, "`group` needs option group.id"),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_topic_that_is_deleted_behind_the_plan(kafka_0822: KafkaCluster, fresh
     place = {"zookeeper.connect": kafka_0822.zookeeper_connect, "subscribe": topic}
     [whole] = plan_batch(batch_options(place))
     kafka_0822.delete_topic(topic)
-    with pytest.raises(DataLoss, match=f"topic '{topic}' is not there any more"):
+    with pytest.raises(DataLoss, match=f"topic '{topic}' no longer exists"):
         list(read_range(whole, COLUMNS, batch_options(place)))
     assert list(read_range(whole, COLUMNS, batch_options({**place, "failOnDataLoss": "false"}))) == []
     assert kafka_0822.client.exists(f"/brokers/topics/{topic}") is None

@@ -59,21 +59,21 @@ def test_options_travel_to_the_executors() -> None:
     ("given", "means"),
     [
         ("statingOffsets", "did you mean startingOffsets?"),
-        ("kafka.sasl.mechanims", "the nearest known one is 'sasl.mechanisms'"),
+        ("kafka.sasl.mechanims", "did you mean 'sasl.mechanisms'?"),
         ("startingoffset", "did you mean startingOffsets?"),
         ("zookeper.connect", "did you mean zookeeper.connect?"),
         ("enable.auto.commit", "set commitOffsets"),
-        ("kafka.session.timeout.ms", "Spark gives partitions to tasks, which join no group"),
+        ("kafka.session.timeout.ms", "Spark assigns partitions to tasks, which join no group"),
         ("kafka.subscribe", "it is called subscribe here"),
         ("kafka.sasl.kerberos.service.name", "SASL is PLAIN, SCRAM or OAUTHBEARER"),
-        ("kafka.group.id", "if offsets shall be stored for one in ZooKeeper: set group.id"),
+        ("kafka.group.id", "to store offsets for a group in ZooKeeper: set group.id"),
         ("minOffsetPerTrigger", "did you mean minOffsetsPerTrigger?"),
         ("path", "call load() without an argument, and name the topic: set subscribe"),
         ("option.subscribe", "use `create temporary view`"),
         ("auto.offset.reset", "set startingOffsets"),
         ("group_id", "it is called group.id here"),
-        ("offsets.storage", "this setting of the consumer has no meaning here"),
-        ("zzz", "there are subscribe"),
+        ("offsets.storage", "this setting of the consumer has no effect here"),
+        ("zzz", "the options are subscribe"),
     ],
 )
 def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
@@ -85,9 +85,9 @@ def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
 @pytest.mark.parametrize(
     ("given", "means"),
     [
-        ({}, "what is to be read"),
-        ({"subscribe": "a", "assign": '{"a": [0]}'}, "subscribe is set, too"),
-        ({"subscribe": "a", "blacklist": "b"}, "subscribe is set, too"),
+        ({}, "set one of them"),
+        ({"subscribe": "a", "assign": '{"a": [0]}'}, "subscribe is also set"),
+        ({"subscribe": "a", "blacklist": "b"}, "subscribe is also set"),
         ({"subscribe": "a,,b"}, "option subscribe: topic ''"),
         ({"subscribe": "a b"}, "option subscribe: topic 'a b'"),
         ({"subscribePattern": "a("}, "option subscribePattern"),
@@ -97,14 +97,14 @@ def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
         ({"subscribe": "a", "endingOffsets": "earliest"}, "would be empty"),
         ({"subscribe": "a", "startingOffsets": '{"a": {"0": -1}}'}, "a/0 is -1 (latest)"),
         ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "a/0 is -2 (earliest)"),
-        ({"subscribe": "a", "startingOffsets": "newest"}, "'newest' is none of"),
+        ({"subscribe": "a", "startingOffsets": "newest"}, "'newest' is not earliest, latest, group, or JSON of"),
         ({"subscribe": "a", "startingOffsets": "group"}, "needs option group.id"),
         ({"subscribe": "a", "startingOffsets": '{"b": {"0": 1}}'}, "topic 'b' is not subscribed to"),
         ({"assign": '{"a": [0]}', "startingOffsets": '{"a": {"1": 1}}'}, "a/1 is not among the assigned"),
         ({"subscribe": "a", "minPartitions": "0"}, "not a whole number from 1"),
-        ({"subscribe": "a", "maxBytesPerPartition": "many"}, "like 1048576 or 512m"),
+        ({"subscribe": "a", "maxBytesPerPartition": "many"}, "such as 1048576 or 512m"),
         ({"subscribe": "a", "failOnDataLoss": "maybe"}, "neither true nor false"),
-        ({"subscribe": "a", "onMessageError": "stop"}, "none of raise, skip, row"),
+        ({"subscribe": "a", "onMessageError": "stop"}, "is not one of raise, skip, row"),
         ({"subscribe": "a", "maxMessageBytes": "2g"}, "the largest answer allowed"),
         ({"subscribe": "a", "maxMessageBytes": "1k"}, "option maxMessageBytes: 1024 is less than 1048576"),
         ({"subscribe": "a", "maxMessageBytes": "1k", "fetch.message.max.bytes": "2000"},
@@ -168,9 +168,9 @@ def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, milliseconds: int) 
 @pytest.mark.parametrize(
     ("given", "means"),
     [
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a time like 90s"),
-        ({"maxTriggerDelay": "1.5h"}, "is not a time like"),
-        ({"logLevel": "loud"}, "logLevel: 'loud' is none of warning, info, debug"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is neither a time such as 90s"),
+        ({"maxTriggerDelay": "1.5h"}, "is neither a time such as"),
+        ({"logLevel": "loud"}, "logLevel: 'loud' is not one of warning, info, debug"),
         ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger: '0' is not a whole number from 1"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "9 is more than maxOffsetsPerTrigger, which is 8"),
     ],
@@ -223,15 +223,17 @@ def test_a_time_that_no_message_reaches_is_an_error_unless_the_strategy_says_oth
         ({"startingTimestamp": "1.5"}, "'1.5' is not a time"),
         ({"endingTimestamp": str(2**63)}, f"option endingTimestamp: '{2**63}' is not a time"),
         ({"startingOffsetsByTimestamp": "1000"}, "option startingOffsetsByTimestamp: '1000' names no topic"),
-        ({"startingOffsetsByTimestamp": '{"a": {"0": -2}}'}, "a/0 has -2: a time in milliseconds since 1970"),
-        ({"startingOffsetsByTimestamp": '{"a": {"0": "1000"}}'}, "a/0 has '1000': a time in milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": -2}}'},
+         "a/0 has -2: it must be a time in milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": "1000"}}'}, "a/0 has '1000': it must be a time in milliseconds"),
         ({"startingOffsetsByTimestamp": '{"b": {"0": 1}}'}, "topic 'b' is not subscribed to"),
         ({"endingOffsetsByTimestamp": '{"a": {"x": 1}}'}, "has partition 'x'"),
-        ({"startingOffsetsByTimestampStrategy": "earliest"}, "'earliest' is none of error, latest"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "'earliest' is not error or latest"),
         ({"startingTimestamp": "1000", "endingTimestamp": "999"},
          "option endingTimestamp: 999 is before startingTimestamp, which is 1000"),
         # Options that are overridden are checked, too, to report typing errors.
-        ({"startingTimestamp": "1000", "startingOffsets": "newest"}, "'newest' is none of"),
+        ({"startingTimestamp": "1000", "startingOffsets": "newest"},
+         "'newest' is not earliest, latest, group, or JSON of"),
         ({"startingTimestamp": "1000", "startingOffsetsByTimestamp": "{"}, "is not JSON"),
     ],
 )
@@ -282,6 +284,6 @@ def test_what_is_wrong_with_a_stream_is_raised_by_the_first_call_of_its_reader()
              lambda: reader.latestOffset({}, None), lambda: reader.partitions({}, {}), lambda: reader.commit({}),
              lambda: reader.read(None)]  # fmt: skip
     for call in calls:
-        with pytest.raises(OptionRefused, match="option startingOffsets: 'sometime' is none of"):
+        with pytest.raises(OptionRefused, match="option startingOffsets: 'sometime' is not earliest, latest"):
             call()
     reader.stop()

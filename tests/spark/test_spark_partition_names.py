@@ -55,7 +55,7 @@ def test_json_of_both_generations() -> None:
 
 @pytest.mark.parametrize("text", ['{"t": {"0": 1, "0-0": 1}}', '{"t": {"0": 1}, "u": {"0-0": 1}}'])
 def test_json_of_two_generations_at_once_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"t/0 and [tu]/0-0 are of two generations of Kafka: no cluster has both"):
+    with pytest.raises(ValueError, match=r"t/0 and [tu]/0-0 are of two generations of Kafka, and no cluster has both"):
         parse_offsets(text)
 
 
@@ -75,7 +75,7 @@ def test_the_options_alone_decide_about_the_columns() -> None:
 
 @pytest.mark.parametrize(("name", "value", "reason"), [
     ("maxRecordsPerPartition", "10", "offsets of Kafka 0.7 count bytes.*set maxBytesPerPartition"),
-    ("filterPushdown", "true", "may cut within an entry"),
+    ("filterPushdown", "true", "may cut inside an entry"),
     ("kafka.generation", "0.9", "0.9"),
 ])  # fmt: skip
 def test_options_that_have_no_meaning_there_are_refused(name: str, value: str, reason: str) -> None:
@@ -94,7 +94,7 @@ def test_a_stream_has_the_same_options() -> None:
 
 @pytest.mark.parametrize(("partition", "generation"), [("0-0", "auto"), ("0-0", "0.8"), (3, "0.7")])
 def test_a_topic_of_another_generation_is_refused(partition: int | str, generation: str) -> None:
-    refused = f"topic 't' has partition {partition}, and kafka.generation is {generation}: it is of another generation"
+    refused = f"topic 't' has partition {partition}, and kafka.generation is {generation}: that is another generation"
     with pytest.raises(PlanningFailed, match=re.escape(refused)):
         refuse_unfit("t", [partition], generation)
 

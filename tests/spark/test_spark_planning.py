@@ -85,7 +85,7 @@ def test_a_partition_of_unknown_message_size_is_not_split_by_bytes() -> None:
 
 
 def test_too_many_tasks_are_refused_with_the_option() -> None:
-    with pytest.raises(OptionRefused, match="maxRecordsPerPartition: it would make 1000000 tasks"):
+    with pytest.raises(OptionRefused, match="maxRecordsPerPartition: it would create 1000000 tasks"):
         planned({P0: (0, 10**6)}, SplitLimits(max_records=1))
     with pytest.raises(OptionRefused, match="maxBytesPerPartition"):
         planned({P0: (0, 10**6)}, SplitLimits(max_bytes=1))
@@ -134,7 +134,7 @@ def test_offsets_that_the_log_does_not_have_are_lost_data(start: int, end: int, 
 
 
 def test_retention_that_overtook_the_group_is_lost_data() -> None:
-    with pytest.raises(DataLoss, match="3 offsets from 2 to 4 are not there"):
+    with pytest.raises(DataLoss, match="3 offsets from 2 to 4 are not in the log"):
         resolve_bounds(GROUP, LATEST, {P0: log(5, 50)}, {P0: 2}, fail_on_data_loss=True)
 
 

@@ -115,7 +115,7 @@ def test_only_offsets_that_the_query_asks_for_can_be_lost(embedded_cluster: Embe
     assert planned(wanted, filters_of(partition=1)) == [(1, 0, 100)]
     assert planned(wanted, filters_of(partition=0, offsets=((0, 100),))) == [(0, 0, 100)]
     assert planned(wanted, filters_of(partition=0, offsets=((20, 30), (150, 2**63)))) == [(0, 20, 30)]
-    with pytest.raises(DataLoss, match=f"{topic}/0: 50 offsets from 100 to 149 are not there"):
+    with pytest.raises(DataLoss, match=f"{topic}/0: 50 offsets from 100 to 149 are not in the log"):
         plan_batch(wanted, filters_of(partition=0, offsets=((99, 101),)))
     left_out = replace(wanted, fail_on_data_loss=False)
     assert planned(left_out, filters_of(partition=0, offsets=((99, 101),))) == [(0, 99, 100)]

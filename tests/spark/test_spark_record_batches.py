@@ -150,10 +150,10 @@ def test_a_missing_topic_and_a_missing_partition_are_named_and_not_created(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 1)
-    with pytest.raises(TopicMissing, match=rf"there is no topic '{topic}s' .*did you mean '{topic}'"):
+    with pytest.raises(TopicMissing, match=rf"topic '{topic}s' does not exist .*did you mean '{topic}'"):
         plan_batch(options(embedded_cluster, f"{topic}s"))
     place = {"zookeeper.connect": embedded_cluster.zookeeper_connect}
-    with pytest.raises(TopicMissing, match=r"there is no partition 7 .*it has 1"):
+    with pytest.raises(TopicMissing, match=r"partition 7 .*does not exist.*the topic has 1"):
         plan_batch(batch_options({**place, "assign": f'{{"{topic}": [0, 7]}}'}))
     with pytest.raises(TopicMissing):
         plan_batch(options(embedded_cluster, f"{topic}s"))
@@ -332,7 +332,8 @@ def test_planning_names_the_partitions_that_nobody_leads(
     topic = filled(embedded_cluster, fresh_topic(), 10)
     embedded_cluster.faults.add(Fault.error(6, "offsets", topic), times=None)
     wanted = options(embedded_cluster, topic, **{"kafkaConsumer.pollTimeoutMs": "500"})
-    with pytest.raises(PlanningFailed, match=rf"nothing is known after 0\.5 s of {topic}/0 \(.*NotLeaderForPartition"):
+    with pytest.raises(PlanningFailed, match=rf"after 0\.5 s no broker has answered for {topic}/0 "
+                                             r"\(.*NotLeaderForPartition"):
         plan_batch(wanted)
 
 
@@ -394,7 +395,7 @@ def test_retention_that_overtakes_a_task_is_lost_data(
     embedded_cluster.log(topic, 0).delete_head(500)
     earliest = embedded_cluster.log(topic, 0).start_offset
     assert earliest > 0
-    message = rf"{topic}/0: {earliest} offsets from 0 to {earliest - 1} are not there: the log has {earliest} to 1000"
+    message = rf"{topic}/0: {earliest} offsets from 0 to {earliest - 1} are not in the log: the log has {earliest}"
     with pytest.raises(DataLoss, match=message):
         range_rows(whole, strict)
     with caplog.at_level(logging.WARNING, "zkconsumer.spark.reading.record_batches"):
@@ -425,7 +426,8 @@ def test_a_log_that_stays_cut_is_lost_data(
     wanted = options(embedded_cluster, topic)
     [whole] = plan_batch(wanted)
     embedded_cluster.log(topic, 0).truncate(600)
-    with pytest.raises(DataLoss, match=f"{topic}/0: 400 offsets from 600 to 999 are not there: the log has 0 to 600"):
+    with pytest.raises(DataLoss, match=f"{topic}/0: 400 offsets from 600 to 999 are not in the log: the log has 0 to "
+                                       "600"):
         fetched_range(whole, wanted, doubt_s=0.3, fail=True)
     assert [type(each).__name__ for each in fetched_range(whole, wanted, 0.3, fail=False)] == [
         "FetchedSet", "LostOffsets"
@@ -450,7 +452,7 @@ def test_a_topic_that_is_deleted_behind_the_plan_is_lost_data_and_not_made_anew(
     wanted = options(embedded_cluster, topic)
     [whole] = plan_batch(wanted)
     embedded_cluster.delete_topic(topic)
-    with pytest.raises(DataLoss, match=f"{topic}/0: 1000 offsets .*topic '{topic}' is not there any more"):
+    with pytest.raises(DataLoss, match=f"{topic}/0: 1000 offsets .*topic '{topic}' no longer exists"):
         range_rows(whole, wanted)
     assert range_rows(whole, options(embedded_cluster, topic, failOnDataLoss="false")) == []
     assert embedded_cluster.client.exists(f"/brokers/topics/{topic}") is None

@@ -38,14 +38,14 @@ def test_a_package_that_is_too_old_is_named_with_the_command_that_brings_a_newer
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(requirements.LEAST_VERSIONS, "no-such-package", (1, 2))
-    with pytest.raises(RequirementMissing, match=r"needs no-such-package 1\.2 or newer, and there is none"):
+    with pytest.raises(RequirementMissing, match=r"needs no-such-package 1\.2 or newer, which is not installed"):
         check_packages("no-such-package")
 
 
 def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RequirementMissing, match="needs Java, and there is none; install Java 17 or newer"):
+    with pytest.raises(RequirementMissing, match="needs Java, which was not found; install Java 17 or newer"):
         check_java()
 
 

@@ -47,7 +47,7 @@ def test_a_new_partition_whose_leader_does_not_answer_waits():
 
 def test_a_new_partition_that_lost_messages_before_it_was_seen_is_a_loss():
     [loss] = next_step(start({A: 5}), logs({A: 5, B: 30}), {B: 12}).losses
-    assert str(loss) == "clicks-1 from offset 0 to 12: deleted before this query knew of the partition"
+    assert str(loss) == "clicks-1 from offset 0 to 12: deleted before this query knew the partition"
     assert loss.messages == 12
 
 
@@ -67,13 +67,14 @@ def test_a_log_that_was_cut_goes_on_at_its_end():
     assert shrunk(start({A: 50}), seen) == [A]
     step = next_step(start({A: 50}), seen, {})
     assert (step.positions[A], step.ends[A]) == (30, 30)
-    assert [str(loss) for loss in step.losses] == ["clicks-0 from offset 30 to 50: its log was cut and ends there now"]
+    assert [str(loss) for loss in step.losses] == ["clicks-0 from offset 30 to 50: its log was truncated and now "
+                                                   "ends there"]
 
 
 def test_a_partition_that_is_gone_keeps_its_position_and_is_a_loss():
     step = next_step(start({A: 5, B: 7}), logs({A: 5}), {})
     assert (step.ends[B], [str(loss) for loss in step.losses]) == (
-        7, ["clicks-1 from offset 7 on: it does not exist any more"])
+        7, ["clicks-1 from offset 7 on: it no longer exists"])
 
 
 def test_a_topic_that_was_taken_from_the_subscription_is_no_loss():
@@ -86,7 +87,7 @@ def test_a_topic_created_anew_begins_at_its_beginning_however_long_it_is():
     assert shrunk(start({A: 50}), seen) == []
     step = next_step(start({A: 50, B: 60}), seen, {A: 3})
     assert (step.positions, step.ends) == ({A: 3}, {A: 3})
-    assert [loss.reason for loss in step.losses] == ["its topic was deleted and created anew"] * 2
+    assert [loss.reason for loss in step.losses] == ["its topic was deleted and created again"] * 2
 
 
 def test_a_target_is_not_passed_and_a_partition_that_came_after_it_is_left_alone():
@@ -116,7 +117,7 @@ def test_what_was_deleted_or_cut_since_the_plan_is_a_loss():
     assert ranges == {A: (12, 20), B: (7, 10)}
     assert [str(loss) for loss in losses] == [
         "clicks-0 from offset 5 to 12: deleted before it was read",
-        "clicks-1 from offset 10 to 30: its log was cut and ends before",
+        "clicks-1 from offset 10 to 30: its log was truncated and ends before",
     ]
 
 

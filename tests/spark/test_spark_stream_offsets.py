@@ -55,7 +55,7 @@ def test_zxids_and_cluster_are_read_again():
         ({"clicks": {"0": True}}, "clicks/0 has True"),
         ({"clicks": {"0": "7"}}, "clicks/0 has '7'"),
         ({"clicks": {"zero": 7}}, "partition 'zero'"),
-        ({"clicks": {"0": 7}, "@born": {"clicks": "x"}}, "'@born' holds no numbers"),
+        ({"clicks": {"0": 7}, "@born": {"clicks": "x"}}, "'@born' has values that are not numbers"),
     ],
 )
 def test_anything_else_is_refused_with_its_place(value: object, complaint: str):

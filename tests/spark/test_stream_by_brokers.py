@@ -69,10 +69,10 @@ def test_ids_of_topics_and_cluster_stand_in_the_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        ({"t": 7}, "'@ids' holds no ids"),
-        ([], "'@ids' holds no ids"),
+        ({"t": 7}, "'@ids' has values that are not ids"),
+        ([], "'@ids' has values that are not ids"),
         ({"t": "zz"}, "invalid literal"),
-        ({"t": "7"}, "'@ids' holds no ids of topics"),
+        ({"t": "7"}, "'@ids' has values that are not ids of topics"),
     ],
 )
 def test_what_is_no_id_is_refused(ids: object, words: str) -> None:
@@ -81,7 +81,7 @@ def test_what_is_no_id_is_refused(ids: object, words: str) -> None:
 
 
 def test_both_kinds_in_one_checkpoint_are_refused() -> None:
-    with pytest.raises(ValueError, match="they have '@born' and '@ids'"):
+    with pytest.raises(ValueError, match="they have both '@born' and '@ids'"):
         parse_stream_offsets({"t": {"0": 1}, "@born": {"t": 7}, "@ids": {"t": ID}})
 
 
@@ -117,7 +117,7 @@ def test_a_stream_goes_on_and_notices_a_topic_that_was_created_again(kafka_clust
     send(cluster, topic, b"new", b"new")
     again = driver(brokers, topic)
     again.plan(end, end)
-    with pytest.raises(MessagesLost, match="its topic was deleted and created anew"):
+    with pytest.raises(MessagesLost, match="its topic was deleted and created again"):
         again.next_offsets(end, None)
     again.close()
     lenient = driver(brokers, topic, failOnDataLoss="false")
@@ -125,7 +125,7 @@ def test_a_stream_goes_on_and_notices_a_topic_that_was_created_again(kafka_clust
     step = stored(lenient.next_offsets(end, None))
     assert step.offsets == {TopicPartition(topic, 0): 0}, "a step to the start of the new topic"
     assert values(lenient, step, stored(lenient.next_offsets(step, None))) == [b"new", b"new"]
-    with pytest.raises(AnotherCluster, match="the checkpoint is of the cluster another, and"):
+    with pytest.raises(AnotherCluster, match="the checkpoint belongs to the cluster another, but"):
         lenient.next_offsets(_of(step, number_of_cluster("another")), None)
     lenient.close()
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_of_zookeeper_is_not_continued_by_brokers(marks: Mapping[st
     with EmbeddedCluster(1, zookeeper=False) as cluster:
         cluster.create_topic("t")
         stream = driver(cluster.broker_list, "t")
-        with pytest.raises(PlanningFailed, match=r"knows topics again by ZooKeeper, and bootstrap\.servers is given"):
+        with pytest.raises(PlanningFailed, match=r"identifies topics by ZooKeeper, but bootstrap\.servers is given"):
             stream.next_offsets(parse_stream_offsets({"t": {"0": 0}, **marks}), None)
         stream.close()
 
@@ -154,6 +154,6 @@ def test_a_checkpoint_of_ids_is_not_continued_by_zookeeper() -> None:
     with EmbeddedCluster(1) as cluster:
         cluster.create_topic("t")
         stream = StreamDriver(stream_options({"zookeeper.connect": cluster.zookeeper_connect, "subscribe": "t"}))
-        with pytest.raises(PlanningFailed, match=r"knows topics again by topic ids, and zookeeper\.connect is given"):
+        with pytest.raises(PlanningFailed, match=r"identifies topics by topic ids, but zookeeper\.connect is given"):
             stream.next_offsets(parse_stream_offsets({"t": {"0": 0}, "@ids": {"t": ID}}), None)
         stream.close()

@@ -213,7 +213,7 @@ def test_a_position_behind_an_open_transaction_waits_for_its_end(
     of_all.batch_with(b"before", b"open 0")
     stream.position = of_all.position
     assert (stream.batch(), stream.at) == ([], 2)
-    assert "waits for its replicas, or for an open transaction: its log reaches 2, and readers get it up to 1" in (
+    assert "waits for its replicas, or for an open transaction: its log ends at 2, but readers get it only up to 1" in (
         caplog.text
     )
     log.send(writer, [b"open 1"])

@@ -29,10 +29,10 @@ def test_a_decoder_of_values_is_one_everywhere() -> None:
 
 @pytest.mark.parametrize("given", [(None, first, None), (first, None, second), (None, first, second)])
 def test_kafka_07_has_no_keys_to_decode(given: tuple[object, object, object]) -> None:
-    with pytest.raises(TypeError, match="which has no keys; give one decoder, for values"):
+    with pytest.raises(TypeError, match="which has no keys; give only a decoder of values"):
         DecoderChoice.of(*given).for_07()  # type: ignore[arg-type]
 
 
 def test_a_decoder_of_keys_is_given_once() -> None:
-    with pytest.raises(TypeError, match="given twice"):
+    with pytest.raises(TypeError, match="two decoders of keys are given"):
         DecoderChoice.of(first, first, None)

@@ -95,7 +95,7 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_read() -> None:
         with pytest.raises(ValueError, match=text):
             feed.stream.batches(**arguments)  # type: ignore[arg-type]
     for name in ("max_messages", "max_bytes"):
-        with pytest.raises(TypeError, match=f"{name} is 1000.0: a whole number, or None"):
+        with pytest.raises(TypeError, match=f"{name} is 1000.0; it must be a whole number, or None"):
             feed.stream.batches(**{name: 1000.0})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="decoders"):
         Feed(value_decoder=bytes.decode).stream.batches()

@@ -51,7 +51,7 @@ def test_a_cluster_of_kafka_0_8_is_read_without_its_zookeeper() -> None:
         cluster.produce("t", [b"a", b"b"], partition=0)
         cluster.produce("t", [b"c"], partition=1)
         assert sorted(values(f"{NOBODY},{cluster.broker_list}", "t")) == [b"a", b"b", b"c"]  # type: ignore[type-var]
-        with pytest.raises(ReadFailed, match=rf"there is no topic 'tt' at the brokers {NOBODY},.*did you mean 't'"):
+        with pytest.raises(ReadFailed, match=rf"topic 'tt' does not exist at the brokers {NOBODY},.*did you mean 't'"):
             values(f"{NOBODY},{cluster.broker_list}", "tt")
 
 
@@ -59,7 +59,7 @@ def test_a_topic_that_is_listed_and_not_there_is_not_said_to_be_misspelled() -> 
     with EmbeddedCluster(1, generation="4.3") as cluster:
         cluster.create_topic("t")
         cluster.faults.add(Fault.error(3, api="metadata"), times=None)
-        with pytest.raises(ReadFailed, match=r"the topic 't' is listed and does not exist.*being created or deleted"):
+        with pytest.raises(ReadFailed, match=r"topic 't' is listed, but does not exist.*being created or deleted"):
             values(cluster.broker_list, "t")
 
 
@@ -125,7 +125,7 @@ def test_a_topic_that_was_deleted_is_said_to_be_gone() -> None:
         with read_topic(None, "t", until=None, properties=properties, stall_timeout_s=2) as reader:
             assert next(reader).value == b"only"
             cluster.delete_topic("t")
-            with pytest.raises(PartitionStopped, match="now there is no topic 't' any more"):
+            with pytest.raises(PartitionStopped, match="now topic 't' no longer exists"):
                 next(reader)
 
 

@@ -263,7 +263,7 @@ def test_what_is_not_there_is_named(
 def test_a_missing_topic_is_named_with_the_nearest_one_and_is_not_created(
     embedded_cluster: EmbeddedCluster, topic: str
 ) -> None:
-    with pytest.raises(ReadFailed, match=f"there is no topic '{topic}x' in ZooKeeper at .*; did you mean '{topic}'"):
+    with pytest.raises(ReadFailed, match=f"topic '{topic}x' does not exist in ZooKeeper at .*; did you mean '{topic}'"):
         read_topic(embedded_cluster.zookeeper_connect, f"{topic}x")
     assert embedded_cluster.client.exists(f"/brokers/topics/{topic}x") is None
 
@@ -377,7 +377,7 @@ def test_a_log_that_was_cut_off_stops_its_partition(
     monkeypatch.setattr("zkconsumer.fetching.fetch_state.DOUBT_S", 0.5)
     with read_topic(embedded_cluster.zookeeper_connect, topic, [0], start="latest", until=None) as reader:
         embedded_cluster.log(topic, 0).truncate(30)
-        with pytest.raises(PartitionStopped, match="the log was cut off behind 30, and its messages from there on"):
+        with pytest.raises(PartitionStopped, match="the log was truncated at 30, and its later messages"):
             next(reader)
         assert list(reader) == []
 
@@ -459,7 +459,7 @@ def test_a_partition_that_has_no_leader_at_the_start_is_named(
         with pytest.raises(ReadFailed, match=f"did not report the ends of the logs within 1 s .*{name}/1: ") as caught:
             read_topic(embedded_cluster.zookeeper_connect, name, stall_timeout_s=1.0)
         assert "zkconsumer topics --check" in caught.value.remedy
-        assert "the leaders of partition 0 answered, and these can be read alone" in caught.value.remedy
+        assert "the leaders of partition 0 answered, so you can read only these partitions" in caught.value.remedy
         assert len(read(embedded_cluster, name, [0])) == 0
     finally:
         embedded_cluster.start(victim)

@@ -83,7 +83,7 @@ def test_a_position_within_an_entry_is_named(
 ) -> None:
     with caplog.at_level(logging.WARNING), read_topic(cluster.zookeeper_connect, topic, ["0-1"], start=20) as reader:
         assert values(reader) == VALUES[1:]
-    assert "position 20 is within the entry from 15 to 31" in caplog.text
+    assert "position 20 is inside the entry from 15 to 31" in caplog.text
 
 
 def test_a_number_of_bytes_before_the_end_starts_at_an_entry_without_a_warning(

@@ -41,12 +41,13 @@ def test_times(text: str) -> None:
         ("", "is not earliest, latest, an offset"), ("newest", "'newest' is not earliest"),
         ("-", "'-' is not earliest"),
         ("5x", "'5x' is not"), ("--5", "'--5' is not"), ("٣", "is not earliest"), ("1.5", "'1.5' is not"),
-        (str(MAX_INT64 + 1), "the largest one is 9223372036854775807"),
+        (str(MAX_INT64 + 1), "the largest offset is 9223372036854775807"),
         ("@", "'@' is not @ and a time"), ("@noon", "'@noon' is not @ and a time"),
         ("@2014-03-01", "has no time zone; append Z"), ("@2014-03-01T12:00:00", "has no time zone; append Z"),
         ("@1960-01-01T00:00:00Z", "is before 1970"), ("@" + "9" * 30, "is not @ and a time"),
         ("@2014-13-01T12:00:00Z", "is not @ and a time"),
-        ("@1393675200", "@1393675200 is 1970-01-17T03:07:55+00:00, as it counts milliseconds; for seconds since 1970"),
+        ("@1393675200", "@1393675200 is 1970-01-17T03:07:55+00:00, because it counts milliseconds; for seconds since "
+                        "1970"),
         ("@99999999999", "append three zeros: @99999999999000"),
     ],
 )  # fmt: skip

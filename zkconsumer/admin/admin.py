@@ -187,7 +187,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         check_group(group)
         unknown = [name for name in strategies if name not in STRATEGIES]
         if unknown:
-            raise ValueError(f"strategies has {unknown[0]!r}; it must be of {', '.join(STRATEGIES)}")
+            raise ValueError(f"strategies has {unknown[0]!r}; it must be some of {', '.join(STRATEGIES)}")
         started_at = time.monotonic()
         cluster = self._cluster if with_logs else None
         verifier = GroupVerifier(
@@ -224,7 +224,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
                 or brokers coordinate a group of that name, too, and no store is named.
         """
         if not groups:
-            raise ValueError("no group is named")
+            raise ValueError("give the name of at least one group")
         for group in groups:
             check_group(group)
         check_store(store)

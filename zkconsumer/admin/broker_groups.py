@@ -48,7 +48,7 @@ __all__ = ["BrokerAdmin", "BrokerGroups", "group_rows"]
 
 _LOOK_S: Final = 3.0
 """Longest wait for a coordinator where its answer is worth having, and not needed."""
-_NOTHING: Final = "the group has no members there, and no offsets"
+_NOTHING: Final = "it has no members and no offsets"
 
 
 class BrokerGroups(BrokerGroupOffsets):
@@ -167,10 +167,10 @@ class BrokerGroups(BrokerGroupOffsets):
         for group in groups:
             if self.is_coordinated(group):
                 raise GroupNotDeleted(
-                    f"no group was deleted: brokers coordinate a group {group!r}, too, and the offsets in Kafka are "
-                    "its offsets",
-                    "choose the store: zookeeper deletes the group in ZooKeeper alone (store='zookeeper', --store "
-                    "zookeeper); to delete the other group, give --bootstrap-server in place of --zookeeper",
+                    f"no group was deleted: brokers also coordinate a group {group!r}, and the offsets in Kafka "
+                    "belong to it",
+                    "choose the store: zookeeper deletes only the group in ZooKeeper (store='zookeeper', --store "
+                    "zookeeper); to delete the other group, give --bootstrap-server instead of --zookeeper",
                 )
 
     def name_members(self, error: OffsetsNotSet, groups: Collection[str]) -> None:
@@ -187,8 +187,8 @@ class BrokerGroups(BrokerGroupOffsets):
             if found is not None and found.members:
                 raise GroupHasMembers(
                     f"{error.sentence}; brokers coordinate a group of that name with "
-                    f"{count_of(len(found.members), 'member')} ({shown_members(found.members)}), and take no offsets "
-                    "from others",
+                    f"{count_of(len(found.members), 'member')} ({shown_members(found.members)}), and accept no "
+                    "offsets from other clients",
                     "stop these members first, or choose the store: zookeeper (store='zookeeper', --store zookeeper)",
                 ) from error
 
@@ -227,7 +227,7 @@ class BrokerGroups(BrokerGroupOffsets):
             GroupNotDeleted: The coordinator has not deleted one of them.
         """
         if not groups:
-            raise ValueError("no group is named")
+            raise ValueError("give the name of at least one group")
         states = [self.read(group, with_logs=False) for group in dict.fromkeys(groups)]
         return delete_broker_groups(self._coordinators, states, dry_run=dry_run)
 
@@ -236,8 +236,8 @@ class BrokerGroups(BrokerGroupOffsets):
     def _described(self, group: str) -> CoordinatedGroup:
         if not self._coordinators.exist():
             raise NotFound(
-                f"group {group!r} does not exist {self._where}: the cluster has no topic __consumer_offsets, so no "
-                "group was ever coordinated by its brokers", "look whether it is the right cluster"
+                f"group {group!r} does not exist {self._where}: the cluster has no topic __consumer_offsets, so its "
+                "brokers have never coordinated a group", "check that this is the right cluster"
             )  # fmt: skip
         return self._coordinators.describe(group)
 
@@ -270,7 +270,7 @@ def group_rows(found: GroupsOfBrokers) -> GroupList:
 
 _ANSWER_S: Final = 5.0
 """Longest wait for one answer of a broker."""
-_TOO_OLD: Final = "no broker is of Kafka 0.9 or later: groups are in ZooKeeper there; give --zookeeper, or use Admin"
+_TOO_OLD: Final = "no broker is of Kafka 0.9 or later, so groups are in ZooKeeper: give --zookeeper, or use Admin"
 
 
 class BrokerAdmin(BrokerGroups, TopicAdministration, Closing):

@@ -27,8 +27,8 @@ def nearest(name: str, known: Sequence[str], kind: str) -> str:
     "did you mean 'clicks'?"
     """
     if not known:
-        return f"there are no {kind}s at all"
+        return f"no {kind} exists"
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"the {kind}s there are {first_few(*known, most=10, rest=', ...')}"
+    return f"existing {kind}s: {first_few(*known, most=10, rest=', ...')}"

@@ -72,7 +72,7 @@ class _LoopConnector(ConsumerConnector):
     def _leave_closed_loop(self) -> None:
         """Leave without committing what is in hand: the event loop was closed. Threads: any."""
         if not self._closing:
-            log.warning("%s leaves its group: its event loop was closed without a shutdown", self.consumer_id)
+            log.warning("%s leaves its group: its event loop was closed without shutdown()", self.consumer_id)
             self._start_leave(0.0, None, None, in_hand_is_done=False)
 
     def _leave(
@@ -201,8 +201,8 @@ class AsyncConsumerConnector:
         finally:
             if not self._connector._closing:
                 what = "its connector and streams were dropped" if self._is_dropped else "its event loop ends"
-                log.warning("%s leaves its group: %s without a shutdown", self.consumer_id, what)
-                warnings.warn(f"AsyncConsumerConnector of group {self.config.group_id} was left without shutdown()",
+                log.warning("%s leaves its group: %s without shutdown()", self.consumer_id, what)
+                warnings.warn(f"AsyncConsumerConnector of group {self.config.group_id} was dropped without shutdown()",
                               ResourceWarning, stacklevel=1)  # fmt: skip
                 await self._leave(self._connector._drain_s, in_hand_is_done=False)
 

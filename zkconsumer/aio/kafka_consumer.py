@@ -144,7 +144,7 @@ class AsyncKafkaConsumer:
             else:
                 log.warning("a member of group %s leaves: its event loop ends, or it was dropped, without close()",
                             self.config.group_id)  # fmt: skip
-                warnings.warn(f"AsyncKafkaConsumer of group {self.config.group_id} was left without close()",
+                warnings.warn(f"AsyncKafkaConsumer of group {self.config.group_id} was dropped without close()",
                               ResourceWarning, stacklevel=1)  # fmt: skip
                 await self._close(_CLOSE_MS, in_hand_is_done=False)
 

@@ -109,7 +109,7 @@ class Reading:
             raise ForeignEventLoop(f"stream {name}")
         task = task or asyncio.current_task()
         if task is None:
-            raise RuntimeError(f"stream {name} is read outside of a task; start one with asyncio.create_task")
+            raise RuntimeError(f"stream {name} is read outside a task; start a task with asyncio.create_task")
         if self._waiting is not None:
             raise ConcurrentStreamUse(name, "task")
         before = self._task

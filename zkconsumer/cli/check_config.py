@@ -21,16 +21,16 @@ __all__ = ["check_config"]
 _MOST_BYTES = 256 * 1024
 _EPILOG = """\
 \b
-FILE is a properties file as Java's consumer or producer has it, of Kafka 0.7 or 0.8; - is stdin. Whose it is follows
-from its names; --for says so. Passwords are not printed.
+FILE is a properties file of Java's consumer or producer (Kafka 0.7 or 0.8); - is stdin. The names of the settings
+show whether it is a consumer's or a producer's, unless --for says so. Passwords are not printed.
 
 \b
-error    the consumer (or producer) refuses the file
-warning  something else happens than the line says
+error    the consumer (or producer) rejects the file
+warning  the line has another effect than it says
 note     worth knowing
 
 \b
-Status 0: there is no error and no warning. Status 1: there is one, or the file cannot be read.
+Status 0: no errors and no warnings. Status 1: an error or a warning, or the file cannot be read.
 
 \b
 Example:
@@ -40,11 +40,15 @@ Example:
 
 @click.command("check-config", epilog=_EPILOG)
 @click.argument("path", metavar="FILE")
-@click.option("--for", "program", type=click.Choice(["consumer", "producer"]), help="Whose file it is. [by its names]")
-@click.option("--defaults", is_flag=True, help="Print the settings that are not in the file, too, with their values.")
+@click.option("--for", "program", type=click.Choice(["consumer", "producer"]),
+              help="Whose settings FILE has. [by their names]")
+@click.option("--defaults", is_flag=True, help="Also print the settings that FILE does not have, with their values.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the values of all settings.")
 def check_config(path: str, program: str | None, defaults: bool, as_json: bool) -> None:
-    """Say what each line of FILE will do: which setting it is, the value in force, and what is wrong with it."""
+    """Check a properties file line by line.
+
+    Prints the setting that each line of FILE sets, the value in force, and what is wrong with the line.
+    """
     name = "standard input" if path == "-" else path
     data = _read(path, name)
     try:
@@ -85,7 +89,7 @@ def _print(found: FileCheck, defaults: bool) -> None:
         marked = [number for number, each in enumerate(found.lines) if each.status != "used"]
         print_table(["LINE", "NAME", "SETTING", "VALUE IN FORCE"], rows, right=[0], marked=marked)
     else:
-        click.echo("There is no setting in it.")
+        click.echo("The file has no settings.")
     if defaults and found.values:
         click.echo()
         others = [each for each in found.values if each.line is None]

@@ -37,26 +37,26 @@ _COUNTS_07 = "topic.partition.count.map"
 
 _UP_EPILOG = """\
 \b
-Embedded brokers run within this command, are up in about two seconds and speak the protocol of Kafka 0.8.2, or that of
---generation, of which those from 0.11 on have record batches; they need Java for ZooKeeper alone, and 4.3 has none.
-Real ones (--kafka) are Kafka's own, each in a JVM; their jars are fetched once, by Maven.
+Embedded brokers run inside this command and start in about two seconds. They speak the protocol of Kafka 0.8.2, or
+that of --generation; from 0.11 on they store record batches. Only ZooKeeper needs Java, and 4.3 has no ZooKeeper.
+Real brokers (--kafka) are Kafka's own, each in a JVM. Maven downloads their jars once.
 
 \b
-All servers listen on 127.0.0.1 only, keep their data in a temporary folder unless --data names one, and end with this
-command: at Ctrl-C, at SIGTERM, and when it is killed.
+All servers listen on 127.0.0.1 only. They keep their data in a temporary folder, unless --data names a folder. They
+stop when this command ends: at Ctrl-C, at SIGTERM, and when it is killed.
 
 \b
-Example: two brokers and a topic of eight partitions, each on both
+Example: two brokers, and a topic of eight partitions, each on both brokers
   zkconsumer cluster up --brokers 2 --topic clicks:8:2
 Example: fixed ports, and data that is kept
   zkconsumer cluster up --zookeeper-port 2181 --port 9092 --data clicks-cluster
-Example: brokers of Kafka 0.7, and a topic with four partitions on each of the two
+Example: brokers of Kafka 0.7, and a topic with four partitions on each of the two brokers
   zkconsumer cluster up --generation 0.7 --brokers 2 --topic clicks:4
 Example: brokers that store record batches, without ZooKeeper and without Java
   zkconsumer cluster up --generation 4.3
 Example: real brokers
   zkconsumer cluster up --kafka 0.9.0.1
-Example: real brokers without ZooKeeper, as Kafka has none from 4.0 on
+Example: real brokers of Kafka 4, which has no ZooKeeper
   zkconsumer cluster up --kafka 4.3.1
 """
 _VERSIONS_EPILOG = """\
@@ -89,12 +89,13 @@ class _TopicType(click.ParamType[TopicWanted]):
         except InvalidName as error:
             self.fail(str(error), param, ctx)
         if wanted.partitions > _MAX_PARTITIONS:
-            self.fail(f"{wanted.name}: {wanted.partitions} partitions, at most {_MAX_PARTITIONS} can be", param, ctx)
+            self.fail(f"{wanted.name}: {wanted.partitions} partitions; at most {_MAX_PARTITIONS} are "
+                      "possible", param, ctx)
         folder = f"{wanted.name}-{wanted.partitions - 1}"
         if len(folder) > _MAX_FILE_NAME:
             self.fail(
-                f"topic name of {len(wanted.name)} characters: with a partition's number behind it, it is the name of "
-                f"a folder, which takes {_MAX_FILE_NAME} at most", param, ctx,
+                f"topic name of {len(wanted.name)} characters: with the number of a partition it is the name of a "
+                f"folder, which can have {_MAX_FILE_NAME}", param, ctx,
             )  # fmt: skip
         return wanted
 
@@ -144,15 +145,16 @@ class ClusterWanted(NamedTuple):
 
 @click.group()
 def cluster() -> None:
-    """Kafka clusters on this machine, to try things with."""
+    """Run a Kafka cluster on this machine, to try things out."""
 
 
 @cluster.command(epilog=_VERSIONS_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def versions(as_json: bool) -> None:
-    """List the brokers that `cluster up` can start, and what they need.
+    """List the Kafka versions that `cluster up` can start, and what each needs.
 
-    The first ones are those it starts without --kafka, all but 0.8.2.2 with --generation.
+    Embedded brokers come first: `cluster up` starts 0.8.2.2 by default, and the others with --generation. It starts
+    real brokers with --kafka.
     """
     from zkconsumer.testing.embedded.cluster import VERSIONS, WITH_ZOOKEEPER
     from zkconsumer.testing.kafka.known_versions import kafka_versions, needs_of
@@ -170,35 +172,38 @@ def versions(as_json: bool) -> None:
 
 
 @cluster.command(epilog=_UP_EPILOG)
-@click.option("--kafka", metavar="VERSION", help="Start real brokers of this version instead of embedded ones.")
+@click.option("--kafka", metavar="VERSION", help="Start real brokers of this version instead of embedded brokers.")
 @click.option("--generation", type=click.Choice(_GENERATIONS), help="Generation of the embedded brokers. [0.8]")
 @click.option("--brokers", metavar="N", type=click.IntRange(1, 20), default=1, help="Number of brokers. [1]")
 @click.option("--topic", "topics", metavar="NAME:PARTITIONS:REPLICATION", type=_TopicType(), multiple=True,
-              help="Create a topic unless it is there; both numbers may be left out and are 1 then; may be repeated. "
-                   "Kafka 0.7 has so many partitions on each broker.")
-@click.option("--chroot", metavar="PATH", default="", help="Path in ZooKeeper under which the cluster lives.")
-@click.option("--zookeeper-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of ZooKeeper. [a free one]")
+              help="Create this topic unless it exists; both numbers are 1 if left out; may be repeated. "
+                   "In Kafka 0.7 each broker has that many partitions.")
+@click.option("--chroot", metavar="PATH", default="", help="Path in ZooKeeper under which the cluster is registered.")
+@click.option("--zookeeper-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of ZooKeeper. [free]")
 @click.option("--port", metavar="PORT", type=click.IntRange(1, 65535),
-              help="Port of the first broker; the next one has the next port. [free ones]")
+              help="Port of the first broker; the next broker has the next port. [free]")
 @click.option("--data", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep the data of embedded brokers and ZooKeeper here, and go on with data that is here.")
+              help="Keep the data of embedded brokers and ZooKeeper in FOLDER, and use data that FOLDER has.")
 def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
     """Start ZooKeeper and brokers, and stop them at Ctrl-C.
 
-    The brokers are embedded ones, unless --kafka asks for real ones.
+    The brokers are embedded in this command, unless --kafka asks for real brokers. Prints the addresses of all servers,
+    and commands to try.
     """
     wanted = ClusterWanted(**options)
     if wanted.kafka is not None and wanted.generation is not None:
-        raise click.BadParameter("--kafka names the brokers already; give one of the two", param_hint="--generation")
+        raise click.BadParameter("--kafka already chooses the brokers; leave one of them "
+                                 "out", param_hint="--generation")
     for topic in topics:
         if wanted.is_07 and topic.replication > 1:
             raise click.BadParameter(f"{topic.name}: Kafka 0.7 has no replicas; leave the last number out",
                                      param_hint="--topic")  # fmt: skip
         if topic.replication > wanted.brokers:
-            raise click.BadParameter(f"{topic.name}: {topic.replication} replicas need as many brokers, there are "
+            raise click.BadParameter(f"{topic.name}: {topic.replication} replicas need as many brokers; --brokers is "
                                      f"{wanted.brokers}", param_hint="--topic")
     if wanted.data is not None and wanted.kafka is not None:
-        raise click.BadParameter("the data of real brokers cannot be kept; leave --kafka out", param_hint="--data")
+        raise click.BadParameter("the data of real brokers cannot be kept; leave --data or --kafka "
+                                 "out", param_hint="--data")
     with LeaveSignals() as signals:
         try:
             with scratch_folder("zkconsumer-cluster-"), _running(wanted, topics) as running:
@@ -225,7 +230,7 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
         raise CliError(str(error)) from error
     except OSError as error:
         where = error.filename or wanted.data or tempfile.gettempdir()
-        raise CliError(f"no folder can be made for the cluster: {where}: {error.strerror}") from error
+        raise CliError(f"the folder of the cluster, {where}, cannot be created: {error.strerror}") from error
     _allow_many_files()
     try:
         beside = "ZooKeeper and " if made.has_zookeeper else ""

@@ -22,9 +22,9 @@ __all__ = ["compact_files"]
 
 _EPILOG = """\
 \b
-Files of one directory become fewer, of about --file-size; those of three quarters of it and more stay as they are.
-Every message is compared before anything counts. A command that is killed at any moment is as if it had not been, or
-is finished by the next one, or by the next load. Loads may run at the same time.
+The command merges the files of each directory into files of about --file-size. Files of at least three quarters of
+that size stay as they are. Before it publishes the merged files, the command compares every message. If it is killed,
+either nothing has changed, or the next compaction or the next load completes it. Loads may run at the same time.
 
 \b
 Example:
@@ -33,17 +33,18 @@ Example:
 
 
 @click.command("compact-files", epilog=_EPILOG)
-@click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL of the folder of `zkconsumer load`.")
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Folder of `zkconsumer load`, a path or URL.")
 @click.option("--file-size", type=SIZE, default="128MB", show_default=True, metavar="SIZE",
-              help="Of a new file, by the sizes of those it replaces.")
-@click.option("--compression", metavar="NAME", help="Of new files, such as zstd; the format's default if left out.")
-@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
-@click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each compaction.")
+              help="Size of a merged file, computed from the sizes of the files that it replaces.")
+@click.option("--compression", metavar="NAME", help="Compression of merged files, such as zstd. [the format's default]")
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Master of Spark.")
+@click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True,
+              help="A setting of Spark; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per compaction.")
 def compact_files(
     folder: str, file_size: int, compression: str | None, master: str, spark_settings: Sequence[str], as_json: bool
 ) -> None:
-    """Put small files of a folder of `zkconsumer load` together."""
+    """Merge the small files that `zkconsumer load` has written into larger files."""
     from zkconsumer.spark.requirements import check_requirements
 
     check_requirements()
@@ -64,7 +65,7 @@ def compact_files(
 
 def _sentence(report: CompactionReport) -> str:
     if report.compaction is None:
-        return (f"Nothing to put together: {count_of(report.files_before, 'file')} of {report.bytes_before:,} bytes in "
+        return (f"Nothing to merge: {count_of(report.files_before, 'file')} of {report.bytes_before:,} bytes in "
                 f"{report.folder}.")  # fmt: skip
     return (f"Compaction {report.compaction} published: {count_of(report.files_before, 'file')} of "
             f"{report.bytes_before:,} bytes replaced by {report.files_after:,} of {report.bytes_after:,} in "

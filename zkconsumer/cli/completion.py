@@ -12,13 +12,13 @@ __all__ = ["completion"]
 _SHELLS = ("bash", "zsh", "fish")
 _EPILOG = """\
 \b
-The script goes where the shell looks for it at its start:
+Add the script to a file that your shell reads when it starts:
   bash  zkconsumer completion bash >> ~/.bashrc
-  zsh   zkconsumer completion zsh >> ~/.zshrc, behind compinit
+  zsh   zkconsumer completion zsh >> ~/.zshrc, after compinit
   fish  zkconsumer completion fish > ~/.config/fish/completions/zkconsumer.fish
 
 \b
-Example: for the running shell alone
+Example: for the current shell only
   eval "$(zkconsumer completion bash)"
 """
 
@@ -27,7 +27,10 @@ Example: for the running shell alone
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands and options in SHELL (bash 4.4 or newer)."""
+    """Print a script with which your shell completes commands and options.
+
+    bash has to be 4.4 or newer.
+    """
     root = context.find_root()
     kind = get_completion_class(shell)
     if kind is None:

@@ -49,28 +49,30 @@ _FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
 
 _EPILOG = """\
 \b
-Without --partition P, --offset AT and --until-end, it joins a group: one in ZooKeeper, or with --bootstrap-server and
---group one that the brokers coordinate. With --bootstrap-server alone it joins none. Ctrl-C and SIGTERM commit the
-printed messages, leave the group at once and end with status 0. A message counts as consumed when its line is written.
+Without --partition P, --offset AT and --until-end, the command joins a group: a group in ZooKeeper, or with
+--bootstrap-server and --group a group that the brokers coordinate. With --bootstrap-server alone it joins no group.
+Ctrl-C and SIGTERM commit the printed messages, leave the group at once and end with status 0. A message counts as
+consumed when its line has been written. --from-beginning is refused if the group has stored offsets.
 
 \b
-With one of them it joins no group, stores nothing, and reads the partitions that the topic has at the start. AT is
-earliest, latest, an offset, -N (N offsets before the end of each partition), or a time: @2014-03-01T12:00:00Z or
-@milliseconds. A time is exact to the message with brokers of 0.10.1 and later and messages with timestamps; otherwise
-it is exact to a segment of the log, and reading starts earlier, never later. A partition whose leader is missing for
---stall-timeout seconds, or whose position is deleted from the log, is reported on stderr and read no further.
+With --partition P, --offset AT or --until-end, the command joins no group, stores nothing, and reads the partitions
+that the topic has at the start. AT is earliest, latest, an offset, -N (N offsets before the end of each partition),
+or a time: @2014-03-01T12:00:00Z or @milliseconds. A time is exact to the message with brokers of 0.10.1 and later and
+messages with timestamps. Otherwise it is exact to a segment of the log: reading starts earlier, never later. If a
+partition has no leader for --stall-timeout seconds, or its log no longer has the next offset, the command reports
+that on stderr and stops reading the partition.
 In Kafka 0.7 partitions are named broker-partition, such as 0-3, offsets are byte positions, and -N is N bytes before
-the end. The messages of a compressed set share a position, and entry_index of --json numbers them.
+the end. The messages of a compressed set share a position; entry_index of --json numbers them.
 
 \b
---format prints what it says and nothing else:
-  %t topic, %p partition, %o offset, %T time in ms (-1: none), %k key, %v or %s value, %K and %S their lengths (-1:
-  null), %R length of the value as 4 bytes, %h headers (name=value,name=NULL), %%, and \\n \\r \\t \\\\ \\0
-  \\xHH. A null prints nothing, or --null.
+--format prints its text and nothing else:
+  %t topic, %p partition, %o offset, %T timestamp in ms (-1: none), %k key, %v or %s value, %K and %S their lengths
+  (-1: null), %R length of the value as 4 bytes, %h headers (name=value,name=NULL), %%, and \\n \\r \\t \\\\ \\0
+  \\xHH. A null prints nothing, or the text of --null.
 
 \b
-Status: 0 done (also after Ctrl-C, SIGTERM, or when the reader of a pipe goes away); 1 if a message or a partition
-could not be read, or nothing could (the last line says why); 2 wrong usage.
+Status: 0 done (also after Ctrl-C, SIGTERM, or when the reader of a pipe has gone); 1 if a message or a partition
+could not be read, or nothing could be read (the last line says why); 2 wrong usage.
 
 \b
 Example: the last five messages of each partition, with partition and offset
@@ -122,44 +124,44 @@ class Wanted:
 
 @click.command(cls=ConsumeCommand, epilog=_EPILOG)
 @zookeeper_option(required=False)
-@bootstrap_option(meaning="Some brokers, host:port,host:port, instead of a ZooKeeper; with --group they coordinate it.")
+@bootstrap_option(meaning="Some brokers, host:port,host:port, instead of ZooKeeper; they coordinate the --group.")
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to read; may be repeated.")
-@click.option("--whitelist", metavar="REGEX", help="Read all topics that match, now and later; commas mean 'or'.")
-@click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, now and later.")
-@click.option("--group", metavar="GROUP", help="Group to join; without it a group of its own, removed at the end.")
-@click.option("--from-beginning", is_flag=True, help="Start at the oldest message instead of the next new one.")
-@click.option("--delete-offsets", is_flag=True, help="First delete the offsets that the group has of these topics.")
+@click.option("--whitelist", metavar="REGEX", help="Read all topics that match, also later ones; commas mean 'or'.")
+@click.option("--blacklist", metavar="REGEX", help="Read all topics that do not match, also later ones.")
+@click.option("--group", metavar="GROUP", help="Group to join. [a temporary group, removed at the end]")
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest message instead of at new messages.")
+@click.option("--delete-offsets", is_flag=True, help="First delete the group's stored offsets of these topics.")
 @click.option("--partition", "partitions", metavar="P", multiple=True, type=PartitionType(),
-              help="Without a group: read this partition; may be repeated. Without a value: --print-partition.")
+              help="Without a group: read this partition; may be repeated. If no value follows: --print-partition.")
 @click.option("--offset", "start", metavar="AT",
               help="Without a group: start at AT, see below. [latest; with --until-end earliest] "
-                   "Without a value: --print-offset.")
-@click.option("--until-end", is_flag=True, help="Without a group: end where the logs ended at the start.")
+                   "If no value follows: --print-offset.")
+@click.option("--until-end", is_flag=True, help="Without a group: stop where the logs ended at the start.")
 @click.option("--stall-timeout", metavar="SECONDS", type=Seconds(min_open=True),
-              help="Without a group: how long a partition may not be readable. [60]")
+              help="Without a group: stop reading a partition after SECONDS in which it was unreadable. [60]")
 @click.option("--max-messages", "--count", "max_messages", metavar="N", type=click.IntRange(min=1),
               help="End after N messages.")
-@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message came for N ms.")
+@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message has arrived for N ms.")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
-              help="One setting, or print.key, key.separator, line.separator; may be repeated.")
+              help="A setting of the consumer, or print.key, key.separator, line.separator; may be repeated.")
 @click.option("--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
-              help="Whether to print messages of transactions that were aborted or are open. [read_uncommitted]")
+              help="read_committed leaves out messages of aborted and open transactions. [read_uncommitted]")
 @click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1,
-              help="Streams to read with, of each topic. [1]")
+              help="Number of streams for each topic. [1]")
 @click.option("--print-partition", "with_partition", is_flag=True, help="Print the partition.")
 @click.option("--print-offset", "with_offset", is_flag=True, help="Print the offset.")
 @click.option("--timestamp", "--print-timestamp", "with_timestamp", is_flag=True,
-              help="Print the time in ms (null before Kafka 0.10).")
+              help="Print the timestamp in ms (null before Kafka 0.10).")
 @click.option("--key", "--print-key", "with_key", is_flag=True, help="Print the key.")
 @click.option("--key-separator", metavar="TEXT", help="Text between the fields. [a tab]")
 @click.option("-f", "--format", "format_string", metavar="FORMAT", help="Print by a format string, see below.")
-@click.option("--null", "null_text", metavar="TEXT", help="Print this for a null key or value. [null; with -f nothing]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--null", "null_text", metavar="TEXT", help="Text for a null key or value. [null; with -f nothing]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def consume(**options: Any) -> None:
-    """Print the messages of topics, a line each, on stdout.
+    """Print the messages of topics on stdout, one per line.
 
-    Fields come in the order partition, offset, timestamp, key, value. Bytes are printed as they are, and null as
-    'null'. With --json key and value are text, or base64 and so marked (key_encoding, value_encoding).
+    Fields are printed in the order partition, offset, timestamp, key, value. Bytes are printed unchanged, and null as
+    'null'. With --json, keys and values are text, or base64 if key_encoding or value_encoding says so.
     """
     options["brokers"] = brokers_instead(options["brokers"])
     if reads_without_group(options):
@@ -266,7 +268,7 @@ def _formatter(options: Mapping[str, Any], formatting: Mapping[str, str]) -> Cal
     """
     null, text = options["null_text"], options["format_string"]
     if options["as_json"] and null is not None:
-        raise click.UsageError("--null has no effect with --json, where null is null: leave one of them out.")
+        raise click.UsageError("--null has no effect with --json, which prints null as null: leave one of them out.")
     if text is None:
         return line_formatter(_shape(options, formatting))
     fields = {"--json": options["as_json"], "--print-partition": options["with_partition"],
@@ -274,7 +276,7 @@ def _formatter(options: Mapping[str, Any], formatting: Mapping[str, str]) -> Cal
               "--key": options["with_key"], "--key-separator": options["key_separator"] is not None}
     for name, is_given in fields.items():
         if is_given:
-            raise click.UsageError(f"--format says all that is printed, and {name} has no effect: leave one out.")
+            raise click.UsageError(f"--format decides what is printed, so {name} has no effect: leave one of them out.")
     try:
         return message_format(text, b"" if null is None else null.encode("utf-8", "surrogateescape"))
     except ValueError as error:

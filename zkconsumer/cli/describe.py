@@ -23,14 +23,15 @@ _HEADERS = ("TOPIC", "PARTITION", "OFFSET", "LOG END")
 _STORES = ("IN ZOOKEEPER", "IN KAFKA")
 _EPILOG = """\
 \b
-Partitions without an owner, and owners that are no registered thread, are normal while a rebalance is under way and a
-fault when they stay; `zkconsumer verify` waits for that, and says what would mend it. When a group has offsets in
-Kafka, two columns show the offset in each store. Where the claims and the offsets show in which store owners work, a
-note says so, and OFFSET and LAG are those of that store. Where the stores differ and that is not known, the larger
-offset counts, and that is a problem. While the offsets in Kafka cannot be read, the lag is known only where the owner
-has written an offset in ZooKeeper. In Kafka 0.7 offsets are byte positions, and the lag is in bytes.
-A group that brokers coordinate (Kafka 0.9 and later) is shown with its state, its coordinator, and the members that it
-has there. --bootstrap-server asks for these groups alone; with --zookeeper, a group that has no node there is one.
+During a rebalance it is normal that partitions have no owner, or an owner that is not a registered thread. It is a
+fault if it lasts: `zkconsumer verify` waits for the rebalance to end, and prints how to fix the rest. If the group
+has offsets in Kafka, two columns show the offset in each store. If claims and offsets show which store the owners
+use, a note says so, and OFFSET and LAG are from that store. If the stores differ and it is unknown which one the
+owners use, OFFSET is the larger offset, and a problem says so. While the offsets in Kafka cannot be read, the lag is
+known only for partitions whose owner has stored an offset in ZooKeeper. In Kafka 0.7 offsets are byte positions, and
+the lag is in bytes. For a group that brokers coordinate (Kafka 0.9 and later), the command shows its state, its
+coordinator and its members. --bootstrap-server looks for such groups only. With --zookeeper, a group that has no node
+there is one of them.
 
 \b
 Examples:
@@ -44,9 +45,9 @@ Examples:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--check", is_flag=True, help="End with status 1 when something is wrong with the group.")
+@click.option("--check", is_flag=True, help="End with status 1 if something is wrong with the group.")
 def describe(group: str, zookeeper: str | None, brokers: str | None, as_json: bool, check: bool) -> None:
-    """Show the members of GROUP, who owns which partition, and how far behind it is."""
+    """Show the members of GROUP, the owner of each partition, the offsets and the lag."""
     with open_groups(zookeeper, brokers, "zkconsumer-describe", group) as admin:
         found = groups_of(admin, group).describe(group)
     if as_json:

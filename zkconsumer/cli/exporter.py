@@ -29,9 +29,10 @@ __all__ = ["exporter"]
 
 _EPILOG = """\
 \b
-No group is joined, and members of any client count. The cluster is read every --interval-s seconds, and a scrape shows
-what was read last. Figures older than --stale-after-s are left out. docs/OPERATIONS.md lists the metrics, with rules
-for alerts. The package prometheus_client is needed: pip install 'zkconsumer[prometheus]'.
+The exporter joins no group, and covers members of any client. It reads the cluster every --interval-s seconds, and a
+scrape gets the figures of the last round. Figures older than --stale-after-s are left out. docs/OPERATIONS.md lists
+the metrics, with rules for alerts. The exporter needs the package prometheus_client: pip install
+'zkconsumer[prometheus]'.
 
 \b
 Example:
@@ -44,23 +45,23 @@ Example:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--port", type=click.IntRange(0, 65535), default=9308, show_default=True,
-              help="Port to listen on; 0 takes a free one, which is printed.")
+              help="Port to listen on; 0 chooses a free port and prints it.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all addresses.")
 @click.option("--interval-s", type=Seconds(min=1, max=86_400), default=30.0, show_default=True,
-              help="Seconds from round to round.")
+              help="Seconds between two rounds of reading.")
 @click.option("--stale-after-s", type=Seconds(min=1),
-              help="Leave figures out that are older; by default three intervals, at least 90 s.")
-@click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="Groups whose whole name matches.")
-@click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Topics whose whole name matches.")
+              help="Leave out older figures. [three intervals, at least 90 s]")
+@click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="Only groups whose whole name matches.")
+@click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Only topics whose whole name matches.")
 @click.option("--max-partitions", type=click.IntRange(min=0), default=20_000, show_default=True,
-              help="Most partitions of groups with metrics of their own; the sums by topic and group count all.")
+              help="Export at most so many partitions; the sums by topic and group count all.")
 @click.option("--with-owners", is_flag=True, help="Also export the owner of each partition, as a label.")
 def exporter(
     zookeeper: str | None, brokers: str | None, port: int, host: str, interval_s: float, stale_after_s: float | None,
     group_filter: Callable[[str], bool] | None, topic_filter: Callable[[str], bool] | None, max_partitions: int,
     with_owners: bool,
 ) -> None:
-    """Serve the lag of all groups, Java groups included, to Prometheus."""
+    """Serve the lag of all groups to Prometheus."""
     try:
         from zkconsumer.lag_exporter import ExporterSettings, LagExporter
     except ImportError:

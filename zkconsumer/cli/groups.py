@@ -26,12 +26,12 @@ _CLIENT_ID = "zkconsumer-groups"
 
 _LIST_EPILOG = """\
 \b
-OWNED counts the partitions that somebody owns now; a question mark stands for a number that ZooKeeper does not let us
-read. TOPICS are those that the group owns partitions of or has stored offsets for. When a group has offsets in Kafka,
-OFFSETS IN says where each group has them; "Kafka?": its offset manager did not answer within three seconds.
-Groups that brokers coordinate (Kafka 0.9 and later) are listed beside those in ZooKeeper, or alone with
---bootstrap-server. Then COORDINATED BY says which it is, and STATE and TYPE what its coordinator says: classic groups,
-and consumer groups of the protocol of KIP-848. A group without TYPE has stored offsets, and never had a member.
+OWNED counts the partitions that have an owner now; ? stands for a number that ZooKeeper does not let you read. TOPICS
+are the topics of which the group owns partitions or has stored offsets. If a group has offsets in Kafka, OFFSETS IN
+shows where each group has its offsets; "Kafka?" means that its offset manager did not answer within three seconds.
+Groups that brokers coordinate (Kafka 0.9 and later) are listed with the groups in ZooKeeper, or alone with
+--bootstrap-server. COORDINATED BY then shows the kind of each group. STATE and TYPE are from its coordinator: classic
+groups, and consumer groups (KIP-848). A group without TYPE has stored offsets, and never had a member.
 
 \b
 Example:
@@ -46,11 +46,12 @@ Examples:
 """
 _DELETE_EPILOG = """\
 \b
-All groups are checked before the first one is deleted. A group that has members, or a node of a session that lives, is
-refused; an owner node of no session is not. Brokers before Kafka 1.1 delete no groups: there the offsets count as none
-at once, and the broker deletes them when it looks for expired offsets next (10 minutes, if not set otherwise). They
-show no offsets of topics that do not exist any more: those stay, and count again if the topic is created again.
-A group that brokers coordinate is deleted by its coordinator, which refuses that while it has members.
+All groups are checked before the first one is deleted. The command refuses a group that has members, or nodes of a
+live session; an owner node without a session is deleted. Brokers before Kafka 1.1 cannot delete groups. There the
+offsets no longer count at once, and the broker deletes them when it next looks for expired offsets (every 10 minutes
+by default). These brokers do not list offsets of topics that no longer exist. Such offsets stay, and count again if
+the topic is created again.
+A group that brokers coordinate is deleted by its coordinator, which refuses that while the group has members.
 
 \b
 Example: see what would be deleted
@@ -60,20 +61,23 @@ Example: see what would be deleted
 
 @click.group(cls=ListingGroup, no_args_is_help=False, epilog=_EPILOG)
 def groups() -> None:
-    """Show all groups, or delete groups without members; without a command groups are listed."""
+    """List groups, or delete groups without members.
+
+    Without a command, all groups are listed.
+    """
 
 
 @groups.command("list", epilog=_LIST_EPILOG)
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--active", is_flag=True, help="Only groups that have members, or may have.")
+@click.option("--active", is_flag=True, help="Only groups that have members, or may have members.")
 @click.option("--state", "states", type=click.Choice(STATES, case_sensitive=False), multiple=True,
-              help="Only groups that brokers coordinate and that are in this state; may be repeated.")
+              help="Only groups that brokers coordinate, in this state; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_groups(
     zookeeper: str | None, brokers: str | None, active: bool, states: Sequence[str], as_json: bool
 ) -> None:
-    """Show all groups, how many members they have, what they read, and where their offsets are."""
+    """List groups with their members, their topics, and the stores of their offsets."""
     with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:
         found = admin.groups()
     if active:
@@ -124,7 +128,7 @@ def _stores(row: GroupRow) -> str:
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
 @zookeeper_option(required=False)
 @bootstrap_option()
-@store_option(["zookeeper", "kafka"], "Delete what is in this store alone, of groups in ZooKeeper.")
+@store_option(["zookeeper", "kafka"], "Delete only what is in this store, of groups in ZooKeeper.")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def delete_groups(
@@ -170,5 +174,5 @@ def _deleted(row: DeletedGroup, found: DeletedGroups) -> str:
                      f"{count_of(row.offsets_in_zookeeper, 'offset')}, ")  # fmt: skip
     sentence += f"{count_of(row.offsets_in_kafka, 'offset')} in Kafka"
     if row.expires:
-        sentence += " (they count as none now; the broker deletes them when it looks for expired offsets next)"
+        sentence += " (they no longer count; the broker deletes them when it next looks for expired offsets)"
     return sentence

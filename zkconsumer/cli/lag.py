@@ -1,4 +1,4 @@
-"""`zkconsumer lag`: shows how far groups are behind, all groups of a cluster, once or again and again.
+"""`zkconsumer lag`: shows the lag of groups, or of all groups of a cluster, once or repeatedly.
 
 Source: kafka.tools.ConsumerOffsetChecker (0.8.2.2), which knows one group and ZooKeeper alone.
 """
@@ -30,14 +30,14 @@ __all__ = ["lag"]
 
 _EPILOG = """\
 \b
-No group is joined, and members of any client count. Groups that brokers coordinate (Kafka 0.9 and later) count beside
-those in ZooKeeper, or alone with --bootstrap-server; OWNER is the id of a member there. OFFSET is the stored offset,
-in ZooKeeper or in Kafka; if the two differ, a problem says so, and the one counts with which the owner seems to work,
-or the larger one. LAG is the end of the log less that offset. UNKNOWN counts partitions whose lag is not known:
-without an offset, with one beyond the end, of a broker that does not answer, or with offsets in Kafka that cannot be
-read. LAG is - where no lag is known, and a question mark stands for what ZooKeeper does not let us read. With
---watch, CONSUMED/S and PRODUCED/S are those of the last two minutes (Java members commit once a minute), and CATCH UP
-says when the lag would be 0 at these rates. Rows with the largest lag come first. In Kafka 0.7 offsets are byte
+The command joins no group, and covers members of any client. Groups that brokers coordinate (Kafka 0.9 and later) are
+shown with the groups in ZooKeeper, or alone with --bootstrap-server; their OWNER is a member id. OFFSET is the stored
+offset, in ZooKeeper or in Kafka. If the two differ, a problem says so, and OFFSET is from the store that the owner
+seems to use, or else the larger one. LAG is the log end minus OFFSET. UNKNOWN counts partitions whose lag is not
+known: they have no offset, or an offset beyond the log end, or their broker does not answer, or the offsets in Kafka
+cannot be read. LAG is - if no lag is known, and ? stands for what ZooKeeper does not let you read. With --watch,
+CONSUMED/S and PRODUCED/S are rates of the last two minutes (Java members commit once a minute), and CATCH UP is the
+time until the lag would be 0 at these rates. Rows with the largest lag come first. In Kafka 0.7 offsets are byte
 positions, and lags and rates are in bytes.
 
 \b
@@ -58,26 +58,27 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--all", "is_all", is_flag=True, help="All groups of the cluster.")
-@click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Topics whose whole name matches.")
-@click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="With --all: groups whose whole name matches.")
+@click.option("--all", "is_all", is_flag=True, help="Show all groups of the cluster.")
+@click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Only topics whose whole name matches.")
+@click.option("--group-filter", type=NameFilter(), metavar="REGEX",
+              help="With --all: only groups whose whole name matches.")
 @click.option("--by", type=click.Choice(["group", "topic", "partition"]), default="topic", show_default=True,
-              help="What a row stands for.")
-@click.option("--limit", type=click.IntRange(min=1), help="Rows shown; on a terminal with --watch those that fit.")
-@click.option("--watch", is_flag=True, help="Read again and again, until Ctrl-C.")
+              help="Print one row for each of these.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most rows to show. [with --watch: as many as fit]")
+@click.option("--watch", is_flag=True, help="Show the lag repeatedly, until Ctrl-C.")
 @click.option("--interval-s", type=Seconds(min=1, max=86_400), default=10.0, show_default=True,
-              help="With --watch: seconds from round to round.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round, one line each.")
+              help="With --watch: seconds between two rounds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, each on one line.")
 def lag(
     groups: Sequence[str], zookeeper: str | None, brokers: str | None, is_all: bool,
     topic_filter: Callable[[str], bool] | None, group_filter: Callable[[str], bool] | None, by: str, limit: int | None,
     watch: bool, interval_s: float, as_json: bool,
 ) -> None:
-    """Show how far GROUPs are behind, or all groups, without joining any."""
+    """Show the lag of GROUPs, or of all groups, without joining any."""
     if is_all == bool(groups):
         raise click.UsageError("Give the names of groups, or --all.")
     if group_filter is not None and not is_all:
-        raise click.UsageError("--group-filter chooses among all groups: give --all with it.")
+        raise click.UsageError("--group-filter needs --all.")
     choice = LagChoice(tuple(groups), group_filter or LagChoice.keeps_group, topic_filter or LagChoice.keeps_topic)
 
     def show(report: LagReport) -> None:
@@ -149,7 +150,8 @@ def _print_problems(report: LagReport, on_screen: bool) -> None:
     problems = [*report.problems]
     problems += [f"{shown_group(group.group)}: {problem}" for group in report.groups for problem in group.problems]
     if on_screen and problems:
-        print_problem(f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` names those of a group")
+        print_problem(f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` lists the problems of a "
+                      "group")
         return
     for problem in problems[:_SHOWN_PROBLEMS]:
         print_problem(problem)

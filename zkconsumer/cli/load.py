@@ -1,4 +1,4 @@
-"""`zkconsumer load`: loads topics into files, each message once, by a Spark job that keeps the offsets beside the data.
+"""`zkconsumer load`: loads topics into files, each message once, by a Spark job that keeps the offsets with the data.
 
 Source: docs/SPARK_LOADING.md, "Each message once"; what Camus did for Hadoop.
 """
@@ -37,15 +37,15 @@ _SOME_BAD = 4
 """The status when messages could not be decoded, and nothing else was wrong."""
 _EPILOG = """\
 \b
-Files lie under topic=NAME/date=2014-03-01/ (and hour=00/), by the time in --time-field, otherwise by that of the
-message, otherwise by that of the run. `_zkconsumer/runs` says what each run brought and where the next one starts: a
-run that is killed at any moment is as if it had not been, or is finished by the next one. Messages that cannot be
-decoded lie under `_bad`, with place and reason. With `--format delta` (or iceberg) the folder is one table, partitioned
-by topic, date (and hour), and each run is one transaction in it.
+Files are in topic=NAME/date=2014-03-01/ (and hour=00/). The time is that of --time-field, otherwise of the message,
+otherwise of the run. `_zkconsumer/runs` records what each run has loaded and where the next run starts. If a run is
+killed, either nothing has changed, or the next run completes it. Messages that cannot be decoded are in `_bad`, with
+their places and the reason. With --format delta or iceberg the folder is one table, partitioned by topic and date
+(and hour), and each run is one transaction in it.
 
 \b
-Status 3: what was loaded is published, and partitions without a leader were left to the next run. Status 4: what was
-loaded is published, and messages that cannot be decoded were put aside.
+Status 3: everything is published except partitions without a leader, which the next run loads. Status 4: everything
+is published, except that messages which cannot be decoded are in `_bad`.
 
 \b
 Examples:
@@ -61,40 +61,43 @@ Examples:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Topic to load; may be repeated.")
-@click.option("--whitelist", metavar="REGEX", help="All topics that match, now and later; commas mean 'or'.")
-@click.option("--blacklist", metavar="REGEX", help="All topics but those that match; or out of --whitelist.")
-@click.option("--to", "folder", metavar="FOLDER", required=True, help="Path or URL (hdfs://, s3a://) of the folder.")
+@click.option("--whitelist", metavar="REGEX", help="Load all topics that match, also later ones; commas mean 'or'.")
+@click.option("--blacklist", metavar="REGEX",
+              help="Load all topics that do not match; with --whitelist, only those that also match it.")
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Folder to load into, such as hdfs://nn/lake.")
 @click.option("--format", "file_format", type=click.Choice(["parquet", "json", "delta", "iceberg"]), default="parquet",
-              show_default=True, help="Of the files; delta, iceberg: one such table of all topics.")
+              show_default=True, help="Format of the files; delta, iceberg: one table for all topics.")
 @click.option("--partition-by", type=click.Choice(["none", "date", "hour"]), default="date", show_default=True,
-              help="Directories below the topic's, in UTC.")
+              help="Directories below that of the topic, by UTC time.")
 @click.option("--time-field", metavar="FIELD",
-              help="Field of JSON values (ts, head.ts) by whose time the directories are; else by that of the message.")
-@click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; others count as undecodable.")
+              help="Field of JSON values (ts, head.ts) with the time of the directories. [the time of the message]")
+@click.option("--text", is_flag=True, help="Keys and values are UTF-8 text; a message with others cannot be decoded.")
 @click.option("--include-headers", is_flag=True,
-              help="A column `headers`: from the first load into the folder on, or not at all.")
+              help="Add a column `headers`: from the first load into the folder on, or never.")
 @click.option("--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
-              help="Whether to load messages of transactions that were aborted or are open. [read_uncommitted]")
-@click.option("--compression", metavar="NAME", help="Of the files, such as zstd; the format's default if left out.")
+              help="read_committed leaves out messages of aborted and open transactions. [read_uncommitted]")
+@click.option("--compression", metavar="NAME", help="Compression of the files, such as zstd. [the format's default]")
 @click.option("--file-size", type=SIZE, metavar="SIZE",
-              help="About how much of a log one file may hold, such as 128MB; 512MB if left out.")
+              help="About how many bytes of a log one file may hold, such as 128MB. [512MB]")
 @click.option("--start", type=click.Choice(["earliest", "latest", "group"]), default="earliest", show_default=True,
-              help="Where to start in partitions that were never loaded here; group: its stored offsets.")
-@click.option("--group", metavar="GROUP", help="Store the offsets in this group, too, for those who watch it.")
+              help="Where to start in partitions that FOLDER does not have yet; group: at the offsets of --group.")
+@click.option("--group", metavar="GROUP", help="Also store the offsets in this group, so that tools can show its lag.")
 @click.option("--on-data-loss", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
-              help="When what was left to be read is not in the logs any more.")
+              help="What to do if the logs no longer have messages that were to be loaded.")
 @click.option("--on-missing-leader", type=click.Choice(["skip", "fail"]), default="skip", show_default=True,
-              help="When a partition has no leader; skip: load the others, and end with status 3.")
+              help="What to do if a partition has no leader; skip: load the others, and end with status 3.")
 @click.option("--max-messages", type=click.IntRange(1), metavar="N",
-              help="Most messages of a run; further runs follow until what was there is loaded.")
+              help="Most messages of a run; further runs follow until everything up to the log ends is loaded.")
 @click.option("--max-time", type=Seconds(min_open=True), metavar="SECONDS",
-              help="Start no further run after so long; runs of a million messages, unless --max-messages says more.")
+              help="Start no further run after SECONDS; without --max-messages, a run then has a million messages.")
 @click.option("--gaps", type=click.Choice(["compacted", "allow"]), default="compacted", show_default=True,
-              help="Which topics may miss offsets: compacted ones alone, or any.")
-@click.option("--option", "more", metavar="NAME=VALUE", multiple=True, help="Any option of format(\"zkconsumer\").")
-@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
-@click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
+              help="Which topics may lack offsets: only compacted topics, or any topic.")
+@click.option("--option", "more", metavar="NAME=VALUE", multiple=True,
+              help="Any option of format(\"zkconsumer\"); may be repeated.")
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Master of Spark.")
+@click.option("--conf", "spark_settings", metavar="NAME=VALUE", multiple=True,
+              help="A setting of Spark; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per run.")
 def load(
     zookeeper: str | None, brokers: str | None, topics: Sequence[str], whitelist: str | None, blacklist: str | None,
     folder: str, file_format: str, partition_by: str, time_field: str | None, text: bool, include_headers: bool,
@@ -102,7 +105,10 @@ def load(
     on_data_loss: str, on_missing_leader: str, max_messages: int | None, max_time: float | None, gaps: str,
     more: Sequence[str], master: str, spark_settings: Sequence[str], as_json: bool,
 ) -> None:
-    """Load topics into files, each message once, from where the last run ended."""
+    """Load topics into files with Spark, each message exactly once.
+
+    Each run starts where the last run into the same folder ended.
+    """
     from zkconsumer.spark.requirements import check_requirements
 
     check_requirements()
@@ -120,11 +126,11 @@ def load(
               "includeHeaders": "true" if include_headers else None, "isolation.level": isolation_level}  # fmt: skip
     source |= {name: value for name, value in chosen.items() if value is not None}
     if not any((topics, whitelist, blacklist)):
-        raise click.UsageError("one of --topic, --whitelist and --blacklist is needed")
+        raise click.UsageError("give one of --topic, --whitelist and --blacklist")
     if start == "group" and group is None:
         raise click.UsageError("--start group needs --group")
     if group is not None and "zookeeper.connect" not in source:
-        raise click.UsageError("--group stores offsets in ZooKeeper: give --zookeeper, and not --bootstrap-server")
+        raise click.UsageError("--group stores offsets in ZooKeeper: give --zookeeper instead of --bootstrap-server")
     options = setting_pairs("--option", more)
     warn_of_shown_secrets(options, "--option")
     source |= options
@@ -141,7 +147,7 @@ def load(
         settings = limited(of_found_generation(settings, found), max_time)
     with (
         interrupted_with(
-            "interrupted; the next load goes on behind the last run that was published"
+            "interrupted; the next load continues after the last run that was published"
         ),
         failures_in_a_sentence(),
         spark_session(master, spark_pairs, table) as spark,
@@ -184,14 +190,14 @@ def _as_json(report: LoadReport) -> dict[str, Any]:
 
 def _print(report: LoadReport, is_table: bool) -> None:
     for lost in report.lost:
-        click.echo(f"! passed over {lost}", err=True)
+        click.echo(f"! skipped {lost}", err=True)
     for name, reason in sorted(report.silent.items()):
         click.echo(f"! left to the next run {name.topic}-{name.partition}: {reason}", err=True)
     if report.run is None:
         click.echo(f"Nothing new in {count_of(report.known, 'partition')}.")
         return
     if not report.partitions:
-        click.echo(f"Nothing new in {count_of(report.known, 'partition')}; run {report.run} notes where they end.")
+        click.echo(f"Nothing new in {count_of(report.known, 'partition')}; run {report.run} records where they end.")
         return
     rows = [
         [each.topic, str(each.partition), str(each.start), str(each.end), f"{each.messages:,}", f"{each.bytes:,}",

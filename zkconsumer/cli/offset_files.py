@@ -36,11 +36,12 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 
 _EXPORT_EPILOG = """\
 \b
-A line for each partition: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's ExportZkOffsets writes it. The
-offset is ZooKeeper's if there is one, else Kafka's. Comments at the end say what Kafka has, and which offsets are in
-Kafka alone; `offsets import` reads them, and Kafka's tool does not. --store takes those of one store alone, and a
-comment says so. A file is written whole or not at all. An offset that cannot be read is reported and left out; the
-status is 1 then. --bootstrap-server exports groups that brokers coordinate; `offsets import` sets these lines anywhere.
+Prints a line for each partition, /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's ExportZkOffsets does.
+The offset is from ZooKeeper if ZooKeeper has one, otherwise from Kafka. Comments at the end list the offsets in
+Kafka; `offsets import` reads them, and Kafka's ImportZkOffsets does not. --store exports the offsets of one store
+only, and a comment says so. The file is written whole or not at all. Offsets that cannot be read are reported and
+left out; the status is 1 then. --bootstrap-server exports groups that brokers coordinate; `offsets import` accepts
+these lines for groups of both kinds.
 
 \b
 Example:
@@ -48,13 +49,14 @@ Example:
 """
 _IMPORT_EPILOG = """\
 \b
-Reads what `zkconsumer offsets export` and Kafka's ExportZkOffsets write. Nothing is written when a line cannot be
-used. An offset that somebody else has changed since it was read is not overwritten. Offsets are set where --store says,
-else in the stores that the file names, whatever the group has now; where the file names none, in those where the group
-has offsets, in ZooKeeper if it has none. Refused if its stores differ and neither says which, and
-for partitions that do not exist or whose log does not have the offset; --force sets the latter all the same.
-With --bootstrap-server all offsets are set in Kafka, also those that were ZooKeeper's; refused while one of the groups
-has members that brokers coordinate.
+Reads the lines that `zkconsumer offsets export` and Kafka's ExportZkOffsets write. If a line cannot be used, nothing
+is written. An offset that another process has changed since it was read is not overwritten. --store says in which
+store the offsets are set. Without it, they are set in the stores that the file names, whichever store the group uses
+now. If the file names none, they are set where the group has offsets, and in ZooKeeper if it has none. The command
+refuses to set offsets if the stores of a group differ and neither --store nor the file names one. It refuses
+partitions that do not exist, and offsets that the log does not have; --force sets these offsets nevertheless.
+With --bootstrap-server, all offsets are set in Kafka, also offsets that were exported from ZooKeeper. The command
+refuses that while one of the groups has members.
 
 \b
 Example: see what would change
@@ -66,15 +68,15 @@ Example: see what would change
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 @zookeeper_option(required=False)
 @bootstrap_option()
-@store_option(["zookeeper", "kafka"], "The offsets in this store alone.")
+@store_option(["zookeeper", "kafka"], "Only the offsets in this store.")
 @click.option("--output-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write to this file instead of stdout.")
+              help="Write to FILE instead of stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object instead of lines.")
 def export_offsets(
     groups: Sequence[str], zookeeper: str | None, brokers: str | None, store: str | None, output_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the stored offsets of groups, of all groups when none is named."""
+    """Print the stored offsets of GROUPs, or of all groups."""
     with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:
         if isinstance(admin, BrokerAdmin):
             refuse_other_stores(store)
@@ -133,13 +135,16 @@ def _umask() -> int:
 @click.option("--input-file", metavar="FILE", required=True, help="File to read; - is stdin.")
 @store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
-@click.option("--force", is_flag=True, help="Also while groups have members, and where no log has the offset.")
+@click.option("--force", is_flag=True, help="Also while groups have members, and offsets that the logs do not have.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_offsets(
     zookeeper: str | None, brokers: str | None, input_file: str, store: str | None, dry_run: bool, force: bool,
     as_json: bool,
 ) -> None:
-    """Set the offsets that a file holds; print old -> new."""
+    """Set the stored offsets that a file lists.
+
+    Prints the old and the new offset of each partition.
+    """
     text = _read(input_file)
     source = "standard input" if input_file == "-" else input_file
     with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:

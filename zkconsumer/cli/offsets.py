@@ -35,11 +35,11 @@ _CLIENT_ID = "zkconsumer-offsets"
 
 _GET_EPILOG = """\
 \b
-An offset is the next one to be read. When a group has offsets in Kafka, two columns show the offset in each store;
-OFFSET is that of the store in which the owner seems to work. If that is not known, it is the larger one, and a note
-says so. While the offsets in Kafka cannot be read, it is known only where the owner has written one in ZooKeeper.
-Status 1: something could not be read, and a - may stand for an offset that is stored. In Kafka 0.7 offsets are byte
-positions, and the lag is in bytes; a position at which no entry starts is named below the table.
+A stored offset is that of the next message to read. If the group has offsets in Kafka, two columns show the offset in
+each store; OFFSET is from the store that the owner seems to use. If that is not known, OFFSET is the larger one, and
+a note says so. While the offsets in Kafka cannot be read, OFFSET is known only for partitions whose owner has stored
+one in ZooKeeper. Status 1: something could not be read, and a - may stand for a stored offset. In Kafka 0.7 offsets
+are byte positions, and the lag is in bytes; positions at which no entry starts are listed below the table.
 --bootstrap-server shows groups that brokers coordinate (Kafka 0.9 and later), whose offsets are in Kafka.
 
 \b
@@ -49,52 +49,54 @@ Examples:
 """
 _SET_EPILOG = """\
 \b
-A time is UTC unless it names a zone; it may be @ and milliseconds since 1970. beginning and end are earliest and
-latest. With brokers of 0.10.1 and later and messages with timestamps, the offset is that of the first message at or
-after the time. Otherwise brokers know times by segment files, and a warning says so: the offset is the start of a
-segment, nothing newer than the time is left out, and older messages may come as well. If no message is that recent, the
-offset is the end of the log.
-All offsets of the call are checked before the first one is written. An offset that somebody else has changed since it
-was read is not overwritten (in Kafka: unless that happens in the moment of writing). A shift ends at the bounds of the
-log, which a note says. It moves each store from its own offset; where the stores differ, --store must say which.
-In Kafka 0.7 offsets are byte positions, and --shift counts bytes. A position within an entry is set to the start of
-that entry, which a note says; with --force it is set as it is.
-The brokers take no offsets for a group of theirs while it has members, with --force neither: stop them first.
+A time is in UTC unless it has a time zone. It may also be @ and milliseconds since 1970. `beginning` and `end` mean
+earliest and latest. With brokers of 0.10.1 and later and messages with timestamps, the offset is that of the first
+message at or after the time. Otherwise brokers know only the times of segment files: the offset is then the start of
+a segment, so that no newer message is left out but older messages may be read, too. A warning says so. If no message
+is that recent, the offset is the log end.
+All offsets are checked before the first one is written. An offset that another process has changed since it was read
+is not overwritten (in Kafka: unless it changes in the moment of writing). A shift stops at the bounds of the log, and
+a note says so. It moves the offset of each store; if the stores differ, --store must choose one.
+In Kafka 0.7 offsets are byte positions, and --shift counts bytes. A position inside an entry is set to the start of
+that entry, and a note says so; --force sets it unchanged.
+Brokers accept no offsets for a group that they coordinate while it has members, even with --force: stop the members
+first.
 
 \b
-Examples: read a topic once more; read the last 1000 messages of each partition of all topics once more
+Examples: read a topic again; read the last 1000 messages of each partition of all topics again
   zkconsumer offsets set billing --zookeeper localhost:2181 --topic clicks --to earliest
   zkconsumer offsets set billing --zookeeper localhost:2181 --all-topics --shift -1000
 """
 _DELETE_EPILOG = """\
 \b
-Members that claim the partitions next start where auto.offset.reset says. Refused while a member subscribes to one of
-the topics. In ZooKeeper the nodes are deleted. In Kafka the offsets count as none at once, and the broker deletes them
-when it looks for expired offsets next (10 minutes, if not set otherwise). Brokers before Kafka 0.10.2 keep offsets of
-topics that do not exist any more, do not list them, and count them again if such a topic is created: those stay until
-they expire (a day). Brokers that coordinate a group refuse offsets of topics that its members subscribe to.
+Members that claim the partitions later start where auto.offset.reset says. The command refuses to delete while a
+member subscribes to one of the topics. In ZooKeeper it deletes the nodes. In Kafka the offsets no longer count at
+once, and the broker deletes them when it next looks for expired offsets (every 10 minutes by default). Brokers before
+Kafka 0.10.2 keep offsets of topics that no longer exist, do not list them, and count them again if the topic is
+created again; they expire after a day. Brokers that coordinate a group refuse to delete offsets of topics to which
+its members subscribe.
 
 \b
-Example: forget a topic that the group does not read any more
+Example: delete the offsets of a topic that the group no longer reads
   zkconsumer offsets delete billing --zookeeper localhost:2181 --topic clicks
 """
 
 
 @click.group()
 def offsets() -> None:
-    """The stored offsets of groups: show, set, delete, export, import."""
+    """Show, set, delete, export and import the stored offsets of groups."""
 
 
 @offsets.command("get", epilog=_GET_EPILOG)
 @click.argument("group")
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--topic", metavar="TOPIC", help="This topic only.")
+@click.option("--topic", metavar="TOPIC", help="Only this topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def get_offsets(
     group: str, zookeeper: str | None, brokers: str | None, topic: str | None, as_json: bool
 ) -> None:
-    """Show the offsets that GROUP has stored, and how far behind they are."""
+    """Show the stored offsets of GROUP, and the lag."""
     with open_groups(zookeeper, brokers, _CLIENT_ID, group) as admin:
         found = groups_of(admin, group).offsets(group, topic)
     if isinstance(found, BrokerOffsets):
@@ -147,16 +149,16 @@ class _TargetType(click.ParamType[OffsetTarget]):
 @click.argument("group")
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--topic", metavar="TOPIC", help="Topic whose offsets are set.")
-@click.option("--all-topics", is_flag=True, help="All topics that the group reads or has offsets of.")
+@click.option("--topic", metavar="TOPIC", help="Topic whose offsets to set.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group reads or has stored offsets for.")
 @click.option("--partition", "chosen", metavar="P", type=PartitionType(), multiple=True,
-              help="This partition only; may be repeated.")
+              help="Only this partition; may be repeated.")
 @click.option("--to", "target", metavar="WHERE", type=_TargetType(),
-              help="earliest, latest, an offset, or a time like 2014-03-01T12:00:00Z.")
+              help="earliest, latest, an offset, or a time such as 2014-03-01T12:00:00Z.")
 @click.option("--shift", metavar="N", type=int,
-              help="Move the offsets by N messages (Kafka 0.7: bytes), back if negative.")
+              help="Move the offsets by N messages (Kafka 0.7: bytes), backwards if N is negative.")
 @store_option(["zookeeper", "kafka", "both"], CHANGED_STORES)
-@click.option("--force", is_flag=True, help="Also while the group has members, and beyond the bounds of the log.")
+@click.option("--force", is_flag=True, help="Also while the group has members, and offsets that the log does not have.")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def set_offsets(
@@ -164,7 +166,10 @@ def set_offsets(
     chosen: Sequence[int | str], target: OffsetTarget | None, shift: int | None, store: str | None, force: bool,
     dry_run: bool, as_json: bool,
 ) -> None:
-    """Set the offsets of GROUP, which must have no members while that is done; print old -> new."""
+    """Set the stored offsets of GROUP, which must have no members.
+
+    Prints the old and the new offset of each partition.
+    """
     if (topic is None) != all_topics:
         raise click.UsageError("Give exactly one of --topic and --all-topics.")
     if (target is None) == (shift is None):
@@ -203,17 +208,20 @@ def _say_new(name: str) -> None:
 @click.argument("group")
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--topic", metavar="TOPIC", help="Offsets of this topic only; of all topics without it.")
+@click.option("--topic", metavar="TOPIC", help="Only offsets of this topic. [all topics]")
 @click.option("--partition", "chosen", metavar="P", type=PartitionType(), multiple=True,
-              help="Of this partition only; may be repeated.")
-@store_option(["zookeeper", "kafka", "both"], "Where they are deleted; without it where the group has offsets.")
+              help="Only the offset of this partition; may be repeated.")
+@store_option(["zookeeper", "kafka", "both"], "Delete offsets in this store. [where the group has offsets]")
 @click.option("--dry-run", is_flag=True, help="Check and print everything, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def delete_offsets(
     group: str, zookeeper: str | None, brokers: str | None, topic: str | None, chosen: Sequence[int | str],
     store: str | None, dry_run: bool, as_json: bool,
 ) -> None:
-    """Delete offsets of GROUP, of topics that no member of it subscribes to; print what they were."""
+    """Delete stored offsets of GROUP.
+
+    Only of topics to which no member of the group subscribes. Prints the deleted offsets.
+    """
     if chosen and topic is None:
         raise click.UsageError("--partition needs --topic.")
     if topic is not None:

@@ -39,28 +39,29 @@ _DEFAULT_LIMIT_07: Final = 1_000_000
 
 _EPILOG = """\
 \b
-A line goes to the partition of its key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2; --property
-partitioner.class=NAME for others); lines without a key go to one partition after the other. Batches are sent when they
-are full or when the input pauses. They are sent again when a leader changes or a broker dies, for half a minute with
-the defaults (--retries 100 --property retry.backoff.ms=300); after a lost connection a message may be stored twice.
+A message with a key goes to the partition of the key (abs(Arrays.hashCode(key)) % partitions, as in Kafka 0.8.2;
+--property partitioner.class=NAME chooses another way). Messages without a key go to one partition after the other. A
+batch is sent when it is full or when the input pauses. It is sent again if the leader changes or the broker dies, for
+half a minute by default (--retries 100 --property retry.backoff.ms=300). After a lost connection a message may be
+stored twice.
 
 \b
-A line ends with LF; CR belongs to the message. An empty line is an empty message. Bytes are sent as they are. A line
-that cannot be sent (larger than message.max.bytes, no separator, no leader in time) fails alone, and is named at
-the end. After 1000 failures in a row the rest is not read.
+A line ends with LF; a CR is part of the message. An empty line is an empty message. Bytes are sent unchanged. A line
+that cannot be sent (larger than message.max.bytes, no separator, no leader in time) fails alone, and is listed at the
+end. After 1000 failures in a row the command stops reading.
 
 \b
-Brokers of Kafka 0.7 acknowledge nothing. There a batch counts as sent when its broker has answered another question
-behind it on the same connection; a message that is larger than max.message.size is dropped without a sign. They store
-no keys, and make a topic when its first message comes. A partition is named broker-partition, such as 0-3.
+Brokers of Kafka 0.7 acknowledge nothing. There a batch counts as sent when its broker has answered another request
+that followed on the same connection. The broker silently drops messages that are larger than its max.message.size. It
+stores no keys, and creates a topic with its first message. Partitions are named broker-partition, such as 0-3.
 
 \b
-Ctrl-C and SIGTERM: what was read is sent, for ten seconds at most, and counted.
-Status: 0 all lines were sent (also after Ctrl-C or SIGTERM, unless the rest of a file is left); 1 some were not, or
-nothing could be sent; 2 wrong usage; 130 interrupted before the first line was read.
+At Ctrl-C and SIGTERM the command sends what it has read, for ten seconds at most, and counts it.
+Status: 0 all lines were sent (also after Ctrl-C or SIGTERM, unless the rest of a file is left); 1 some lines were not
+sent, or nothing could be sent; 2 wrong usage; 130 interrupted before the first line was read.
 
 \b
-Examples: three messages, two of them with the same key; what `consume --json` has written, nulls and any bytes included
+Examples: three messages, two of them with the same key; the output of `consume --json`, with nulls and any bytes
   printf 'ann:1\\nbob:2\\nann:3\\n' | zkconsumer produce --zookeeper localhost:2181 --topic clicks --key-separator :
   zkconsumer produce --brokers b1:9092,b2:9092 --topic clicks --from-json --acks -1 < clicks.json
 """
@@ -70,27 +71,26 @@ Examples: three messages, two of them with the same key; what `consume --json` h
 @zookeeper_option(required=False)
 @bootstrap_option("--brokers")
 @click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.")
-@click.option("--partition", metavar="P", type=PartitionType(), help="Write all to this partition.")
-@click.option("--key-separator", metavar="TEXT", help="Lines are key, this text, value.")
-@click.option("--null", "null_text", metavar="TEXT", help="A key or value that is this text is null.")
+@click.option("--partition", metavar="P", type=PartitionType(), help="Send all messages to this partition.")
+@click.option("--key-separator", metavar="TEXT", help="Each line is a key, this text, and a value.")
+@click.option("--null", "null_text", metavar="TEXT", help="A key or a value that equals this text is null.")
 @click.option("--from-json", "from_json", is_flag=True,
-              help="Lines are those of `consume --json`: their key, value and headers are sent.")
+              help="Lines are those of `consume --json`; key, value and headers are sent.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True,
-              help="A header of every message (Kafka 0.11 and later); may be repeated.")
+              help="Add a header to every message (Kafka 0.11 and later); may be repeated.")
 @click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression. [none]")
 @click.option("--batch-size", metavar="N", type=click.IntRange(min=1), help="Most messages in a batch. [200]")
 @click.option("--acks", type=click.Choice(["1", "-1", "0"]),
-              help="Wait for the leader (1), all in-sync replicas (-1), nobody (0). [1]")
-@click.option("--retries", metavar="N", type=click.IntRange(min=0), help="How often a batch is sent again. [100]")
+              help="Wait for the leader (1), for all in-sync replicas (-1), or for no answer (0). [1]")
+@click.option("--retries", metavar="N", type=click.IntRange(min=0), help="How often to retry a batch. [100]")
 @click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
-              help=f"One setting of the producer, or {READER_HELP}; may be repeated.")
-@click.option("--no-create", is_flag=True, help="Do not let the brokers create a topic that does not exist.")
+              help=f"A setting of the producer, or {READER_HELP}; may be repeated.")
+@click.option("--no-create", is_flag=True, help="Do not let the brokers create the topic: fail if it does not exist.")
 def produce(**options: Any) -> None:
-    """Send the lines of stdin as messages.
+    """Send each line of stdin as a message.
 
-    The brokers are found in ZooKeeper, or named by --brokers. A topic that does not exist is created by brokers that
-    create topics on their own (auto.create.topics.enable), which is reported on stderr before anything is sent; see
-    --no-create.
+    The command finds the brokers in ZooKeeper, or asks those of --brokers. If the topic does not exist, brokers with
+    auto.create.topics.enable create it, which stderr says before anything is sent; see --no-create.
     """
     check_topic(options["topic"])
     if sys.stdin is None:
@@ -113,7 +113,8 @@ def _check_options(options: dict[str, Any]) -> None:
         raise click.BadParameter("is empty", param_hint="--key-separator")
     for name, shown in (("key_separator", "--key-separator"), ("null_text", "--null")):
         if options["from_json"] and options[name] is not None:
-            raise click.UsageError(f"{shown} has no effect with --from-json, which says it: leave one of them out.")
+            raise click.UsageError(f"{shown} has no effect with --from-json, whose lines have that themselves: leave "
+                                   "one of them out.")
 
 
 def _config(options: dict[str, Any], properties: dict[str, str]) -> ProducerConfig:
@@ -162,8 +163,8 @@ def _produce(
         raise target.no_partition(partition)
     with Producer(config, key_encoder=DefaultEncoder(), value_encoder=DefaultEncoder(), cluster=cluster) as producer:
         if not cluster.has_keys and config.message_max_bytes > _DEFAULT_LIMIT_07:
-            click.echo("warning: brokers of Kafka 0.7 drop messages above their max.message.size, by default "
-                       f"{_DEFAULT_LIMIT_07} bytes, without a sign", err=True)  # fmt: skip
+            click.echo("warning: brokers of Kafka 0.7 silently drop messages above their max.message.size, by "
+                       f"default {_DEFAULT_LIMIT_07} bytes", err=True)  # fmt: skip
         lines = _line_target(config, options, cluster.has_keys)
         fd = sys.stdin.fileno()
         report = _report_line if sys.stdin.isatty() else None
@@ -202,8 +203,8 @@ def _about_sent(sent: int, repeated: int, acks_07: int | None) -> str:
     if repeated:
         said += f"; {repeated} were sent again after a lost connection and may be stored twice"
     if acks_07 is not None:
-        known = "the brokers have read these" if acks_07 else "nothing is known of these"
-        said += f"; Kafka 0.7 acknowledges no message: {known}"
+        known = "the brokers have received these" if acks_07 else "it is not known whether the brokers have these"
+        said += f"; Kafka 0.7 acknowledges no messages: {known}"
     return said
 
 
@@ -214,7 +215,7 @@ def _report_line(number: int, error: Exception) -> None:
 def _end(done: Produced, is_reported: bool) -> None:
     """Name what was not sent, and end with status 1 if there is something."""
     if done.ended:
-        more = "" if done.is_whole else "; what is behind it was not sent"
+        more = "" if done.is_whole else "; later lines were not sent"
         click.echo(f"zkconsumer: {done.ended}; the last line that was read is {done.lines}{more}", err=True)
     if done.failed == 1 and not is_reported:
         _report_line(*done.failures[0])

@@ -95,8 +95,8 @@ def _say(sentence: str) -> None:
 
 def _fault(error: Exception) -> str:
     return (
-        f"this is a fault of the program: {type(error).__name__}: {error}; "
-        "`zkconsumer --debug ...` shows where it happened"
+        f"this is a bug in zkconsumer: {type(error).__name__}: {error}; `zkconsumer --debug ...` shows where it "
+        "happened"
     )
 
 
@@ -108,16 +108,18 @@ def _fault(error: Exception) -> str:
     message=f"%(prog)s, version %(version)s; messages are decoded by {kernel.description}",
 )
 def program(debug: bool) -> None:
-    """Read, send and load messages, and look after consumer groups, on any Kafka from 0.7 to 4.3.
+    """Read, send and load messages, and manage consumer groups, on every Kafka from 0.7.0 to 4.3.
+
+    Groups may be coordinated through ZooKeeper (Kafka 0.7 to 3.9) or by the brokers (Kafka 0.9 and later).
 
     \b
-    To start, without any server of your own:
+    To try it without a cluster of your own:
       zkconsumer demo
     """
     unblock_signals()
     _set_up_logging(debug)
     if sys.stdout is None and click.get_current_context().invoked_subcommand != produce.name:
-        raise CliError("standard output is closed", "`>/dev/null` throws away what is printed")
+        raise CliError("standard output is closed", "use `>/dev/null` to discard the output")
 
 
 program.add_command(consume)

@@ -12,13 +12,13 @@ __all__ = ["release"]
 
 _EPILOG = """\
 \b
-A claim is released when it is proved to be dead: its owner node is persistent, or its session has ended, and no
-consumer of the name in it is registered. If the session lives, the command names the client that has it; end that
-process. When you know that the process does not read the partition, give --claim with the number that is printed.
-docs/OPERATIONS.md says what each proof is worth.
+The command releases a claim if it can prove that the owner is dead: the owner node is persistent, or its session has
+ended, and no consumer with the name in the node is registered. If the session is alive, the command names the client
+that has the session; end that process. If you know that the process does not read the partition, give --claim with
+the number that the command prints. docs/OPERATIONS.md says how strong each proof is.
 
 \b
-The members of the group rebalance then, and one of them claims the partition. In Kafka 0.7 partitions are named
+The members of the group then rebalance, and one of them claims the partition. In Kafka 0.7 partitions are named
 broker-partition, such as 0-3.
 
 \b
@@ -44,8 +44,8 @@ class _ClaimType(click.ParamType[int]):
 @click.argument("partition")
 @zookeeper_option()
 @click.option("--claim", "vouched_czxid", metavar="NUMBER", type=_ClaimType(),
-              help="Release this claim though its session lives: you vouch that nobody works under it.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+              help="Release this claim although its session is alive: you confirm that its owner is dead.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def release(
     group: str, topic: str, partition: str, zookeeper: str, vouched_czxid: int | None, dry_run: bool, as_json: bool
@@ -57,7 +57,7 @@ def release(
     if as_json:
         click.echo(found.to_json())
     elif found.reason is None:
-        click.echo(printable(f"{found.path}: nobody owns it"))
+        click.echo(printable(f"{found.path}: the partition has no owner"))
     elif found.is_released:
         click.echo(printable(f"{found.path} is released: {found.reason}"))
     else:

@@ -14,15 +14,15 @@ __all__ = ["spark_zip"]
 
 _EPILOG = f"""\
 \b
-Executors need these installed, as an archive cannot carry compiled code: {', '.join(COMPILED)}.
+An archive cannot carry compiled code, so executors need these packages: {', '.join(COMPILED)}.
 
 \b
-Example: a job whose executors know nothing of zkconsumer
+Example: a job whose executors do not have zkconsumer
   zkconsumer spark-zip zkconsumer.zip
   spark-submit --py-files zkconsumer.zip job.py
 
 \b
-job.py has to make the source known before it uses it:
+job.py registers the source before it uses it:
   from zkconsumer.spark import ZkConsumerSource
   spark.dataSource.register(ZkConsumerSource)
 """
@@ -35,7 +35,7 @@ def spark_zip(file: Path) -> None:
     try:
         size_bytes = write_archive(file)
     except ValueError as error:
-        raise CliError(str(error), "give it such a name") from None
+        raise CliError(str(error), "give FILE such a name") from None
     except RequirementMissing as error:
         raise CliError(str(error)) from None
-    click.echo(f"Wrote {file}, {size_bytes // 1024} KiB. Executors need {', '.join(COMPILED)} beside it.")
+    click.echo(f"Wrote {file}, {size_bytes // 1024} KiB. Executors also need {', '.join(COMPILED)}.")

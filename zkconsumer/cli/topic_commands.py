@@ -28,8 +28,8 @@ _CLIENT = "zkconsumer-topics"
 
 _CREATE_EPILOG = """\
 \b
-Replicas are assigned as Kafka's own tools assign them: the first ones go round the brokers from a random one. When all
-brokers name their rack (broker.rack), they are spread over racks.
+Replicas are assigned as Kafka's own tools do: the first replicas go round the brokers, from a random broker on. If
+all brokers have a rack (broker.rack), the replicas of a partition are spread over racks.
 
 \b
 Examples:
@@ -39,7 +39,7 @@ Examples:
 """
 _GROW_EPILOG = """\
 \b
-Messages with keys go to other partitions afterwards. Members of groups claim the new partitions by themselves.
+Afterwards, messages with keys go to other partitions. Members of groups claim the new partitions by themselves.
 
 \b
 Example:
@@ -47,8 +47,9 @@ Example:
 """
 _DELETE_EPILOG = """\
 \b
-The topic's messages are lost. Offsets that groups have stored for it stay; a topic that is created again under the same
-name starts at offset 0. Brokers delete topics from 0.8.1 on, and before 1.0 only with delete.topic.enable=true.
+All messages of the topic are lost. Offsets that groups have stored for it stay. If the topic is created again under
+the same name, it starts at offset 0. Brokers can delete topics from 0.8.1 on; before 1.0 they need
+delete.topic.enable=true.
 
 \b
 Example:
@@ -110,7 +111,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: Sequen
 
 _assignment_option = click.option(
     "--replica-assignment", "assignment", metavar="LIST", type=_AssignmentType(),
-    help="Broker ids of each partition, the leader first: 0:1,1:2 stands for two partitions.",
+    help="Broker ids of each partition, the leader first: 0:1,1:2 means two partitions.",
 )
 _config_option = click.option(
     "--topic-config", "settings", metavar="NAME=VALUE", multiple=True, callback=_settings,
@@ -134,7 +135,7 @@ def _change_options(command: Command) -> Command:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--wait-s", type=Seconds(min=0, max=86_400), default=30.0, show_default=True,
-                     help="Longest wait until the brokers have done it, in seconds; 0 does not wait."),
+                     help="How long to wait for the brokers, in seconds; 0 does not wait."),
         click.option("--dry-run", is_flag=True, help="Check and print everything, and write nothing."),
     ):
         command = option(command)

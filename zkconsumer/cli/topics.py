@@ -30,10 +30,10 @@ __all__ = ["topics"]
 
 _EPILOG = """\
 \b
-Leaders, replicas and in-sync replicas (ISR) are those in ZooKeeper, offsets those of the leaders: EARLIEST is the
-oldest message that is kept, LATEST the offset that the next message will get. A question mark stands for what ZooKeeper
-does not let us read. In Kafka 0.7 partitions are named broker-partition, that broker leads, there are no replicas, and
-offsets are byte positions.
+Leaders, replicas and in-sync replicas (ISR) come from ZooKeeper, or from the brokers of --bootstrap-server. Offsets
+come from the leaders: EARLIEST is the oldest offset in the log, LATEST the offset that the next message will get. ?
+stands for what ZooKeeper does not let you read. In Kafka 0.7 partitions are named broker-partition and led by that
+broker, there are no replicas, and offsets are byte positions.
 
 \b
 Examples:
@@ -58,8 +58,8 @@ class _TopicsGroup(ListingGroup):
 def topics() -> None:
     """Show topics, or create, grow, delete, set and cut one.
 
-    Without a command topics are listed, all of them when none is named; leaderless and under-replicated partitions are
-    marked. A topic whose name is that of a command is listed by `topics list NAME`.
+    Without a command, the command lists the named topics, or all topics. It marks partitions that are under-replicated
+    or have no leader. `topics list NAME` lists a topic that has the name of a command.
     """
 
 
@@ -68,17 +68,20 @@ def topics() -> None:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--check", is_flag=True, help="End with status 1 when something is wrong with a partition.")
+@click.option("--check", is_flag=True, help="End with status 1 if something is wrong with a partition.")
 def list_topics(
     names: Sequence[str], zookeeper: str | None, brokers: str | None, as_json: bool, check: bool
 ) -> None:
-    """Show topics, all of them when none is named; leaderless and under-replicated partitions are marked."""
+    """List the named topics, or all topics.
+
+    Marks partitions that are under-replicated or have no leader.
+    """
     try:
         found = _report(names, zookeeper, brokers_instead(brokers))
     except NotFound as error:
         if set(names) & _CHANGES.keys():
             [word, *_] = [name for name in names if name in _CHANGES]
-            raise CliError(error.sentence, f"the command `{word}` comes first: zkconsumer topics {word} ...") from None
+            raise CliError(error.sentence, f"write the command `{word}` first: zkconsumer topics {word} ...") from None
         raise
     if as_json:
         click.echo(found.to_json())

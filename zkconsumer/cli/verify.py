@@ -1,4 +1,4 @@
-"""`zkconsumer verify`: verifies a group, Java members included; prints what is wrong and what would mend it."""
+"""`zkconsumer verify`: verifies a group, Java members included; prints what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ __all__ = ["verify"]
 _SHOWN = 20
 _EPILOG = """\
 \b
-Status 0: each partition of each subscribed topic is owned by the thread to which it is assigned, and members can go on
-from the stored offsets. Status 1: something is wrong. Status 2: the group could not be read. docs/OPERATIONS.md lists
-what can be wrong.
+Status 0: the assigned thread owns each partition of each subscribed topic, and the members can continue from the
+stored offsets. Status 1: something is wrong. Status 2: the group could not be read. docs/OPERATIONS.md lists what can
+be wrong.
 
 \b
---trigger-rebalance has the members rebalance once more, for a Java member that gave up (rebalance.max.retries). No node
-of theirs is changed, and nothing is done unless some member lacks a partition that is assigned to it. The other Java
-members of the group stop for a moment, as they do whenever a member joins.
+--trigger-rebalance makes the members rebalance once more, for a Java member that gave up (rebalance.max.retries). It
+changes no node of the members, and does nothing unless a member lacks a partition that is assigned to it. The other
+Java members of the group stop for a moment, as they do when a member joins.
 
 \b
-Of a group that brokers coordinate (Kafka 0.9 and later) its state, who has which partition, and its offsets are
-verified. --bootstrap-server asks for these groups alone; with --zookeeper, a group that has no node there is one.
+For a group that brokers coordinate (Kafka 0.9 and later), the command verifies its state, the member of each
+partition, and the offsets. --bootstrap-server looks for such groups only. With --zookeeper, a group that has no node
+there is one of them.
 
 \b
 Examples:
@@ -50,22 +51,25 @@ Examples:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--members", "least_members", metavar="COUNT", type=click.IntRange(min=0), default=1, show_default=True,
-              help="Fewer registered consumers are a fault.")
+              help="Report a fault if fewer members are registered.")
 @click.option("--strategy", type=click.Choice(["auto", *STRATEGIES, "any"]), default="auto", show_default=True,
-              help="How partitions are assigned; auto: as most owners show; any: do not compare owners.")
+              help="Expected assignment strategy; auto: the one that fits most owners; any: do not compare owners.")
 @click.option("--patience", "patience_s", metavar="SECONDS", type=Seconds(), default=20.0,
-              show_default=True, help="How long a rebalance may take; the default fits Java's four tries.")
+              show_default=True, help="How long a rebalance may take; the default is enough for Java's four attempts.")
 @click.option("--wait", "wait_s", metavar="SECONDS", type=Seconds(), default=0.0,
-              help="Wait so long for the group to be there and without faults.")
+              help="Wait at most SECONDS until the group exists and has no faults.")
 @click.option("--trigger-rebalance", "--nudge", "trigger", is_flag=True,
-              help="Trigger a rebalance for members that lack partitions and could have them.")
-@click.option("--no-logs", is_flag=True, help="Do not ask brokers whether their logs have the stored offsets.")
+              help="Trigger a rebalance if members lack partitions that they could own.")
+@click.option("--no-logs", is_flag=True, help="Do not ask the brokers whether the logs have the stored offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
     group: str, zookeeper: str | None, brokers: str | None, least_members: int, strategy: str, patience_s: float,
     wait_s: float, trigger: bool, no_logs: bool, as_json: bool,
 ) -> None:
-    """Verify that each partition of GROUP has the right owner; say what is wrong, and what would mend it."""
+    """Verify that each partition of GROUP has the right owner.
+
+    Prints what is wrong, and how to fix it.
+    """
     strategies = {"auto": STRATEGIES, "any": ()}.get(strategy, (strategy,))
     fine = "Each partition of each subscribed topic is owned by the registered thread to which it is assigned."
     try:
@@ -97,7 +101,7 @@ def verify(
     else:
         _print(found, fine)
         if trigger and found.faults and not found.triggered_for:
-            click.echo("No rebalance was triggered: it would not mend this.")
+            click.echo("No rebalance was triggered: it would not fix this.")
     if found.faults:
         raise click.exceptions.Exit(1)
 
@@ -105,7 +109,7 @@ def verify(
 def _on_wait() -> None:
     """Say on a terminal why there is no answer yet."""
     if sys.stderr is not None and sys.stderr.isatty():
-        click.echo("something is wrong that a rebalance would explain; checking again for a while", err=True)
+        click.echo("something is wrong that a rebalance could explain; checking again for a while", err=True)
 
 
 def _on_trigger(members: Sequence[str]) -> None:
@@ -122,7 +126,7 @@ def _print(found: Verification, fine: str) -> None:
     click.echo(f"Group {shown_group(found.group)}: {count_of(found.members, 'member')}, "
                f"{count_of(found.partitions, 'partition')} subscribed{assigned}")
     for finding in found.faults[:_SHOWN]:
-        print_problem(finding.sentence, f"at:   {finding.path}", f"mend: {finding.remedy}")
+        print_problem(finding.sentence, f"at:  {finding.path}", f"fix: {finding.remedy}")
     if len(found.faults) > _SHOWN:
         click.echo(f"... and {len(found.faults) - _SHOWN} more; --json lists all")
     for finding in found.findings:

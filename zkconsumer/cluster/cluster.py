@@ -192,12 +192,12 @@ class Cluster:
     def _why_away(self, broker: int) -> str:
         """Return why the broker that has a partition of Kafka 0.7 cannot be asked."""
         if broker in self.reader.left_out:
-            return f"broker {broker} cannot be asked: {self.reader.left_out[broker]}"
+            return f"broker {broker} cannot be used: {self.reader.left_out[broker]}"
         return f"broker {broker} is not registered"
 
     def _why_unled(self, name: TopicPartition, leader: int | None) -> str:
         if leader is not None and leader in self.reader.left_out:
-            return f"its leader, broker {leader}, cannot be asked: {self.reader.left_out[leader]}"
+            return f"its leader, broker {leader}, cannot be used: {self.reader.left_out[leader]}"
         if leader is not None:  # it was elected meanwhile, or leads and does not answer as it should
             return f"broker {leader} leads it"
         refused = self.reader.refused.get(znodes.partition_state_path(name.topic, int(name.partition)))

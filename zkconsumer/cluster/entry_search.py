@@ -72,7 +72,7 @@ def find_entry(
         position: A position within the bounds of its log.
     """
     if limits.are_reached:
-        return "there was no time left to look for the start of its entry"
+        return "there was no time left to search for the start of its entry"
     try:
         [(code, starts)] = consumer.multi_offsets_before([name], LATEST, _MOST_SEGMENTS)
         below = [start for start in starts if start <= position]

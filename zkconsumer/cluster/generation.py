@@ -60,8 +60,8 @@ def refuse_other_brokers(forced: str, brokers: Sequence[Broker]) -> None:
     if wanted is None or not brokers or wanted in map(_of_registered, brokers):
         return
     other = other_than(wanted)
-    allowed = (f"{other.name} or left out, as {_named([each.id for each in brokers])} registered as Kafka "
-               f"{_shown(other)} does; if another cluster is meant, give its path (chroot) in zookeeper.connect")
+    allowed = (f"{other.name} or left out, because {_named([each.id for each in brokers])} registered in the format of "
+               f"Kafka {_shown(other)}; for another cluster, give its chroot in zookeeper.connect")
     raise ConfigError("kafka.generation", forced, allowed)
 
 
@@ -126,13 +126,13 @@ def _refuse_other_brokers(group: str, wanted: Generation | None, brokers: Sequen
         by_generation.setdefault(_of_registered(broker), []).append(broker.id)
     if wanted is not None and by_generation and wanted not in by_generation:
         [ids] = by_generation.values()
-        raise GroupRefused(group, f"kafka.generation is {wanted.name}, and {_named(ids)} registered as Kafka "
-                                  f"{_shown(other_than(wanted))} does; leave kafka.generation out, or give the path "
-                                  "(chroot) of the other cluster in zookeeper.connect")
+        raise GroupRefused(group, f"kafka.generation is {wanted.name}, but {_named(ids)} registered in the format of "
+                                  f"Kafka {_shown(other_than(wanted))}; leave kafka.generation out, or give the "
+                                  "chroot of another cluster in zookeeper.connect")
     if wanted is None and len(by_generation) > 1:
-        raise GroupRefused(group, f"{_named(by_generation[GENERATION_07])} registered as Kafka 0.7 does, and "
-                                  f"{_named(by_generation[GENERATION_08])} as Kafka 0.8 does; say with "
-                                  "kafka.generation=0.7 or 0.8 which of them are meant")
+        raise GroupRefused(group, f"{_named(by_generation[GENERATION_07])} registered in the format of Kafka 0.7, and "
+                                  f"{_named(by_generation[GENERATION_08])} in the format of Kafka 0.8; set "
+                                  "kafka.generation to 0.7 or 0.8 to choose one")
 
 
 def _named(ids: Sequence[int]) -> str:
@@ -185,10 +185,11 @@ def _refuse_other_members(
         try:
             generation.parse_registration(data, path)
         except (Kafka07Node, Kafka08Node) as error:
-            why = "" if is_certain else " (no broker is registered; kafka.generation says which one is right)"
-            raise GroupRefused(group, f"its member {path.rpartition('/')[2]} is registered as Kafka "
-                                      f"{_shown(other_than(generation))} does, and this cluster is of Kafka "
-                                      f"{_shown(generation)}{why}; members of both can never agree: take another "
-                                      f"group.id, or end that member ({error})") from error
+            why = "" if is_certain else " (no broker is registered; set kafka.generation to the right one)"
+            raise GroupRefused(group,
+                f"its member {path.rpartition('/')[2]} is registered in the format of Kafka "
+                f"{_shown(other_than(generation))}, but this cluster is of Kafka "
+                f"{_shown(generation)}{why}; members of both cannot form one group: use another group.id, or stop that "
+                f"member ({error})") from error
         except UnreadableNode:
             continue  # the group is read again, and names it

@@ -54,8 +54,8 @@ _NO_ID: Final = -1
 class BrokersSilent(ClusterSilent):
     """None of the brokers that are known answers a question about the cluster."""
 
-    remedy = ("look whether the brokers run, whether bootstrap.servers has their addresses, and security.protocol the "
-              "kind of these ports")  # fmt: skip
+    remedy = ("check that the brokers run, that bootstrap.servers has their addresses, and that security.protocol "
+              "fits these ports")  # fmt: skip
 
 
 class TopicRefused(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
@@ -148,7 +148,7 @@ class MetadataReader:
             if found is not None:
                 return found, _NO_ID
         shown = first_few(*failures.values(), most=3, between="; ", rest="; and {} more")
-        raise BrokersSilent(f"no broker answers a question about the cluster ({shown})")
+        raise BrokersSilent(f"no broker answers a metadata request ({shown})")
 
     # -- what callers of the ZooKeeper registry ask --------------------------------------------------------------------
 
@@ -173,8 +173,8 @@ class MetadataReader:
         """
         if forced in (GENERATION_08.name, AUTO):
             return GENERATION_08
-        raise GroupRefused(group, f"kafka.generation is {forced}, and brokers of Kafka {forced} are found in "
-                                  "ZooKeeper alone")  # fmt: skip
+        raise GroupRefused(group, f"kafka.generation is {forced}, and brokers of Kafka {forced} are only found "
+                                  "through ZooKeeper")  # fmt: skip
 
     def topics(self) -> list[str]:
         """Return the topics, sorted.
@@ -235,7 +235,7 @@ class MetadataReader:
     ) -> ClusterMetadata | None:
         """Return the metadata of one broker; None, and the reason in `failures`, if it does not answer."""
         if self._is_closed:
-            failures[address] = "{}:{} is not asked any more".format(*address)
+            failures[address] = "{}:{} is no longer asked".format(*address)
             return None
         self._counters.add("broker_requests", "metadata")
         try:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _LISTS_ITS_VERSIONS: Final = 3
 """The version of a broker's registration from which on it is of Kafka 0.10.0 or later."""
-_REMEDY = "security.protocol says which one is used"
+_REMEDY = "security.protocol chooses the listener"
 
 
 def _why_left_out(error: UnreadableNode, protocol: str) -> str:
@@ -152,7 +152,7 @@ class ClusterReader:
         if not brokers and any(isinstance(error, NoListener) for error in unreadable):
             raise GroupRefused(group, f"no broker of the cluster has a listener of {self._protocol}; {_REMEDY}")
         if not brokers and not unreadable:
-            log.warning("no broker is registered under %s; waiting for one", znodes.BROKERS)
+            log.warning("no broker is registered under %s; waiting for a broker", znodes.BROKERS)
         return brokers
 
     def find_generation(self, group: str, forced: str) -> Generation:

@@ -48,8 +48,8 @@ def refuse_seconds(stamp: str) -> None:
         from datetime import UTC, datetime
 
         read_as = datetime.fromtimestamp(int(stamp) / 1000, UTC).isoformat(timespec="seconds")
-        raise ValueError(f"@{stamp} is {read_as}, as it counts milliseconds; for seconds since 1970 append three "
-                         f"zeros: @{stamp}000")
+        raise ValueError(f"@{stamp} is {read_as}, because it counts milliseconds; for seconds since 1970 append "
+                         f"three zeros: @{stamp}000")
 
 
 def written_by_ms(time_ms: int, is_end: bool) -> int | None:

@@ -119,8 +119,8 @@ def log_segments(by_segment: Collection[TopicPartition]) -> None:
         topic, number = min(by_segment)
         more = len(by_segment) - 1
         others = f" and {more} more partition{'s' if more > 1 else ''}" if more else ""
-        log.warning("%s/%s%s: searched by segments, as brokers or messages have no times: what was written before "
-                    "the time may be read, too, and nothing is left out", topic, number, others)
+        log.warning("%s/%s%s: searched by segments, because brokers or messages have no timestamps: no message is "
+                    "left out, but messages from before the time may be read, too", topic, number, others)
 
 
 def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
@@ -133,7 +133,7 @@ def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
     try:
         return consumer.dialect.serves_offsets_for_times(_served(consumer))
     except (BrokerError, ConnectionFailed) as error:
-        log.debug("%s does not say what it serves: %s", shown_broker(broker), error)
+        log.debug("%s does not say which requests it serves: %s", shown_broker(broker), error)
         return False
 
 
@@ -159,7 +159,7 @@ def _is_without_times(
         last = consumer.fetch(topic, number, end - 1, fetch_bytes, max_wait_ms=0, min_bytes=0,
                               version=broker.fetch_version)  # fmt: skip
     except (BrokerError, DecodeError, MessageError) as error:
-        log.debug("the last message of %s/%d cannot be looked at: %s", topic, number, error)
+        log.debug("the last message of %s/%d cannot be read: %s", topic, number, error)
         return False
     if not last:
         return False

@@ -24,7 +24,7 @@ def why_away(missing: Iterable[int | str], known: Iterable[int | str]) -> str:
     if not away:
         return ""
     brokers = f"broker {away[0]} is" if len(away) == 1 else f"brokers {', '.join(map(str, away))} are"
-    return f", as {brokers} not registered with it"
+    return f", because {brokers} not registered with it"
 
 
 def _brokers_of(partitions: Iterable[int | str]) -> set[int]:
@@ -58,8 +58,8 @@ class Topic07(NamedTuple):
     def why_missing(self, name: str) -> str:
         """Return why there is no partition of a name, a clause."""
         if not znodes_07.is_partition(name):
-            return "the topic has no such partition"
+            return "the partition does not exist"
         broker, _ = znodes_07.broker_and_number(name)
         if any(znodes_07.broker_and_number(each)[0] == broker for each in self.partitions):
-            return f"broker {broker} has no such partition of the topic"
+            return f"broker {broker} does not have this partition of the topic"
         return f"broker {broker} is not registered with the topic; the partition returns with it, at the same position"

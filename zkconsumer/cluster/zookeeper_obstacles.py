@@ -30,7 +30,7 @@ _TRIES = 3
 """A server that refuses us and closes may reset the connection; then its alert is lost, and it is asked again."""
 _GIVE_CERTIFICATE = "set zookeeper.ssl.certfile and zookeeper.ssl.keyfile"
 _CHECK_SASL = (
-    "check zookeeper.sasl.username and zookeeper.sasl.password, and that the server has a login configuration (jaas)"
+    "check zookeeper.sasl.username and zookeeper.sasl.password, and the login configuration (jaas) of the server"
 )
 _PLAIN_PORT = "set zookeeper.use.ssl=false, or give the server's secureClientPort in zookeeper.connect"
 _TLS_PORT = "set zookeeper.use.ssl=true, or give the server's clientPort in zookeeper.connect"
@@ -53,7 +53,7 @@ def explain(attempt: FailedAttempt, tls: ZooKeeperTls | None) -> Obstacle | None
 
 
 def _of_a_file(error: ConfigError) -> tuple[str, str]:
-    return f" was not asked: {error}", "put the file back"
+    return f" was not contacted: {error}", "put the file back"
 
 
 def _is_hang_up(error: OSError) -> bool:
@@ -64,14 +64,16 @@ def _is_hang_up(error: OSError) -> bool:
 def _of_its_certificate(server: str, error: ssl.SSLCertVerificationError, tls: ZooKeeperTls | None) -> Obstacle:
     said = error.verify_message.rstrip(".")
     if error.verify_code in _EXPIRED:
-        return Obstacle(server, f" shows a certificate that has expired ({said})", "renew it, at the server")
+        return Obstacle(server, f" shows a certificate that has expired ({said})",
+                        "renew the certificate of the server")
     if error.verify_code in _NOT_YET_VALID:
-        return Obstacle(server, f" shows a certificate that is not valid yet ({said})", "check the clocks")
+        return Obstacle(server, f" shows a certificate that is not valid yet ({said})",
+                        "check the clocks of both machines")
     if error.verify_code in _OTHER_HOST:
         return Obstacle(server, f" shows a certificate of another host ({said})",
-                        "name the server in zookeeper.connect as its certificate does")
-    given = "" if tls is None or tls.cafile is None else f", which {tls.cafile!r} does not hold"
-    return Obstacle(server, f" shows a certificate that we do not trust ({said})",
+                        "use the host name of the certificate in zookeeper.connect")
+    given = "" if tls is None or tls.cafile is None else f", which {tls.cafile!r} does not have"
+    return Obstacle(server, f" shows a certificate that this client does not trust ({said})",
                     f"set zookeeper.ssl.cafile to the certificate of the authority that signed it{given}")
 
 
@@ -82,21 +84,22 @@ def _of_tls(server: str, reason: str, tls: ZooKeeperTls | None) -> Obstacle:
     certfile = None if tls is None else tls.certfile
     if any(reason.endswith(f"ALERT_{word}") for word in _ABOUT_OUR_CERTIFICATE):
         if certfile is None:
-            return Obstacle(server, f" demands a certificate of its clients ({said})", _GIVE_CERTIFICATE)
-        return Obstacle(server, f" does not take the certificate in {certfile!r} ({said})",
-                        "give one that the server's trust store knows in zookeeper.ssl.certfile")
+            return Obstacle(server, f" requires a certificate from its clients ({said})", _GIVE_CERTIFICATE)
+        return Obstacle(server, f" does not accept the certificate in {certfile!r} ({said})",
+                        "set zookeeper.ssl.certfile to a certificate that the server's trust store knows")
     if reason.endswith("HANDSHAKE_FAILURE") and certfile is None:
         return Obstacle(server, f" refuses the TLS handshake ({said})",
-                        f"{_GIVE_CERTIFICATE} if it demands a certificate, or check its TLS versions and ciphers")
-    return Obstacle(server, f" and we find no common TLS ({said})", "check its TLS versions and ciphers")
+                        f"{_GIVE_CERTIFICATE} if it requires a certificate, or check its TLS versions and ciphers")
+    return Obstacle(server, f" and this client have no TLS version or cipher in common ({said})",
+                    "check its TLS versions and ciphers")
 
 
 def _of_credentials(server: str, error: BaseException) -> Obstacle:
     if type(error).__module__.startswith("puresasl"):
-        return Obstacle(server, f" was not shown our credentials: SASL failed here ({error})",
+        return Obstacle(server, f" got no credentials: SASL failed in this client ({error})",
                         "check zookeeper.sasl.mechanism and, for GSSAPI, the Kerberos ticket (klist)")
     did = "does not answer" if isinstance(error, TimeoutError) else "hung up"
-    return Obstacle(server, f" {did} when we show our credentials", _CHECK_SASL)
+    return Obstacle(server, f" {did} when this client sends its credentials", _CHECK_SASL)
 
 
 def _text(server: Server) -> str:
@@ -164,7 +167,7 @@ class ObstacleSearch:
             tls = self._tls
             obstacle = self._asked_in_plain_text(server) if tls is None else self._asked_by_tls(server, tls)
         except socket.gaierror:
-            obstacle = Obstacle(server[0], " is no known host name")
+            obstacle = Obstacle(server[0], " is not a known host name")
         except TimeoutError:
             obstacle = Obstacle(_text(server), " does not answer")
         except OSError as error:
@@ -193,11 +196,11 @@ class ObstacleSearch:
         if not stands and zookeeper_answer(server, self._timeout_s) is not None:
             return Obstacle(text, " does not speak TLS at this port", _PLAIN_PORT)
         if is_silent:
-            return Obstacle(text, " takes connections, but does not answer the TLS handshake in time")
+            return Obstacle(text, " accepts connections, but does not answer the TLS handshake in time")
         if not stands:
-            return Obstacle(text, " takes connections, but does not speak TLS")
-        return Obstacle(text, " opens no session behind the TLS handshake", "" if tls.certfile else
-                        f"{_GIVE_CERTIFICATE} if it demands a certificate, or see whether it serves requests")
+            return Obstacle(text, " accepts connections, but does not speak TLS")
+        return Obstacle(text, " opens no session after the TLS handshake", "" if tls.certfile else
+                        f"{_GIVE_CERTIFICATE} if it requires a certificate, or check that it serves requests")
 
     def _asked_in_plain_text(self, server: Server) -> Obstacle:
         """Return the obstacle at a port that closed the connection, or was silent, when TLS was not tried."""
@@ -211,7 +214,7 @@ class ObstacleSearch:
         answer = zookeeper_answer(server, self._timeout_s)
         if answer is None:
             does_not = "answer in time" if is_silent else "speak as ZooKeeper"
-            return Obstacle(text, f" takes connections, but does not {does_not}")
+            return Obstacle(text, f" accepts connections, but does not {does_not}")
         if "not currently serving" in answer:
-            return Obstacle(text, " serves no requests now, as without a quorum")
+            return Obstacle(text, " serves no requests now, perhaps because it has no quorum")
         return Obstacle(text, " is ZooKeeper, but opens no session")

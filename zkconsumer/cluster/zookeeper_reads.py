@@ -33,7 +33,7 @@ class ClusterSilent(RebalanceError):  # noqa: N818 - like its siblings, it says 
 class ZooKeeperSilent(ClusterSilent):
     """ZooKeeper did not answer a read in time."""
 
-    remedy = "look whether its servers run and have a quorum, and try again"
+    remedy = "check that its servers run and have a quorum, and try again"
 
 
 def children(port: ZooKeeperPort, path: str) -> list[str] | None:

@@ -58,8 +58,8 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
     by_zookeeper = coordinates(values["group.coordination"], values["zookeeper.connect"]) == "zookeeper"
     if by_zookeeper and values["zookeeper.connect"] is not None and values["bootstrap.servers"] is not None:
         yield (
-            "bootstrap.servers has no effect: zookeeper.connect is given, and the brokers are found there; a group "
-            "that brokers coordinate needs group.coordination=brokers"
+            "bootstrap.servers has no effect: zookeeper.connect is given, so the brokers are found in ZooKeeper; set "
+            "group.coordination=brokers for a group that brokers coordinate"
         )
     patience_ms = values["rebalance.max.retries"] * values["rebalance.backoff.ms"]
     if by_zookeeper and patience_ms < values["zookeeper.session.timeout.ms"]:
@@ -71,7 +71,7 @@ def warnings_about(values: Mapping[str, Any]) -> Iterator[str]:
     if by_zookeeper and values["rebalance.drain.timeout.ms"] >= _JAVA_REBALANCE_BUDGET_MS:
         yield (
             f"rebalance.drain.timeout.ms = {values['rebalance.drain.timeout.ms']} is {_JAVA_REBALANCE_BUDGET_MS} or "
-            "more: Java members of the group may use up their rebalance tries before a partition is released"
+            "more: Java members of the group may use up their rebalance attempts before a partition is released"
         )
     yield from warnings_about_zookeeper(values)
 
@@ -106,9 +106,9 @@ def warning_about_coordination(given: Container[str], values: Mapping[str, Any])
         return None
     verb = "has" if len(names) == 1 else "have"
     if coordination == "zookeeper":
-        return f"{', '.join(names)} {verb} no effect: ZooKeeper coordinates the group, and its session keeps the " \
-               "membership (zookeeper.session.timeout.ms)"
-    return f"{', '.join(names)} {verb} no effect: the brokers coordinate the group, and keep its offsets"
+        return f"{', '.join(names)} {verb} no effect: ZooKeeper coordinates the group, and ends a membership " \
+               "after zookeeper.session.timeout.ms"
+    return f"{', '.join(names)} {verb} no effect: the brokers coordinate the group and store its offsets"
 
 
 def warning_about_empty_auth(given: Mapping[str, object]) -> str | None:
@@ -134,15 +134,15 @@ def warning_about_07(names: Sequence[str], given: Container[str]) -> str | None:
     if not names or "auto.offset.reset" in given or "kafka.generation" in given:
         return None
     return (
-        f"settings with names of Kafka 0.7 ({', '.join(names)}) and no auto.offset.reset: without a stored offset 0.7 "
-        "started at the oldest message (smallest), and this consumer, as 0.8, starts behind the newest one (largest) "
-        "and skips what is there; set auto.offset.reset"
+        f"settings have names of Kafka 0.7 ({', '.join(names)}) and auto.offset.reset is not given: without a stored "
+        "offset, Kafka 0.7 started at the oldest message (smallest), and this consumer, like 0.8, starts after the "
+        "newest message (largest) and skips the existing messages; set auto.offset.reset"
     )
 
 
 def _of_the_cluster(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     if values["zookeeper.connect"] is None and values["kafka.generation"] == "0.7":
-        yield ConfigError("kafka.generation", "0.7", "left out: brokers of Kafka 0.7 are found in ZooKeeper alone")
+        yield ConfigError("kafka.generation", "0.7", "left out: brokers of Kafka 0.7 are only found through ZooKeeper")
 
 
 def group_of_zookeeper(group: object) -> Iterator[ConfigError]:
@@ -158,16 +158,17 @@ def _of_the_coordination(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     strategy = values["partition.assignment.strategy"]
     if coordinates(values["group.coordination"], values["zookeeper.connect"]) == "zookeeper":
         if values["zookeeper.connect"] is None:
-            yield ConfigError("zookeeper.connect", None, "given, since group.coordination is zookeeper")
+            yield ConfigError("zookeeper.connect", None, "given, because group.coordination is zookeeper")
         yield from group_of_zookeeper(values["group.id"])
         if strategy not in ZOOKEEPER_STRATEGIES:
             yield ConfigError("partition.assignment.strategy", AssignorChoice().format(strategy),
-                              "range or roundrobin, since ZooKeeper coordinates the group")  # fmt: skip
+                              "range or roundrobin, because ZooKeeper coordinates the group")  # fmt: skip
         return
     if values["bootstrap.servers"] is None and values["group.coordination"] == "brokers":
-        yield ConfigError("bootstrap.servers", None, "given, since group.coordination is brokers")
+        yield ConfigError("bootstrap.servers", None, "given, because group.coordination is brokers")
     if values["kafka.generation"] == "0.7":
-        yield ConfigError("group.coordination", "brokers", "zookeeper, since brokers of Kafka 0.7 coordinate no groups")
+        yield ConfigError("group.coordination", "brokers",
+                          "zookeeper, because brokers of Kafka 0.7 coordinate no groups")
     session_ms, heartbeat_ms = values["session.timeout.ms"], values["heartbeat.interval.ms"]
     if 2 * heartbeat_ms > session_ms:
         yield ConfigError("heartbeat.interval.ms", heartbeat_ms,
@@ -184,24 +185,24 @@ def _of_tls(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     for name in ("zookeeper.ssl.cafile", "zookeeper.ssl.certfile", "zookeeper.ssl.keyfile"):
         # Without this check a forgotten setting would send credentials unencrypted.
         if values[name] is not None and not values["zookeeper.use.ssl"]:
-            yield ConfigError("zookeeper.use.ssl", False, f"true, since {name} is given")
+            yield ConfigError("zookeeper.use.ssl", False, f"true, because {name} is given")
     if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.use.ssl"]:
-        yield ConfigError("zookeeper.use.ssl", False, "true, since zookeeper.ssl.check.hostname is")
+        yield ConfigError("zookeeper.use.ssl", False, "true, because zookeeper.ssl.check.hostname is")
     if values["zookeeper.ssl.check.hostname"] and not values["zookeeper.ssl.verify.certs"]:
-        yield ConfigError("zookeeper.ssl.verify.certs", False, "true, since zookeeper.ssl.check.hostname is")
+        yield ConfigError("zookeeper.ssl.verify.certs", False, "true, because zookeeper.ssl.check.hostname is")
     if values["zookeeper.ssl.keyfile"] is not None and values["zookeeper.ssl.certfile"] is None:
-        yield ConfigError("zookeeper.ssl.certfile", None, "given, since zookeeper.ssl.keyfile is")
+        yield ConfigError("zookeeper.ssl.certfile", None, "given, because zookeeper.ssl.keyfile is")
     if values["zookeeper.ssl.keyfile.password"] is not None and values["zookeeper.ssl.certfile"] is None:
-        yield ConfigError("zookeeper.ssl.keyfile", None, "given, since zookeeper.ssl.keyfile.password is")
+        yield ConfigError("zookeeper.ssl.keyfile", None, "given, because zookeeper.ssl.keyfile.password is")
 
 
 def _of_sasl(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     mechanism = values["zookeeper.sasl.mechanism"]
     for name in ("zookeeper.sasl.username", "zookeeper.sasl.password"):
         if mechanism is None and values[name] is not None:
-            yield ConfigError("zookeeper.sasl.mechanism", None, f"given, since {name} is")
+            yield ConfigError("zookeeper.sasl.mechanism", None, f"given, because {name} is")
         if mechanism in ("DIGEST-MD5", "PLAIN") and not values[name]:
-            yield ConfigError(name, values[name], f"given, since zookeeper.sasl.mechanism is {mechanism}")
+            yield ConfigError(name, values[name], f"given, because zookeeper.sasl.mechanism is {mechanism}")
 
 
 def _of_brokers(values: Mapping[str, Any]) -> Iterator[ConfigError]:
@@ -217,5 +218,5 @@ def _of_access_list(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     wanted = [entry for entry in values["zookeeper.acl"] if entry.scheme == "auth"]
     if wanted and not any(values[name] for name in identities):
         yield ConfigError("zookeeper.acl", "creator" if wanted[0] == CREATOR_ACL else ":".join(wanted[0]),
-                          "open, or zookeeper.auth or zookeeper.sasl.* must be given: it stands for the credentials of "
-                          "the session, which has none")  # fmt: skip
+                          "open, unless zookeeper.auth or zookeeper.sasl.* is given: it means the credentials of the "
+                          "session, and the session has none")  # fmt: skip

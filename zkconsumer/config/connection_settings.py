@@ -248,7 +248,7 @@ def profile_file(name: str, environment: Mapping[str, str] | None = None) -> Pat
     """
     if not _PROFILE_NAME.fullmatch(name):
         raise SettingsNotUsable(f"{name!r} is not the name of a profile",
-                                "use 1 to 100 of [a-zA-Z0-9._-], no dot at its start; --config takes a path")
+                                "use 1 to 100 of [a-zA-Z0-9._-], not starting with a dot; --config accepts a path")
     return _profile_folder(os.environ if environment is None else environment) / f"{name}{_SUFFIX}"
 
 
@@ -275,8 +275,8 @@ def _read_profile(name: str, environment: Mapping[str, str], variable: str | Non
         of_variable = "" if variable is None else f" of {variable}"
         known = profile_names({"XDG_CONFIG_HOME": str(path.parent.parent)})
         shown = first_few(*known, most=10, rest=", ...")
-        raise SettingsNotUsable(f"there is no profile {name!r}{of_variable}: {path} does not exist",
-                                f"the profiles are {shown}" if known else "write that file, or give --config FILE")
+        raise SettingsNotUsable(f"profile {name!r}{of_variable} does not exist: there is no file {path}",
+                                f"existing profiles: {shown}" if known else "create that file, or give --config FILE")
     return _SettingsFile.read(str(path), f"the profile {name!r},", variable)
 
 
@@ -287,7 +287,8 @@ def _check_address(place: str, address: str) -> None:
     try:
         parse_zookeeper_address(address)
     except ValueError as error:
-        raise SettingsNotUsable(f"{place} is {address!r}: {error}", "it looks like zk1:2181,zk2:2181/chroot") from None
+        raise SettingsNotUsable(f"{place} is {address!r}: {error}",
+                                "it must look like zk1:2181,zk2:2181/chroot") from None
 
 
 def _warn_of_foreign_credentials(place: str, address: str, files: Sequence[_SettingsFile]) -> None:
@@ -298,7 +299,7 @@ def _warn_of_foreign_credentials(place: str, address: str, files: Sequence[_Sett
         own = _hosts(entries.get(_CONNECT, ""))
         given = [name for name in _CREDENTIALS if entries.get(name)]
         if own and given and not own & wanted:
-            logger.warning("the credentials in %s (%s) are used for %s of %s, and the file is for %s",
+            logger.warning("the credentials in %s (%s) are used for %s of %s, but the file is for %s",
                            file.shown, ", ".join(given), address, place, entries[_CONNECT])
 
 

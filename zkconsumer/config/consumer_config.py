@@ -149,7 +149,8 @@ class ConsumerConfig(FrozenSettings):
         """
         if self.zookeeper_connect is None:
             raise ConfigError(
-                "zookeeper.connect", None, "given, and bootstrap.servers left out: this needs the cluster's ZooKeeper"
+                "zookeeper.connect", None,
+"given, and bootstrap.servers left out: this call needs the cluster's ZooKeeper"
             )
         return self.zookeeper_connect
 

@@ -22,7 +22,7 @@ def warn_of_exposed_secrets(path: str | os.PathLike[str], names: Iterable[str]) 
     if secrets and str(path) not in _reported and _everybody_reads(os.fspath(path)):
         _reported.add(str(path))
         mode = stat.S_IMODE(os.stat(path).st_mode)
-        logger.warning("%s holds %s, and every user of this machine can read it (mode %04o): chmod 600 %s",
+        logger.warning("%s contains %s, and every user of this machine can read the file (mode %04o): chmod 600 %s",
                        path, ", ".join(secrets), mode, path)
 
 

@@ -210,7 +210,7 @@ class _LineChecks:
                 self.findings.append(Finding("note", self.places[key.unless], key.unless, sentence))
                 missing = []
         for name in missing:
-            sentence = f"{name} is not in the file; it must be there, or the program must give it"
+            sentence = f"{name} is not in the file; add it, unless your program sets it"
             self.findings.append(Finding("error", None, name, sentence))
 
     def _add(self, entry: PropertyLine, key: Key | None, status: str, finding: Finding | None = None) -> None:
@@ -229,11 +229,11 @@ class _LineChecks:
             return
         repeated = None
         if key.name in self.given:
-            sentence = f"{entry.name} gives {key.name} the value of line {self.places[key.name]} once more"
+            sentence = f"{entry.name} sets {key.name} to the same value as line {self.places[key.name]}"
             repeated = Finding("note", entry.line, key.name, sentence)
         self._add(entry, key, "used", repeated)
         if "_" in entry.name:
-            sentence = f"Java {self._program}s ignore {entry.name}: there it is written {key.name}"
+            sentence = f"Java {self._program}s ignore {entry.name}: they know it as {key.name}"
             self.findings.append(Finding("note", entry.line, key.name, sentence))
         self.given[key.name] = value
         self.places.setdefault(key.name, entry.line)
@@ -256,7 +256,7 @@ class _LineChecks:
         hint = self._table.unknown(entry.name).hint
         if self._program == "producer" and CONSUMER_SETTINGS.find(entry.name) is not None:
             hint = "it is a setting of consumers"
-        sentence = f"{_shown(self._table.shown_name(entry.name))} is ignored: there is no such setting"
+        sentence = f"{_shown(self._table.shown_name(entry.name))} is ignored: no such setting exists"
         return Finding("warning", entry.line, None, f"{sentence}; {hint}" if hint else sentence)
 
     def _overridden(self, entry: PropertyLine, key: Key | None, last: PropertyLine) -> Finding:

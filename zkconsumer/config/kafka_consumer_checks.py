@@ -48,21 +48,23 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[ConfigError]:
 def _of_the_cluster(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     brokers, zookeeper, said = values["bootstrap.servers"], values["zookeeper.connect"], values["group.coordination"]
     if brokers is None and zookeeper is None:
-        yield ConfigError("bootstrap.servers", None, "given, or zookeeper.connect must be")
+        yield ConfigError("bootstrap.servers", None, "given, unless zookeeper.connect is")
     elif said == "auto" and brokers is not None and zookeeper is not None:
         yield ConfigError("group.coordination", said,
-                          "brokers or zookeeper, since bootstrap.servers and zookeeper.connect are given")  # fmt: skip
+                          "brokers or zookeeper, because both bootstrap.servers and zookeeper.connect are "
+                          "given")  # fmt: skip
     elif said == ZOOKEEPER and zookeeper is None:
-        yield ConfigError("zookeeper.connect", None, "given, since group.coordination is zookeeper")
+        yield ConfigError("zookeeper.connect", None, "given, because group.coordination is zookeeper")
 
 
 def _of_the_group(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     if values["group.id"] is None:
         if values["enable.auto.commit"]:
-            yield ConfigError("enable.auto.commit", True, "false, since group.id is not given: there is no group to "
-                              "commit for")  # fmt: skip
+            yield ConfigError("enable.auto.commit", True,
+                              "false, because group.id is not given: there is no group to commit for")  # fmt: skip
         if values["group.instance.id"] is not None:
-            yield ConfigError("group.instance.id", values["group.instance.id"], "left out, since group.id is not given")
+            yield ConfigError("group.instance.id", values["group.instance.id"],
+                              "left out, because group.id is not given")
     elif coordination_of(values) == ZOOKEEPER:
         yield from group_of_zookeeper(values["group.id"])
     heartbeat_ms, session_ms = values["heartbeat.interval.ms"], values["session.timeout.ms"]
@@ -73,7 +75,7 @@ def _of_the_group(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     if coordination_of(values) == ZOOKEEPER and first not in ("range", "roundrobin"):
         name = first if isinstance(first, str) else first.name
         yield ConfigError("partition.assignment.strategy", name,
-                          "range or roundrobin on a group in ZooKeeper, which has no others")  # fmt: skip
+                          "range or roundrobin for a group in ZooKeeper, which supports no others")  # fmt: skip
 
 
 def warnings_about(given: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[str]:
@@ -85,14 +87,14 @@ def warnings_about(given: Mapping[str, object], values: Mapping[str, Any]) -> It
     """
     idle = [name for name in WITHOUT_EFFECT if name in given]
     if idle:
-        yield f"{', '.join(idle)}: no effect here"
+        yield f"{', '.join(idle)}: no effect in this client"
     yield from _without_effect(given, values)
     if values["group.id"] is not None and coordination_of(values) == BROKERS:
         yield from _of_sessions(values)
     if values["default.api.timeout.ms"] < values["request.timeout.ms"]:
         yield (
             f"default.api.timeout.ms = {values['default.api.timeout.ms']} is less than request.timeout.ms = "
-            f"{values['request.timeout.ms']}: calls give up before one request does"
+            f"{values['request.timeout.ms']}: calls time out before a single request does"
         )
     for first, longest in (("retry.backoff.ms", "retry.backoff.max.ms"),
                            ("reconnect.backoff.ms", "reconnect.backoff.max.ms")):  # fmt: skip
@@ -106,7 +108,7 @@ def warnings_about(given: Mapping[str, object], values: Mapping[str, Any]) -> It
 
 def _without_effect(given: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[str]:
     if not values["check.crcs"]:
-        yield "check.crcs is false, without effect: checksums are always compared"
+        yield "check.crcs is false, which has no effect: checksums are always checked"
     if "auto.commit.interval.ms" in given and not values["enable.auto.commit"]:
         yield "auto.commit.interval.ms has no effect: enable.auto.commit is false"
     if values["zookeeper.connect"] is None:
@@ -116,9 +118,9 @@ def _without_effect(given: Mapping[str, object], values: Mapping[str, Any]) -> I
     if coordination_of(values) == ZOOKEEPER:
         for name in _OF_BROKER_GROUPS:
             if name in given:
-                yield f"{name} has no effect on a group in ZooKeeper: its session is zookeeper.session.timeout.ms"
+                yield f"{name} has no effect on a group in ZooKeeper: zookeeper.session.timeout.ms applies instead"
         if values["group.instance.id"] is not None:
-            yield "group.instance.id has no effect on a group in ZooKeeper, which has no static members"
+            yield "group.instance.id has no effect on a group in ZooKeeper, which cannot have static members"
     else:
         for name in _OF_ZOOKEEPER_GROUPS:
             if name in given:
@@ -129,16 +131,16 @@ def _of_sessions(values: Mapping[str, Any]) -> Iterator[str]:
     session_ms, heartbeat_ms = values["session.timeout.ms"], values["heartbeat.interval.ms"]
     if not _LEAST_SESSION_MS <= session_ms <= _LARGEST_SESSION_MS:
         yield (
-            f"session.timeout.ms = {session_ms}: brokers refuse less than {_LEAST_SESSION_MS} and more than "
-            f"{_LARGEST_SESSION_MS} unless they are set otherwise"
+            f"session.timeout.ms = {session_ms}: by default brokers reject less than {_LEAST_SESSION_MS} and more "
+            f"than {_LARGEST_SESSION_MS}"
         )
     if heartbeat_ms * _HEARTBEATS_IN_A_SESSION > session_ms:
         yield (
             f"heartbeat.interval.ms = {heartbeat_ms} is more than a third of session.timeout.ms = {session_ms}: the "
-            "member is removed after one or two heartbeats that are lost"
+            "coordinator removes the member after one or two lost heartbeats"
         )
     if values["request.timeout.ms"] > session_ms:
         yield (
-            f"request.timeout.ms = {values['request.timeout.ms']} is more than session.timeout.ms = {session_ms}: a "
-            "coordinator that does not answer is given up when the session is over"
+            f"request.timeout.ms = {values['request.timeout.ms']} is more than session.timeout.ms = {session_ms}: "
+            "the member waits for a coordinator that does not answer until its session is over"
         )

@@ -158,7 +158,7 @@ class KafkaConsumerConfig(FrozenSettings):
             ConfigError: `bootstrap.servers` alone is given.
         """
         if self.zookeeper_connect is None:
-            raise ConfigError("zookeeper.connect", None, "given: this needs the cluster's ZooKeeper")
+            raise ConfigError("zookeeper.connect", None, "given: this call needs the cluster's ZooKeeper")
         return self.zookeeper_connect
 
     @property

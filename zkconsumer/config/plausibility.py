@@ -64,11 +64,12 @@ def implausible_for_producers(
     """Yield what does not fit together in the settings of a producer; see `implausible`."""
     acks, queue_ms = "request.required.acks", "queue.enqueue.timeout.ms"
     if values[acks] == 0:
-        yield Finding("warning", None, acks, f"{acks} is 0: messages that a broker does not take are lost without an "
-                      "error")  # fmt: skip
+        yield Finding("warning", None, acks,
+                      f"{acks} is 0: messages that a broker does not accept are lost without an error")  # fmt: skip
     elif acks not in given:
-        yield Finding("note", None, acks, f"{acks} is not in the file: it is 1 here, and was 0 in Kafka 0.8, where "
-                      "messages could be lost without an error")  # fmt: skip
+        yield Finding("note", None, acks,
+            f"{acks} is not in the file: the default is 1, and was 0 in Kafka 0.8, where messages could be lost "
+            f"without an error")  # fmt: skip
     empty_auth = warning_about_empty_auth({name: values[name] for name in given})
     if empty_auth is not None:
         yield Finding("warning", None, "zookeeper.auth", empty_auth)
@@ -77,8 +78,9 @@ def implausible_for_producers(
         yield Finding("note", None, linger, f"{linger} has no effect: producer.type is sync, and send waits for each "
                       "message")  # fmt: skip
     if names_of_07 and queue_ms not in given and values[queue_ms] < 0:
-        yield Finding("note", None, queue_ms, f"{queue_ms} is not in the file: a full queue makes send wait here, and "
-                      "in Kafka 0.7 raised at once")  # fmt: skip
+        yield Finding("note", None, queue_ms,
+            f"{queue_ms} is not in the file: send waits while the queue is full; in Kafka 0.7 it raised an error at "
+            f"once")  # fmt: skip
 
 
 Found = Iterator[tuple[str, str, str]]
@@ -92,7 +94,7 @@ def _about_07(values: Mapping[str, Any], given: Collection[str], names: list[str
     if values["kafka.generation"] == "0.7":
         for name, only in _ONLY_07.items():
             if values[name] != only:
-                yield Finding("error", None, name, f"{name} is {values[name]}, and Kafka 0.7 has {only} alone")
+                yield Finding("error", None, name, f"{name} is {values[name]}, but Kafka 0.7 supports only {only}")
         return
     sentence = warning_about_07(names, given)
     if sentence is not None:
@@ -109,18 +111,20 @@ def _about_07(values: Mapping[str, Any], given: Collection[str], names: list[str
 def _without_effect(values: Mapping[str, Any], given: Collection[str]) -> Found:
     if "dual.commit.enabled" in given and values["offsets.storage"] != "kafka" and values["dual.commit.enabled"]:
         yield ("warning", "dual.commit.enabled", "dual.commit.enabled has no effect without offsets.storage=kafka: "
-               "offsets are kept in ZooKeeper alone")  # fmt: skip
+               "offsets are stored only in ZooKeeper")  # fmt: skip
     if values["shallowiterator.enable"]:
         yield ("warning", "shallowiterator.enable", "shallowiterator.enable has no effect: compressed message sets are "
                "always decoded")  # fmt: skip
     if "fetcher.backoff.ms" in given:
-        yield ("note", "fetcher.backoff.ms", "fetcher.backoff.ms has no effect but with brokers of Kafka 0.7: "
-               "fetch.wait.max.ms is the wait of an empty fetch")  # fmt: skip
+        yield ("note", "fetcher.backoff.ms",
+            "fetcher.backoff.ms only has an effect with brokers of Kafka 0.7; fetch.wait.max.ms limits the wait of "
+            "an empty fetch")  # fmt: skip
     if "auto.commit.interval.ms" in given and not values["auto.commit.enable"]:
         yield ("note", "auto.commit.interval.ms", "auto.commit.interval.ms has no effect with auto.commit.enable=false")
     if "zookeeper.sync.time.ms" in given and "rebalance.backoff.ms" in given:
-        yield ("note", "zookeeper.sync.time.ms", "zookeeper.sync.time.ms has no effect: it is only the default of "
-               "rebalance.backoff.ms, which is given")  # fmt: skip
+        yield ("note", "zookeeper.sync.time.ms",
+            "zookeeper.sync.time.ms has no effect: it only sets the default of rebalance.backoff.ms, which is "
+            "given")  # fmt: skip
     if "roundrobin.order" in given and values["partition.assignment.strategy"] != "roundrobin":
         yield ("note", "roundrobin.order", "roundrobin.order has no effect with "
                f"partition.assignment.strategy={values['partition.assignment.strategy']}")  # fmt: skip
@@ -146,8 +150,8 @@ def _sessions(values: Mapping[str, Any], given: Collection[str]) -> Found:
                f"server with tickTime=2000 grants at most {_LARGEST_SESSION_MS} ms")  # fmt: skip
     if values["zookeeper.connection.timeout.ms"] > _LONG_WAIT_MS:
         wait_s = values["zookeeper.connection.timeout.ms"] / 1000
-        yield ("note", "zookeeper.connection.timeout.ms", "a ZooKeeper that does not answer is reported after "
-               f"{wait_s:g} s (zookeeper.connection.timeout.ms)")  # fmt: skip
+        yield ("note", "zookeeper.connection.timeout.ms", f"it takes {wait_s:g} s until a ZooKeeper that does not "
+               "answer is reported (zookeeper.connection.timeout.ms)")  # fmt: skip
     if "consumer.id" in given:
         yield ("note", "consumer.id", "consumer.id is fixed: each member of the group needs its own")
 
@@ -159,12 +163,12 @@ def _sizes(values: Mapping[str, Any], given: Collection[str]) -> Found:
                f"= {values['queued.max.bytes']}: fetches are as large as queued.max.bytes allows")  # fmt: skip
     if fetch > values["decoded.max.bytes"]:
         yield ("warning", "decoded.max.bytes", f"decoded.max.bytes = {values['decoded.max.bytes']} is less than "
-               f"fetch.message.max.bytes = {fetch}: a compressed message set can be fetched and is then "
-               "refused")  # fmt: skip
+               f"fetch.message.max.bytes = {fetch}: a compressed message set that can be fetched may be too large to "
+               "be decoded")  # fmt: skip
     if fetch < _LARGEST_MESSAGE_BYTES:
         yield ("note", "fetch.message.max.bytes", f"fetch.message.max.bytes = {fetch} is less than the largest message "
-               f"that brokers take by default ({_LARGEST_MESSAGE_BYTES}): this consumer fetches such a message by "
-               "itself, Java members of the group stop at it")  # fmt: skip
+               f"that brokers accept by default ({_LARGEST_MESSAGE_BYTES}): this consumer fetches a larger message "
+               "by itself, but Java members of the group stop at it")  # fmt: skip
 
 
 def _times(values: Mapping[str, Any], given: Collection[str]) -> Found:

@@ -118,4 +118,4 @@ class ProducerConfig(FrozenSettings):
     ) -> Iterator[str | None]:
         yield warning_about_security(given, values)
         if values["request.required.acks"] == 0:
-            yield "request.required.acks is 0: messages that a broker does not take are lost without an error"
+            yield "request.required.acks is 0: messages that a broker does not accept are lost without an error"

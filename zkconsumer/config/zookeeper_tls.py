@@ -18,7 +18,7 @@ _CAFILE = "zookeeper.ssl.cafile"
 _CERTFILE = "zookeeper.ssl.certfile"
 _KEYFILE = "zookeeper.ssl.keyfile"
 _PASSWORD = "zookeeper.ssl.keyfile.password"
-_FROM_JAVA = "openssl pkcs12 makes one of a PKCS12 keystore"
+_FROM_JAVA = "openssl pkcs12 converts a PKCS12 keystore"
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class ZooKeeperTls:
         keyfile = self.keyfile or certfile
         if b"PRIVATE KEY-----" not in _read(_KEYFILE, keyfile):
             if self.keyfile is None:
-                raise ConfigError(_KEYFILE, None, f"given, since {certfile!r} holds no private key")
-            raise ConfigError(_KEYFILE, keyfile, f"a PEM file with a private key, and it holds none ({_FROM_JAVA})")
+                raise ConfigError(_KEYFILE, None, f"given, because {certfile!r} has no private key")
+            raise ConfigError(_KEYFILE, keyfile, f"a PEM file with a private key, but it has none ({_FROM_JAVA})")
         is_encrypted = False
 
         def password() -> str:
@@ -83,11 +83,11 @@ class ZooKeeperTls:
     ) -> ConfigError:
         reason = str(getattr(error, "reason", None) or "")
         if reason == "KEY_VALUES_MISMATCH":
-            return ConfigError(_KEYFILE, keyfile, f"the key of the certificate in {certfile!r}, and it is another one")
+            return ConfigError(_KEYFILE, keyfile, f"the key of the certificate in {certfile!r}, and it is another key")
         if is_encrypted and self.keyfile_password is None:
-            return ConfigError(_PASSWORD, None, f"given, since the key in {keyfile!r} is encrypted")
+            return ConfigError(_PASSWORD, None, f"given, because the key in {keyfile!r} is encrypted")
         if is_encrypted:
-            return ConfigError(_PASSWORD, "***", f"the password of the key in {keyfile!r}, which it does not open")
+            return ConfigError(_PASSWORD, "***", f"the password of the key in {keyfile!r}, and it does not open it")
         said = f" ({reason.replace('_', ' ').lower()})" if reason else ""
         return ConfigError(_KEYFILE, keyfile, f"a PEM file with a private key that can be used{said}")
 
@@ -96,7 +96,7 @@ def _check_certificates(setting: str, path: str) -> None:
     """Raise unless the file holds certificates that can be read, all of them."""
     data = _read(setting, path)
     if b"-----BEGIN CERTIFICATE-----" not in data and b"-----BEGIN TRUSTED CERTIFICATE-----" not in data:
-        raise ConfigError(setting, path, f"a PEM file with certificates, and it holds none ({_FROM_JAVA})")
+        raise ConfigError(setting, path, f"a PEM file with certificates, but it has none ({_FROM_JAVA})")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError as error:

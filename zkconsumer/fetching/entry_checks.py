@@ -54,7 +54,7 @@ class NoEntryThere(ZkConsumerError):  # noqa: N818 - the name says what is wrong
         reason: What is wrong there, and how far the search went, clauses.
     """
 
-    remedy = "set the group's offset to earliest, latest, or a position that `zkconsumer consume` shows"
+    remedy = "set the group's offset to earliest, latest, or a position that `zkconsumer consume` prints"
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -122,8 +122,8 @@ class EntryChecks:
             state.is_start_checked = fault is None
         if fault is None:
             return False
-        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); looking for the one around it",
-                    *state.partition, self._broker_id, state.offset, fault)
+        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); searching for the entry "
+                    "around it", *state.partition, self._broker_id, state.offset, fault)
         self._walk_to(state, fault)
         return True
 
@@ -132,8 +132,8 @@ class EntryChecks:
         state = task.state
         if state.is_start_walked or state.offset > MAX_INT64 - _SHORTEST_ENTRY_BYTES:
             return False  # there is no position behind an entry there, which brokers would have to name
-        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); reading may have started within "
-                    "one: looking for it", *state.partition, self._broker_id, state.offset, fault)
+        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); reading may have started "
+                    "inside an entry; searching for its start", *state.partition, self._broker_id, state.offset, fault)
         self._walk_to(state, fault)
         return True
 
@@ -197,7 +197,8 @@ class EntryChecks:
         elif found.position_is is PositionIs.INSIDE:
             self._start_at(task, found.start, found.end)
         elif found.start - state.walk_from > MOST_WALKED_BYTES:
-            self._give_up(task, f"{state.doubt}; {MOST_WALKED_BYTES} bytes from {state.walk_from} on were read in vain")
+            self._give_up(task, f"{state.doubt}; {MOST_WALKED_BYTES} bytes from {state.walk_from} on were read "
+                                "without success")
         elif found.start > state.walk_at:
             state.walk_at = found.start
             state.broken = 0
@@ -211,7 +212,7 @@ class EntryChecks:
 
     def _start_at(self, task: FetchTask, start: int, end: int) -> None:
         state, queue = task.state, task.queue
-        log.warning("%s/%s: position %d is within the entry from %d to %d; going on at its start, so messages of it "
+        log.warning("%s/%s: position %d is inside the entry from %d to %d; continuing at its start, so its messages "
                     "may be delivered again", *state.partition, state.offset, start, end)
         self._counters.add("errors", "within_entry")
         # So that the start may be stored in place of the position, which a Java member cannot read from.
@@ -284,16 +285,16 @@ class EntryChecks:
         state = task.state
         if start is None:
             place = f"the entry from {mark.start} to {mark.end}"
-            self._failed(task, f"{place} has changed, and no start of the log is known")
+            self._failed(task, f"{place} has changed, and the start of the log is unknown")
             return
         if is_out_of_range and start >= mark.end:
             # Retention has taken the entry. Whether the position is in the log still is found out by a fetch from it.
             self._go_on(task)
             return
-        what = "is not in the log any more" if is_gone else "has other bytes"
+        what = "is no longer in the log" if is_gone else "has other bytes"
         log.warning("%s/%s: broker %d has another log than before: the entry from %d to %d, which was delivered, %s; "
-                    "going on at the start of the new log, %d", *state.partition, self._broker_id, mark.start, mark.end,
-                    what, start)
+                    "continuing at the start of the new log, %d",
+                    *state.partition, self._broker_id, mark.start, mark.end, what, start)
         self._counters.add("errors", "log_changed")
         # Nothing that was read is in the new log, wherever that ends.
         gone = state.behind_end(start)

@@ -134,7 +134,7 @@ class FetchAnswers:
             if end is None or result.next_offset <= end:
                 self._give_up_message(one, queue, result)
             else:
-                place = f"it would end at {result.next_offset}, behind the end of the log, {end}"
+                place = f"it would end at {result.next_offset}, after the end of the log, {end}"
                 self._broken(one.task, queue, f"{result.reason}; {place}: its size is damaged")
 
     def _act(
@@ -144,7 +144,7 @@ class FetchAnswers:
         task, state = one.task, one.task.state
         match result.outcome:
             case Outcome.CHUNK if self._is_behind_all(one, answer, result):
-                self._calls.failed(task, f"the log ends with an entry of offset {MAX_INT64}: none can follow")
+                self._calls.failed(task, f"the log ends with an entry of offset {MAX_INT64}: no entry can follow")
             case Outcome.CHUNK:
                 self._push(one, queue, answer, result)
                 state.answered(state.fed_at, log_end)

@@ -298,8 +298,8 @@ class FetchState:
         self.empty = self.empty + 1 if high_watermark > self.offset else 0
         if self.empty >= EMPTY_TRIES:
             self.error = (
-                f"nothing comes from offset {self.offset} on, though the log ends at {high_watermark}: either "
-                "compaction has taken the rest, or the broker takes an entry of damaged offset for the end"
+                f"the broker sends nothing from offset {self.offset} on, although the log ends at {high_watermark}: "
+                "either compaction has removed the rest, or an entry has a damaged offset"
             )
         return self.empty == EMPTY_TRIES
 

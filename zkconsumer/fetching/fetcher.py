@@ -216,7 +216,7 @@ class Fetcher:
                 except Exception:
                     failures += 1
                     self._answers.wake_readers()
-                    log.exception("the fetcher of broker %d failed; going on after a pause", self.broker.id)
+                    log.exception("the fetcher of broker %d failed; continuing after a pause", self.broker.id)
                     self._wakeup.wait(min(self._backoff.wait_s(failures), _LONGEST_SLEEP_S))
         finally:
             self._answers.wake_readers()
@@ -328,7 +328,7 @@ class Fetcher:
         for one in asked:
             answer = found.get(one.task.state.partition)
             if answer is None:
-                self._fail(one.task, "the answer leaves this partition out")
+                self._fail(one.task, "the answer lacks this partition")
             elif one.task.is_wanted and one.task.state.asked_offset == one.offset:
                 self._answers.take(one, answer, is_cut=is_cut)
         if self._dialect.has_byte_positions:
@@ -387,11 +387,11 @@ class Fetcher:
         first_warning = 1 if self._dialect.has_byte_positions else DENIALS_OF_A_LEADER
         if denied_by is not None and state.denied(now, first_warning):
             log.warning(
-                "%s/%s on broker %d: %s; it is asked again after pauses that grow to %d s",
+                "%s/%s on broker %d: %s; trying again after pauses that grow to %d s",
                 *state.partition, denied_by, reason, LONGEST_DENIED_S,
             )  # fmt: skip
         elif is_new:
-            log.info("%s/%s on broker %d: %s; looking for its leader", *state.partition, self.broker.id, reason)
+            log.info("%s/%s on broker %d: %s; looking up its leader", *state.partition, self.broker.id, reason)
         self._calls.lost(task, denied_by)
 
     def _give_away(self, task: FetchTask) -> None:

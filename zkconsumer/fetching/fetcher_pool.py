@@ -106,7 +106,7 @@ class FetcherPool:
             self._fetchers.clear()
         for fetcher in fetchers:
             if not fetcher.join(deadline - self._clock()):
-                log.warning("the fetcher of broker %d is still busy after the time for closing", fetcher.broker.id)
+                log.warning("the fetcher of broker %d is still busy after the closing time-out", fetcher.broker.id)
         self.finder.join(deadline - self._clock())
 
     # -- on the threads of the finder and of the fetchers --------------------------------------------------------------

@@ -145,7 +145,7 @@ class LeaderFinder:
                 except AuthenticationFailed:
                     raise  # another try would be refused, too
                 except Exception:
-                    log.exception("the leader finder failed; going on after a pause")
+                    log.exception("the leader finder failed; continuing after a pause")
                     self._wakeup.wait(_LONGEST_BACKOFF_S)
         except BaseException as error:  # noqa: BLE001 - without this thread its partitions would wait for ever
             if not self._is_stopped:
@@ -193,8 +193,8 @@ class LeaderFinder:
             # After stop(), which has closed the connection during this request, nothing is wrong.
             if not self._is_stopped and self._reports.is_due(str(error), now):
                 log.warning(
-                    "leaders cannot be looked for: %s; tried again until they are found, and reported again after %d "
-                    "minutes", error, REPORT_AGAIN_S // 60,
+                    "leaders cannot be looked up: %s; trying again until they are found; this is logged again after "
+                    "%d minutes", error, REPORT_AGAIN_S // 60,
                 )  # fmt: skip
             return {}
         self._reports.succeeded()

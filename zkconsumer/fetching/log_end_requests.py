@@ -158,7 +158,7 @@ class LogEndRequests:
         state.lost = range(end, position)
         log.warning(
             "%s/%s: its log was truncated at offset %d when its leader changed (broker %d now, epoch %d): messages %d "
-            "to %d, read before from epoch %d, are lost, and others may have their offsets; going on at %d",
+            "to %d, read before from epoch %d, are lost, and other messages may have their offsets; continuing at %d",
             *state.partition, end, self._broker.id, state.leader_epoch, end, position - 1, state.read_epoch, end,
         )  # fmt: skip
         state.need = Need.FETCH
@@ -193,13 +193,13 @@ class LogEndRequests:
                     found[task].append(offsets)
                     continue
                 del found[task]
-                reason = str(BrokerError(code, *task.state.partition)) if code else "the broker names no offset"
+                reason = str(BrokerError(code, *task.state.partition)) if code else "the broker reports no offset"
                 self._failed(task, reason)
         for task, (segments, before) in found.items():
             start = start_of_recent(segments, before)
             log.info(
-                "%s/%s has no stored offset, and appeared after this member; of %d to %d what was written since then "
-                "starts at %d", *task.state.partition, segments[-1], segments[0], start,
+                "%s/%s has no stored offset, and is newer than this member; of offsets %d to %d, those written since "
+                "then start at %d", *task.state.partition, segments[-1], segments[0], start,
             )  # fmt: skip
             self._take_ends(task, [start])
 
@@ -220,7 +220,7 @@ class LogEndRequests:
             if code:
                 self._refused(task, code)
             else:
-                self._failed(task, f"the broker names {named}")
+                self._failed(task, f"the broker reports {named}")
 
     def _refused(self, task: FetchTask, code: int) -> None:
         reason = str(BrokerError(code, *task.state.partition))
@@ -243,8 +243,8 @@ class LogEndRequests:
                 self._found_again(task)
             else:
                 log.warning(
-                    "%s/%s: its log ends at %d on broker %d, its leader now, below our position %d: messages were "
-                    "lost with the former leader, unless this one is still catching up",
+                    "%s/%s: its log ends at %d on broker %d, its leader now, below the position %d: messages were "
+                    "lost with the former leader, unless the new leader is still catching up",
                     *state.partition, ends[0], self._broker.id, state.offset,
                 )
         else:
@@ -255,7 +255,7 @@ class LogEndRequests:
         state.need = Need.FETCH
         checked = check_range(state.offset, earliest, latest, task.policy)
         if not checked.is_reset or queue is None:
-            reason = f"offset {state.offset} is called out of range, and the log reaches from {earliest} to {latest}"
+            reason = f"the broker reports offset {state.offset} as out of range, but the log has {earliest} to {latest}"
             self._failed(task, reason)
             return
         if task.policy == "stop":
@@ -267,8 +267,8 @@ class LogEndRequests:
             queue.push(Chunk(b"", MAX_INT64, None, error=OutOfLog(state.offset, earliest, latest)))
             return
         log.warning(
-            "%s/%s: offset %d is out of range, the log reaches from %d to %d; going on at %d, as "
-            "auto.offset.reset says", *state.partition, state.offset, earliest, latest, checked.offset,
+            "%s/%s: offset %d is out of range, the log has %d to %d; continuing at %d, as auto.offset.reset "
+            "says", *state.partition, state.offset, earliest, latest, checked.offset,
         )
         self._counters.add("errors", "out_of_range")
         gone = state.behind_end(latest)

@@ -55,8 +55,8 @@ class CoordinatorSilent(BrokersSilent):
         reason: Why, as last seen.
     """
 
-    remedy = ("look whether the broker that coordinates the group runs and has its partition of __consumer_offsets; "
-              "then create a connector again")  # fmt: skip
+    remedy = ("check that the group's coordinator runs and leads its partition of __consumer_offsets; then create a "
+              "new connector")  # fmt: skip
 
     def __init__(self, group: str, waited_s: float, reason: str) -> None:
         super().__init__(group, waited_s, reason)

@@ -42,12 +42,12 @@ _LOOK_UP_S: Final = 5.0
 _BEYOND_REBALANCE_S: Final = 5.0
 """How much longer than the rebalance time-out the answer to JoinGroup is waited for."""
 _TOO_OLD: Final = (
-    "no broker of the cluster is of Kafka 0.9 or later, and older brokers coordinate no groups: give zookeeper.connect "
-    "in place of bootstrap.servers"
+    "no broker of the cluster is of Kafka 0.9 or later, and older brokers coordinate no groups: give "
+    "zookeeper.connect instead of bootstrap.servers"
 )
 _NO_BROKERS: Final = (
-    "the cluster names no brokers: it has just started, or is of Kafka 0.8, has no topics yet, and coordinates no "
-    "groups (give zookeeper.connect in place of bootstrap.servers then)"
+    "the cluster reports no brokers: it has just started, or it is of Kafka 0.8 and has no topics yet; Kafka 0.8 "
+    "coordinates no groups, so give zookeeper.connect instead of bootstrap.servers"
 )
 _REBALANCE_TIMEOUT_VERSION: Final = 1
 _NAMES_MEMBERS_VERSION: Final = 4
@@ -160,7 +160,7 @@ class BrokerGroupPort:
                 ) as client:  # fmt: skip
                     named = client.consumer_metadata(self._member.group)
             except BrokerError as error:
-                refused = Refused(error.code, f"broker {broker.id} does not name the coordinator: {error}")
+                refused = Refused(error.code, f"broker {broker.id} does not report the coordinator: {error}")
                 if error.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
                     return refused
             except AuthenticationFailed as error:
@@ -168,7 +168,7 @@ class BrokerGroupPort:
                 return Refused(None, str(error))
             except SimpleConsumerError as error:
                 self._counters.add("errors", "broker_connection")
-                refused = Refused(None, f"broker {broker.id} does not name the coordinator: {error}")
+                refused = Refused(None, f"broker {broker.id} does not report the coordinator: {error}")
             else:
                 found = next((each for each in brokers if each.id == named.id), None)
                 if found is None:

@@ -26,7 +26,7 @@ def check_topic_counts(topic_counts: object) -> None:
     """Refuse what does not map names of topics to numbers of streams."""
     if not isinstance(topic_counts, Mapping):
         raise TypeError(
-            f"topic_counts is {topic_counts!r}; it must map topics to numbers of streams, as {{'clicks': 2}}"
+            f"topic_counts is {topic_counts!r}; it must map topics to numbers of streams, such as {{'clicks': 2}}"
         )
     for topic in topic_counts:
         check_topic(topic)
@@ -37,9 +37,9 @@ def check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
     if on_statistics is not None and not callable(on_statistics):
         raise TypeError(f"on_statistics is {on_statistics!r}; it must be callable with the statistics")
     if on_statistics is not None and config.statistics_interval_ms is None:
-        raise ConfigError("statistics.interval.ms", None, "a time, since on_statistics is given")
+        raise ConfigError("statistics.interval.ms", None, "a time, because on_statistics is given")
     if on_statistics is None and config.statistics_interval_ms is not None:
-        log.warning("statistics.interval.ms is %d, and no on_statistics is given",
+        log.warning("statistics.interval.ms is %d, but on_statistics is not given",
                     config.statistics_interval_ms)
 
 
@@ -69,7 +69,8 @@ def checked_offsets(offsets: object) -> dict[Partition, int]:
                         "{TopicPartition('clicks', 0): 42}")
     for partition, offset in offsets.items():
         if not isinstance(partition, tuple) or len(partition) != 2:
-            raise TypeError(f"offsets has {partition!r}; a partition is TopicPartition('clicks', 0)")
+            raise TypeError(f"offsets has {partition!r}; a partition is a TopicPartition, such as "
+                            "TopicPartition('clicks', 0)")
         if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_INT64:
             raise ValueError(
                 f"offset of {partition[0]}-{partition[1]} is {offset!r}; it must be an integer from 0 to 2^63-1"

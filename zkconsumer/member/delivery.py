@@ -319,7 +319,7 @@ class Delivery:
         if around is None:
             return None
         start, end = around
-        return f"position {position} is within the entry from {start} to {end}; commit `next_offset` of a message"
+        return f"position {position} is inside the entry from {start} to {end}; commit the `next_offset` of a message"
 
     def mark_committed(self, positions: Mapping[TopicPartition, int]) -> None:
         """Take note of what the application has committed: it is done, also for a drain that waits."""

@@ -47,12 +47,12 @@ def end_by_fault(
     # The session ends before anything that calls code of the application, or writes a log.
     steps: tuple[Callable[[], None], ...] = (
         lambda: port.close(0.0), lambda: delivery.fail(failure), listening.all_lost,
-        lambda: log.error("the coordinator of %s has failed; its membership is ended",
+        lambda: log.error("the coordinator of %s has failed; its membership ends",
                           coordinator.member.consumer_id, exc_info=error),
     )  # fmt: skip
     for step in steps:
         try:
             step()
         except Exception:
-            log.exception("after the fault of the coordinator of %s", coordinator.member.consumer_id)
+            log.exception("after the coordinator of %s had failed", coordinator.member.consumer_id)
     return failure

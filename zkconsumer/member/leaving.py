@@ -54,7 +54,7 @@ def end_dropped(what: str, group: str | None, how: str, end: Callable[[], object
     """
     if sys.is_finalizing():
         return  # its threads are daemons, and none can be started any more
-    text = f"{what} of group {group} was dropped without {how}, and leaves now; what is in hand is delivered again"
+    text = f"{what} of group {group} was dropped without {how}, and leaves now; messages in hand are delivered again"
     warnings.warn(text, ResourceWarning, stacklevel=3)
     try:
         _thread.start_new_thread(end, ())
@@ -190,7 +190,7 @@ class Leave:
             try:
                 step()
             except Exception:
-                log.exception("a step of the leave of %s failed; going on", self._member.consumer_id)
+                log.exception("a step of the leave of %s failed; continuing", self._member.consumer_id)
         self._over.set()
 
     def _wait(self, done: Latch, until: float) -> bool:
@@ -271,7 +271,8 @@ class Leave:
         left = [each.name for each in threading.enumerate() if name in each.name and each.ident != mine
                 and each is not self._caller and not each.name.endswith("-start")]  # fmt: skip
         if left:
-            log.warning("%s has left, and threads of it still wait for an answer or a callback; they end with that: %s",
+            log.warning("%s has left, and some of its threads still wait for an answer or a callback, and end with "
+                        "it: %s",
                         name, ", ".join(sorted(left)))  # fmt: skip
 
     def _log_unstored(self) -> None:

@@ -85,12 +85,12 @@ def check_listener(listener: object, *, may_await: bool = False) -> None:
             raise ListenerRefused(
                 f"{kind} has a method {name!r}, which is never called",
                 f"{instead}methods are {', '.join(LISTENER_METHODS)}; "
-                "another one needs a name that does not start with 'on_'",
+                "other methods need names that do not start with 'on_'",
             )
     known = {name: method for name in LISTENER_METHODS if (method := getattr(listener, name, None)) is not None}
     if not known or (type(listener) is not RebalanceListener and not any(map(_is_own, known.values()))):
         names = ", ".join(LISTENER_METHODS)
-        raise ListenerRefused(f"{kind} has no method that could be called", f"define one of {names}")
+        raise ListenerRefused(f"{kind} has none of the methods that are called", f"define one of {names}")
     for name, method in known.items():
         _check_method(f"{kind}.{name}", method, may_await)
 
@@ -108,15 +108,15 @@ def _is_own(method: object) -> bool:
 
 def _check_method(name: str, method: object, may_await: bool) -> None:
     if not callable(method):
-        raise ListenerRefused(f"has {name}, which is no method", "make it a method with one argument")
+        raise ListenerRefused(f"has {name}, which is not a method", "make it a method with one argument")
     if _is_coroutine_function(method) and not may_await:
-        remedy = "make it `def`: nothing awaits it; zkconsumer.aio does"
+        remedy = "make it `def`, because nothing awaits it; zkconsumer.aio awaits listeners"
         raise ListenerRefused(f"has {name}, a coroutine function", remedy)
     try:
         inspect.signature(method).bind(None)
     except TypeError as error:
         raise ListenerRefused(f"has {name}, which does not take one argument ({error})",
-                              "give it one argument, as in RebalanceListener") from None  # fmt: skip
+                              "give it one argument, as RebalanceListener does") from None  # fmt: skip
     except ValueError:  # a method in C without a signature
         pass
 
@@ -277,7 +277,7 @@ class ListenerThread:
                 if self._wake is not None and not isinstance(error, Exception):
                     self._interrupt = error  # of the application's own thread
                 else:
-                    log.exception("%s of the rebalance listener failed; going on", name)
+                    log.exception("%s of the rebalance listener failed; continuing", name)
             finally:
                 done(answer)
 
@@ -319,7 +319,7 @@ class ListenerThread:
             if self._wake is not None and not isinstance(error, Exception):
                 self._interrupt = error
                 return
-            log.exception("what the rebalance listener returned cannot be used; going on")
+            log.exception("the rebalance listener returned a value that cannot be used; continuing")
 
     def close(self, timeout_s: float) -> None:
         """Make no further call; back when the present one returns, or after `timeout_s`."""

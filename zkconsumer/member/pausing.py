@@ -24,7 +24,7 @@ def checked_partitions(partitions: Iterable[object]) -> list[Partition]:
     Raises:
         TypeError: it is a single partition, or an item is none.
     """
-    shape = "it must be several partitions, as [TopicPartition('clicks', 0)]"
+    shape = "it must be a collection of partitions, such as [TopicPartition('clicks', 0)]"
     if isinstance(partitions, str) or (isinstance(partitions, tuple) and partitions and isinstance(partitions[0], str)):
         raise TypeError(f"partitions is {partitions!r}; {shape}")
     found: dict[Partition, None] = {}
@@ -33,7 +33,7 @@ def checked_partitions(partitions: Iterable[object]) -> list[Partition]:
             case (str(topic), int(partition) | str(partition)) if isinstance(each, tuple):
                 found[topic, partition] = None
             case _:
-                raise TypeError(f"partitions holds {each!r}; {shape}")
+                raise TypeError(f"partitions has {each!r}; {shape}")
     return list(found)
 
 

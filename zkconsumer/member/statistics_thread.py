@@ -56,5 +56,5 @@ class StatisticsThread:
             except BaseException:  # sys.exit() too ends the call and nothing more
                 self._failed()
                 if not self._has_failed:
-                    log.exception("on_statistics failed; going on, and logging no further failure of it")
+                    log.exception("on_statistics failed; continuing, and logging no further failure of it")
                 self._has_failed = True

@@ -50,8 +50,8 @@ def read_status(coordination: Coordination, delivery: Delivery, now: float) -> C
 
 def _lost(name: TopicPartition, offsets: range) -> str:
     return (
-        f"{name.topic}/{name.partition}: its log was truncated: messages {offsets.start} to {offsets.stop - 1}, which "
-        "were read, are lost"
+        f"{name.topic}/{name.partition}: its log was truncated: messages {offsets.start} to {offsets.stop - 1}, "
+        "which were read, are lost"
     )
 
 

@@ -136,11 +136,11 @@ class ZooKeeperCoordination:
             ("offsets.storage", config.offsets_storage, found.storages),
         ):
             if value not in known:
-                raise GroupRefused(config.group_id, f"{name} is {value}, and members of Kafka {found.name} have "
-                                                    f"{' and '.join(known)} alone")
+                raise GroupRefused(config.group_id,
+                    f"{name} is {value}, but members of Kafka {found.name} support only {' and '.join(known)}")
         if found.name == "0.7" and config.kafka_generation == "auto":
-            log.info("group %s is of Kafka 0.7; defaults are those of 0.8: kafka.generation=0.7 takes those of 0.7, "
-                     "and allows any word as auto.offset.reset", config.group_id)
+            log.info("group %s is of Kafka 0.7, but the defaults are those of 0.8; set kafka.generation=0.7 for the "
+                     "defaults of 0.7, which also allows any word as auto.offset.reset", config.group_id)
         self._on_generation(found.name)
         self.coordinator.member.generation.value = found
 

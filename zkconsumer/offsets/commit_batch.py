@@ -124,7 +124,7 @@ class CommitBatch:
         """Write nothing more of a topic; return the positions that may be on their way."""
         dropped = {partition: at for partition, at in self._left.items() if partition[0] == topic}
         for partition in dropped:
-            self._settle(partition, "the topic was created anew")
+            self._settle(partition, "the topic was created again")
         return dropped
 
     def _finish(self) -> None:
@@ -176,7 +176,7 @@ class CommitBatch:
                 self._settle(partition, str(error))
                 continue
             if partition in self.starts and record.stored not in (None, value) and not record.is_void:
-                self._settle(partition, f"{record.stored} was stored by somebody else meanwhile")
+                self._settle(partition, f"another client has stored {record.stored} in the meantime")
                 continue
             match decide_write(record, value, self._explicit and partition not in self._raised):
                 case WriteDecision.SKIP:
@@ -198,10 +198,10 @@ class CommitBatch:
 
     def _hold(self, partition: Partition, record: OffsetRecord, value: int) -> None:
         if record.held_at != record.stored:
-            log.warning("offset of %s-%s: %s is stored, set by somebody else; %s is not written over it",
+            log.warning("offset of %s-%s: another client has stored %s; %s does not overwrite it",
                         *partition, record.stored, value)
         record.held_at = record.stored
-        self._settle(partition, f"{record.stored} is stored, higher than {value}, set by somebody else"
+        self._settle(partition, f"another client has stored {record.stored}, which is higher than {value}"
                      if self._explicit else None)
 
     def _make_parents(self, topics: list[str]) -> None:
@@ -230,7 +230,7 @@ class CommitBatch:
             return
         check, *results = reply.value
         if check in (Fault.NO_NODE, Fault.BAD_VERSION):
-            self.fail_rest("this session is no longer the registered one")
+            self.fail_rest("this session no longer has the registration")
             return
         if isinstance(check, Fault) and check is not Fault.ROLLED_BACK:
             # The member may not read its own registration: no write can be fenced, however often it is tried.
@@ -256,7 +256,7 @@ class CommitBatch:
                 self._nodes.parents.discard(partition[0])
                 self._tries[partition] = self._tries.get(partition, 0) + 1
                 if self._tries[partition] > _ROUNDS:
-                    self._settle(partition, f"somebody else keeps writing it ({result.value})")
+                    self._settle(partition, f"another client writes it again and again ({result.value})")
             else:
                 record = self._nodes.records.get(partition)
                 action = "create" if record is None or record.version is None else "write"
@@ -319,8 +319,8 @@ class CommitBatch:
         if record.stored is None or partition in self.starts:
             return
         if record.stored < value:
-            log.warning("offset of %s-%s went from %s to %s: a Java member that was suspended, a broker's OffsetCommit "
-                        "or an operator wrote it; %s is written again", *partition, old.stored, record.stored, value)
+            log.warning("offset of %s-%s went from %s to %s: a suspended Java member, a broker's OffsetCommit or an "
+                        "operator wrote it; writing %s again", *partition, old.stored, record.stored, value)
         elif old.stored is None or record.stored > old.stored:
             # Raised meanwhile: even an explicit commit must not undo that silently.
             self._raised.add(partition)

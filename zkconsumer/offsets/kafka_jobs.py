@@ -13,7 +13,7 @@ from zkconsumer.offsets.commit_batch import Done
 
 __all__ = ["RELEASED", "CommitJob", "LoadJob", "Loaded", "SurveyJob"]
 
-RELEASED: Final = "the partition was released meanwhile"
+RELEASED: Final = "the partition was released in the meantime"
 
 Loaded = Callable[[int | None], None]
 """Is called with the offset at which a partition starts, None if there is none."""
@@ -100,7 +100,7 @@ class CommitJob:
         """Send nothing of a topic that was created anew."""
         for partition in [each for each in self.positions if each[0] == topic]:
             del self.positions[partition]
-            self.failed[partition] = "the topic was created anew"
+            self.failed[partition] = "the topic was created again"
 
     def forget_partition(self, partition: Partition, stored: int | None) -> None:
         """Send nothing of a partition that is released; fine if the position is stored already."""

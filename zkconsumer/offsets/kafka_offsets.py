@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 _LOAD_BACKOFF: Final = Backoff(0.2, 5.0)
 _LEASE_AGAIN_S: Final = 0.05
-_MEMBERSHIP_OVER: Final = "the member is not in its group any more"
+_MEMBERSHIP_OVER: Final = "the member is no longer in its group"
 _SURVEY_COUNTS_S: Final = 300.0
 """How long an offset that was there when a topic was created anew is taken for one of its earlier incarnation. Somebody
 has claimed the partition by then, and the group may have come to the same offset again."""
@@ -256,7 +256,7 @@ class KafkaOffsets(KnownOffsets):
                 self.refused.pop(partition, None)
                 self._loaded(partition, answer.offsets[name], job.fence, waiting)
                 continue
-            reason = answer.unknown.get(name, "the offset manager did not say")
+            reason = answer.unknown.get(name, "the offset manager gave no reason")
             if partition not in self.refused:
                 news[partition] = reason
             self.refused[partition] = f"its offset cannot be read from Kafka: {reason}"
@@ -283,8 +283,9 @@ class KafkaOffsets(KnownOffsets):
 
     def _surveyed(self, job: SurveyJob, answer: OffsetAnswer) -> None:
         if answer.unknown:
-            log.warning("offsets of %d partitions of %s, which was created anew, cannot be read from Kafka: %s; those "
-                        "of its earlier incarnation may be taken for new ones", len(answer.unknown), job.topic,
+            log.warning("offsets of %d partitions of %s, which was created again, cannot be read from Kafka: %s; "
+                        "offsets of the deleted topic may be taken for offsets of the new "
+                        "one", len(answer.unknown), job.topic,
                         next(iter(answer.unknown.values())))
         found: dict[Partition, tuple[int, int]] = {}
         for name, offset in answer.offsets.items():
@@ -378,7 +379,7 @@ class KafkaOffsets(KnownOffsets):
         if decide_write(record, position, job.is_explicit) is not WriteDecision.HOLD:
             return True
         if record.held_at != record.stored:
-            log.warning("offset of %s-%s in Kafka: %s is stored; %s is not written over it",
+            log.warning("offset of %s-%s in Kafka: %s is stored; %s does not overwrite it",
                         *partition, record.stored, position)
         record.held_at = record.stored
         return False

@@ -115,18 +115,18 @@ class KnownOffsets:
         """
         record = self.record(partition)
         if record.is_of_earlier_incarnation(incarnation):
-            log.warning("offset %s of %s-%s was stored before the topic was created anew, and does not count",
+            log.warning("offset %s of %s-%s was stored before the topic was created again, and does not count",
                         record.stored, *partition)
             record.taken()
             record.void_version = record.version
             return None
         position, is_lowered = start_position(record)
         if is_lowered:
-            log.warning("offset of %s-%s was set to %s by somebody else, below %s; going on from there",
+            log.warning("offset of %s-%s was set to %s by another client, below %s; continuing from there",
                         *partition, record.stored, record.baseline)
             record.done = None
         elif record.stored is not None and position is not None and position > record.stored:
-            log.info("offset of %s-%s: going on from %s, done here before; stored is %s",
+            log.info("offset of %s-%s: continuing from %s, up to which this member had read; stored is %s",
                      *partition, position, record.stored)
         record.taken()
         return position

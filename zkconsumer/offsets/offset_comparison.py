@@ -65,7 +65,7 @@ class OffsetComparison(OffsetManager):
         self._not_before = time.monotonic() + _AGAIN_S
         # Otherwise a group whose other members store in Kafka would skip or repeat messages without a word in the log.
         log.warning("the offsets of %d partitions are not compared with those in Kafka: %s; if other members of the "
-                    "group keep theirs there (offsets.storage), messages are skipped or repeated",
+                    "group store their offsets there (offsets.storage), messages are skipped or repeated",
                     len(answer.unknown), next(iter(answer.unknown.values())))
         return OffsetAnswer({**answer.offsets, **dict.fromkeys(answer.unknown)}, {})
 

@@ -264,10 +264,10 @@ class OffsetManager:
             if consumer is not None:
                 # 0.8 and 0.9 do not answer the question which requests they serve.
                 if self._fetch_version < 2:
-                    return "its offset manager is older than Kafka 1.1, and deletes no groups"
+                    return "its offset manager is older than Kafka 1.1, and cannot delete groups"
                 try:
                     if not consumer.dialect.serves_delete_groups(consumer.api_versions()):
-                        return "its offset manager is older than Kafka 1.1, and deletes no groups"
+                        return "its offset manager is older than Kafka 1.1, and cannot delete groups"
                     consumer.delete_group(self._group)
                     return None
                 except BrokerError as error:
@@ -342,7 +342,7 @@ class OffsetManager:
         if refusal() is not None:
             return None
         if self._committer is not None and committing is None:
-            self.reason = "the group is being assigned anew, or its coordinator has not confirmed the membership"
+            self.reason = "the group is rebalancing, or its coordinator has not confirmed the membership"
             return None
         self._counters.add("broker_requests", "offset_commit")
         try:
@@ -406,9 +406,9 @@ class OffsetManager:
         """Ask one broker after the other who is the offset manager."""
         brokers = list(self._read_brokers())
         self._rng.shuffle(brokers)
-        self.reason = "no broker is registered that could name its offset manager"
+        self.reason = "no broker is registered that could report its offset manager"
         if brokers:
-            self.reason = "no broker was asked in time to name its offset manager"
+            self.reason = "no broker was asked in time for its offset manager"
         for broker in brokers:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._closed.is_set():
@@ -419,10 +419,10 @@ class OffsetManager:
                 with self._new_connection(broker, timeout_s) as consumer:
                     named = consumer.consumer_metadata(self._group)
             except BrokerError as error:
-                self.reason = f"broker {broker.id} does not name its offset manager: {error}"
+                self.reason = f"broker {broker.id} does not report its offset manager: {error}"
             except (SimpleConsumerError, AuthenticationFailed) as error:
                 self._counters.add("errors", "broker_connection")
-                self.reason = f"broker {broker.id} does not name its offset manager: {error}"
+                self.reason = f"broker {broker.id} does not report its offset manager: {error}"
                 self._is_refused = isinstance(error, AuthenticationFailed)
                 if self._is_refused:
                     break

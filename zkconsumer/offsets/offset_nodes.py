@@ -75,7 +75,7 @@ class OffsetNodes:
         try:
             offset = znodes.parse_offset(self.path(partition), data)
         except UnreadableNode as error:
-            log.warning("%s; treated as absent", error)
+            log.warning("%s; treated as missing", error)
             self.record(partition).seen(None, stat.version, stat.mzxid)
         else:
             self.record(partition).seen(offset, stat.version, stat.mzxid)

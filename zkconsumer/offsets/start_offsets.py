@@ -30,18 +30,18 @@ def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
     if not isinstance(answer, Mapping):
         reason = (
             f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
-            "partitions to offsets, as {TopicPartition('clicks', 0): 42}"
+            "partitions to offsets, such as {TopicPartition('clicks', 0): 42}"
         )
         return Starts(refused=dict.fromkeys(assigned, reason))
     try:
         entries = dict(answer)
     except Exception as error:  # noqa: BLE001 - a mapping of the application's own making
-        reason = f"what on_partitions_assigned returned cannot be read: {shown(error)}"
+        reason = f"the value that on_partitions_assigned returned cannot be read: {shown(error)}"
         return Starts(refused=dict.fromkeys(assigned, reason))
     unassigned = [key for key in entries if not (isinstance(key, tuple) and key in assigned)]
     if unassigned:
         names = ", ".join(_shown(key) for key in unassigned[:5]) + (", ..." if len(unassigned) > 5 else "")
-        reason = f"on_partitions_assigned returned an offset for {names}, not assigned by this call"
+        reason = f"on_partitions_assigned returned an offset for {names}, which this call did not assign"
         return Starts(refused=dict.fromkeys(assigned, reason))
     chosen: dict[Partition, int] = {}
     refused: dict[Partition, str] = {}

@@ -129,7 +129,7 @@ class TwoStores:
         (topic, number), figures = min(differing.items())
         return {
             f"the offsets of {len(differing)} partitions differ between Kafka and ZooKeeper, first of "
-            f"{topic}-{number}: {figures}; members of this group may keep their offsets elsewhere (offsets.storage)"
+            f"{topic}-{number}: {figures}; members of this group may store their offsets elsewhere (offsets.storage)"
         }
 
     # -- load ----------------------------------------------------------------------------------------------------------
@@ -191,9 +191,10 @@ class TwoStores:
         Args:
             store: Where the offset is that is not taken.
         """
-        what = "what was read is read again" if self._reset == "smallest" else "what was not read yet is skipped"
+        what = "read messages are read again" if self._reset == "smallest" else "unread messages are skipped"
         return (f": auto.offset.reset is {self._reset}, so {what}; to start from the offset in {store}, set "
-                f"offsets.intent=max, or offsets.storage={store.lower()} if the group works there")  # fmt: skip
+                f"offsets.intent=max, or offsets.storage={store.lower()} if the group stores its offsets "
+                "there")  # fmt: skip
 
     def _end_read(self, partition: Partition) -> None:
         timer = self._reads.pop(partition, None)

@@ -13,7 +13,7 @@ __all__ = ["checked_offset", "checked_offsets", "one_partition", "pattern_of", "
            "topics_of"]  # fmt: skip
 
 _OF_07: Final = re.compile(r"[0-9]+-[0-9]+")
-_SHAPE: Final = "a partition is TopicPartition('clicks', 0)"
+_SHAPE: Final = "a partition is a TopicPartition, such as TopicPartition('clicks', 0)"
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_TEXT: Final = 2**15 - 1
@@ -32,12 +32,12 @@ def one_partition(call: str, value: object) -> TopicPartition:
             if number < 0:
                 raise ValueError(f"{call}: the number of partition {topic}-{number} is negative; it must be 0 or more")
             if number > _MAX_PARTITION:
-                raise ValueError(f"{call}: there is no partition {topic}-{number}; numbers are 0 to {_MAX_PARTITION}")
+                raise ValueError(f"{call}: partition {topic}-{number} cannot exist; numbers are 0 to {_MAX_PARTITION}")
             return TopicPartition(topic, number)
         case (str(topic), str(name)) if isinstance(value, tuple) and _OF_07.fullmatch(name):
             return TopicPartition(topic, name)
         case _:
-            raise TypeError(f"{call}: {value!r} is no partition; {_SHAPE}")
+            raise TypeError(f"{call}: {value!r} is not a partition; {_SHAPE}")
 
 
 def several_partitions(call: str, *values: object) -> list[TopicPartition]:
@@ -54,7 +54,7 @@ def several_partitions(call: str, *values: object) -> list[TopicPartition]:
         elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
             found |= dict.fromkeys(one_partition(call, each) for each in value)
         else:
-            raise TypeError(f"{call}: {value!r} is no partition and no collection of them; {_SHAPE}")
+            raise TypeError(f"{call}: {value!r} is neither a partition nor a collection of partitions; {_SHAPE}")
     return list(found)
 
 
@@ -81,11 +81,11 @@ def checked_offset(call: str, partition: TopicPartition, value: object) -> int:
     """
     shown = f"{partition.topic}-{partition.partition}"
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{call}: {value!r} of {shown} is no whole number")
+        raise TypeError(f"{call}: {value!r} of {shown} is not a whole number")
     if value < 0:
         raise ValueError(f"{call}: {value} of {shown} is negative; it must be 0 or more")
     if value > MAX_INT64:
-        raise ValueError(f"{call}: {value} of {shown} is larger than any, 2^63-1")
+        raise ValueError(f"{call}: {value} of {shown} is larger than the largest offset, 2^63-1")
     return value
 
 
@@ -97,7 +97,7 @@ def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAn
         ValueError: An offset or a leader epoch is negative or larger than any, or no request can have a text.
     """
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"{call}: offsets is {offsets!r}; it must map partitions to offsets, as "
+        raise TypeError(f"{call}: offsets is {offsets!r}; it must map partitions to offsets, such as "
                         "{TopicPartition('clicks', 0): 42}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in offsets.items():
@@ -122,9 +122,9 @@ def _check_text(call: str, partition: TopicPartition, text: object) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"{what} is no text that UTF-8 has: {error.reason}") from None
+        raise ValueError(f"{what} cannot be encoded as UTF-8: {error.reason}") from None
     if size > _MAX_TEXT:
-        raise ValueError(f"{what} has {size} bytes; brokers take 4096 by default, and no request {_MAX_TEXT + 1}")
+        raise ValueError(f"{what} has {size} bytes; brokers accept 4096 by default, and a request can have {_MAX_TEXT}")
 
 
 def _check_epoch(call: str, partition: TopicPartition, epoch: object) -> None:
@@ -144,11 +144,11 @@ def topics_of(call: str, topics: object) -> tuple[str, ...]:
         TypeError: It is no collection of texts.
     """
     if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
-        raise TypeError(f"{call}: topics is {topics!r}; it must be a list of names, as ['clicks']")
+        raise TypeError(f"{call}: topics is {topics!r}; it must be a list of names, such as ['clicks']")
     found = tuple(topics)
     for topic in found:
         if not isinstance(topic, str):
-            raise TypeError(f"{call}: {topic!r} is no name of a topic, which is text")
+            raise TypeError(f"{call}: {topic!r} is not the name of a topic, which is text")
     return found
 
 
@@ -160,8 +160,8 @@ def pattern_of(call: str, pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         ValueError: It is no regular expression.
     """
     if not isinstance(pattern, str | re.Pattern):
-        raise TypeError(f"{call}: pattern is {pattern!r}; it must be text, or what re.compile returns")
+        raise TypeError(f"{call}: pattern is {pattern!r}; it must be text, or the result of re.compile")
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{call}: pattern {pattern!r:.200} is no regular expression of Python: {error}") from None
+        raise ValueError(f"{call}: pattern {pattern!r:.200} is not a regular expression of Python: {error}") from None

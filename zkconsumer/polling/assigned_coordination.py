@@ -85,10 +85,10 @@ class AssignedCoordination:
 
     def _new_offsets(self, config: ConsumerConfig, group_id: str | None, counters: Counters) -> MemberOffsets:
         if group_id is None:
-            return NoOffsets(self._loop, "there is no group.id, so nothing can be committed")
+            return NoOffsets(self._loop, "group.id is not given, so nothing can be committed")
         if config.coordination == "zookeeper" and config.offsets_storage == "zookeeper":
             return NoOffsets(self._loop, "partitions that the application assigns have no registration in ZooKeeper "
-                                         "that could guard their offsets: subscribe, or set offsets.storage=kafka")
+                                         "that could fence their offsets: subscribe, or set offsets.storage=kafka")
         settings = channel_settings(config)
         times = KafkaOffsetTimes(settings.timeout_s, settings.timeout_s, settings.timeout_s, 0.0)
         committer = self if config.coordination == "brokers" else None

@@ -125,7 +125,7 @@ class ClusterQuestions:
             if isinstance(answer, str):
                 reasons[name] = answer
             elif answer[0] is None:
-                reasons[name] = "its leader names no offset"
+                reasons[name] = "its leader reports no offset"
             else:
                 found[name] = answer[0]
         return found, reasons
@@ -178,8 +178,8 @@ class ClusterQuestions:
                 read_committed=self._is_committed,
             ) as consumer:  # fmt: skip
                 if not dialect.chooses_versions or not dialect.serves_offsets_for_times(consumer.api_versions()):
-                    raise NotSupported("offsets_for_times", "brokers before Kafka 0.10.1 do not look records up by "
-                                       "their times")  # fmt: skip
+                    raise NotSupported("offsets_for_times",
+                                       "brokers before Kafka 0.10.1 cannot look up offsets by timestamp")  # fmt: skip
                 for name, (code, answer) in zip(wanted, consumer.offsets_for_times(dict(wanted)), strict=True):
                     if code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT or (not code and answer.offset < 0):
                         found[name] = None
@@ -214,7 +214,7 @@ class ClusterQuestions:
                 break
             except ClusterSilent as error:
                 if time.monotonic() + _AGAIN_S >= until:
-                    raise PollTimeout("what the group has committed", timeout_s, str(error)) from error
+                    raise PollTimeout("the committed offsets of the group", timeout_s, str(error)) from error
                 time.sleep(_AGAIN_S)
         if answer.unknown:
             (topic, number), reason = next(iter(answer.unknown.items()))

@@ -17,8 +17,8 @@ class ConcurrentConsumerUse(PollingError):
 
     def __init__(self, user: str, kind: str = "thread") -> None:
         which = "wakeup() may" if kind == "thread" else "calls that do not poll may"
-        super().__init__(f"{kind} {user!r} is inside a call of this consumer, which is for one {kind} at a time",
-                         f"give each {kind} a consumer of its own; only {which} be called from others")  # fmt: skip
+        super().__init__(f"{kind} {user!r} is inside a call of this consumer; only one {kind} at a time may call it",
+                         f"create a consumer for each {kind}; only {which} be called from others")  # fmt: skip
 
 
 class ConsumerWokenUp(PollingError):
@@ -32,7 +32,7 @@ class ConsumerClosed(PollingError):
     """The consumer is closed."""
 
     def __init__(self) -> None:
-        super().__init__("this consumer is closed", "make another one")
+        super().__init__("this consumer is closed", "create another one")
 
 
 class ForkedConsumer(PollingError):
@@ -56,6 +56,6 @@ class PollTimeout(PollingError):
 
     def __init__(self, what: str, timeout_s: float, reason: str = "") -> None:
         because = f": {reason}" if reason else ""
-        super().__init__(f"{what} is not known within {timeout_s:g} s{because}",
-                         "try again, or give it more time (default.api.timeout.ms)")  # fmt: skip
+        super().__init__(f"{what} was not found within {timeout_s:g} s{because}",
+                         "try again, or set a longer time-out (default.api.timeout.ms)")  # fmt: skip
         self.args = (what, timeout_s, reason)

@@ -152,7 +152,7 @@ class LogTruncated(PollingError):
         self.divergent_offset = divergent_offset
         ended = (
             "the leader does not know this epoch" if divergent_offset is None
-            else f"it is the one that was read up to {divergent_offset}"
+            else f"it matches the read log up to {divergent_offset}"
         )  # fmt: skip
         epoch = "" if offset_epoch is None else f" of leader epoch {offset_epoch}"
         super().__init__(

@@ -53,7 +53,7 @@ class ConsumerInterceptors:
             if isinstance(changed, ConsumerRecords):
                 records = changed
             else:  # such as None where `return` was forgotten: the records would be lost
-                logger.warning("on_consume of interceptor %s returned %s instead of ConsumerRecords; it is passed over",
+                logger.warning("on_consume of interceptor %s returned %s instead of ConsumerRecords, which is ignored",
                                type(interceptor).__name__, type(changed).__name__)  # fmt: skip
         return records
 

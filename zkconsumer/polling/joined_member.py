@@ -294,7 +294,7 @@ class JoinedMember:
             self._state.assigned_from_group((), cooperative=False)
         error, self.events.error = self.events.error, None
         if error is not None:
-            log.error("a callback about partitions has failed: %r", error)
+            log.error("a rebalance callback has failed: %r", error)
 
 
 def _waker(joined: JoinedMember) -> Callable[[], None]:

@@ -38,7 +38,7 @@ from zkconsumer.streams.batches import MessageBatch
 
 __all__ = ["NEEDS_GROUP", "Poller"]
 
-NEEDS_GROUP = "give it a group_id, or assign partitions"
+NEEDS_GROUP = "set group_id, or assign partitions"
 """What to do where there is no group."""
 
 _LOOK_AGAIN_S: Final = 0.2
@@ -104,8 +104,8 @@ class Poller:
         self._need_group("subscribe")
         if self.config.coordination == "zookeeper":
             if not isinstance(pattern.pattern, str) or {" ", ","} & set(pattern.pattern):
-                raise NotSupported(f"pattern {pattern.pattern!r}", "filters in ZooKeeper have no blanks, and commas "
-                                   "separate alternatives there")  # fmt: skip
+                raise NotSupported(f"pattern {pattern.pattern!r}",
+                    "filters in ZooKeeper cannot have blanks, and commas separate alternatives")  # fmt: skip
             subscription = Subscription.white_list(pattern.pattern)
         else:
             subscription = Subscription(WHITE_LIST, ((pattern.pattern, 1),), pattern)
@@ -140,7 +140,7 @@ class Poller:
         coordinator = self._joined.broker_coordinator()
         if coordinator is None:
             raise NotSupported("enforce_rebalance", "members of groups in ZooKeeper rebalance by themselves, and "
-                               "assigned partitions have no group")  # fmt: skip
+                                                    "assigned partitions belong to no group")  # fmt: skip
         self._joined.call(lambda: coordinator.rejoin(reason))
 
     def _need_group(self, call: str) -> None:

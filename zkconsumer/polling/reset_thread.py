@@ -81,7 +81,7 @@ class ResetThread:
         if self._thread is not None:
             self._thread.join(max(min(timeout_s, _CLOSE_S), 0.0))
             if self._thread.is_alive():
-                log.info("thread %s still waits for a broker, and ends after %g s at most", self._thread.name,
+                log.info("thread %s still waits for a broker, and ends within %g s", self._thread.name,
                          self._answer_s)  # fmt: skip
 
     def _run(self) -> None:

@@ -23,7 +23,7 @@ __all__ = ["SubscriptionKind", "SubscriptionState"]
 class SubscriptionKind(enum.Enum):
     """The kinds of subscription."""
 
-    NONE = "nothing is subscribed to"
+    NONE = "there is no subscription"
     TOPICS = "topics are subscribed to"
     PATTERN = "a pattern is subscribed to"
     PARTITIONS = "partitions are assigned by the application"

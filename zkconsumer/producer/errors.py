@@ -72,8 +72,8 @@ class MessageNotSent(ProducerError):
 
     def __str__(self) -> str:
         place = self.topic if self.partition is None else f"{self.topic}/{self.partition}"
-        tried = f" in {self.tries} tries" if self.tries > 1 else ""
-        stored = "; it may be stored all the same" if self.may_be_stored else ""
+        tried = f" in {self.tries} attempts" if self.tries > 1 else ""
+        stored = "; it may be stored nevertheless" if self.may_be_stored else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"a message for {place} was not acknowledged{tried}: {self.reason}{stored}{remedy}"
 
@@ -118,7 +118,7 @@ class QueueFull(ProducerError):
         self.remedy = "wait, or set queue.enqueue.timeout.ms to -1, which waits for room"
 
     def __str__(self) -> str:
-        return f"the queue has no room for a message for {self.topic}: it holds {self.limit}"
+        return f"the queue has no room for a message for {self.topic}: it has {self.limit}"
 
 
 class ProducerClosed(ProducerError):

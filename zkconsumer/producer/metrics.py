@@ -19,23 +19,23 @@ __all__ = ["ProducerCollector"]
 _PRODUCER: Final = ("client_id",)
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[ProducerStatistics], float]], ...]] = (
-    ("uptime_seconds", "Since the producer was made.", lambda each: each.uptime_s),
+    ("uptime_seconds", "Time since the producer was created.", lambda each: each.uptime_s),
     ("waiting_messages", "Messages that have no outcome yet.", lambda each: each.waiting_messages),
     ("waiting_bytes", "Their bytes.", lambda each: each.waiting_bytes),
 )
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[ProducerStatistics], float]], ...]] = (
-    ("retried_batches", "Batches that were put back after a failure.", lambda each: each.retried_batches),
+    ("retried_batches", "Batches that are sent again after a failure.", lambda each: each.retried_batches),
     ("repeated_messages", "Messages that were sent again after a lost answer.", lambda each: each.repeated_messages),
-    ("split_batches", "Batches that the broker called too large.", lambda each: each.split_batches),
+    ("split_batches", "Batches that a broker rejected as too large.", lambda each: each.split_batches),
 )
 _OF_REQUEST: Final[tuple[tuple[str, str, Callable[[ProducerStatistics], Mapping[str, int]]], ...]] = (
     ("throttled_requests", "Answers of brokers that throttle this producer.", lambda each: each.throttled),
-    ("throttle_milliseconds", "For how long, together.", lambda each: each.throttle_ms),
+    ("throttle_milliseconds", "Total time of throttling.", lambda each: each.throttle_ms),
 )
 _OF_TOPIC: Final[tuple[tuple[str, str, Callable[[TopicFigures], float]], ...]] = (
     ("sent_messages", "Messages that were acknowledged.", lambda each: each.sent_messages),
     ("sent_bytes", "Bytes of their keys and values.", lambda each: each.sent_bytes),
-    ("failed_messages", "Messages that were taken and not acknowledged.", lambda each: each.failed_messages),
+    ("failed_messages", "Messages that failed.", lambda each: each.failed_messages),
 )
 
 

@@ -76,8 +76,9 @@ class Producer(Closing):
         rng: random.Random | None = None,
     ) -> None:
         if not isinstance(config, ProducerConfig):
-            raise TypeError(f"{config!r:.60} is no ProducerConfig: Producer(ProducerConfig(metadata_broker_list=...)), "
-                            "or ProducerConfig.from_properties(...) of a file or a dict")  # fmt: skip
+            raise TypeError(f"{config!r:.60} is not a ProducerConfig: call "
+                            "Producer(ProducerConfig(metadata_broker_list=...)), or use "
+                            "ProducerConfig.from_properties(...) for a file or a dict")  # fmt: skip
         self.config = config
         self._is_sync = config.producer_type == "sync"
         value = _encoder(value_encoder, config.serializer_class, "serializer.class", config)
@@ -322,7 +323,7 @@ class Producer(Closing):
     def _direct(self) -> DirectSending:
         self._check_process()
         if not isinstance(self._sending, DirectSending):
-            raise TypeError("a producer with a callback or event handler has send and send_all alone")
+            raise TypeError("a producer with a callback or event handler has only send and send_all")
         return self._sending
 
     def statistics(self) -> ProducerStatistics:
@@ -358,7 +359,7 @@ class Producer(Closing):
 
 
 def _forked() -> ProducerClosed:
-    return ProducerClosed("this process was forked from the one of the producer; it needs a producer of its own")
+    return ProducerClosed("this process was forked from the process of the producer; create a producer in this process")
 
 
 def _encoder(given: Encoder | None, name: str, setting: str, config: ProducerConfig) -> Encoder:

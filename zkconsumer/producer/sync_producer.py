@@ -157,7 +157,7 @@ class SyncProducer(Closing):
 
     def _batch(self, topic: str, partition: int | str, messages: Iterable[bytes | Pair]) -> Batch:
         if partition == -1 and self._has_keys:
-            raise ValueError(f"no partition of {topic}: only a broker of Kafka 0.7 chooses one")
+            raise ValueError(f"no partition of {topic} is given; only brokers of Kafka 0.7 choose one")
         batch = Batch(TopicPartition(topic, partition), False, time.monotonic())
         batch.pairs = [self._checked(topic, partition, each) for each in messages]
         if not batch.pairs:
@@ -169,7 +169,7 @@ class SyncProducer(Closing):
         key, value, headers = (*message, ())[:3] if is_pair else (None, message, ())
         for part in (key, value):
             if part is not None and not isinstance(part, bytes):
-                raise TypeError(f"{message!r:.60} for {topic}/{partition}: bytes, or a key and a value, are needed")
+                raise TypeError(f"{message!r:.60} for {topic}/{partition}: give bytes, or a pair of key and value")
         if not self._has_keys and (key is not None or value is None or headers):
             raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys, no headers and no null values")
         pair: Pair = (key, value, as_headers(headers)) if headers else (key, value)

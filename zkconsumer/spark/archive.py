@@ -44,7 +44,7 @@ def write_archive(target: Path) -> int:
         OSError: The file cannot be written.
     """
     if target.suffix.lower() != ".zip":
-        raise ValueError(f"{target} does not end with .zip, and Spark would not put it on the path of its executors")
+        raise ValueError(f"{target} does not end with .zip, so Spark would not add it to the path of its executors")
     files = dict(sorted(file for name in (*_OURS, *_PURE) for file in _files(name)))
     handle, unfinished = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -97,7 +97,7 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
     """Yield the Python files of a top-level package or module, and the kernel, by their names in the archive."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
-        raise RequirementMissing(f"{name} cannot be found; pip install 'zkconsumer[spark]' brings it")
+        raise RequirementMissing(f"{name} cannot be found; pip install 'zkconsumer[spark]' installs it")
     if not found.submodule_search_locations:
         yield f"{name}.py", Path(found.origin)
         return

@@ -141,8 +141,8 @@ class DataLoss(SparkSourceError):
         count = self.behind - self.first
         unit = "bytes" if isinstance(self.partition, str) else "offsets"
         return (
-            f"{self.topic}/{self.partition}: {count} {unit} from {self.first} to {self.behind - 1} are not there: "
-            f"{self.reason}"
+            f"{self.topic}/{self.partition}: {count} {unit} from {self.first} to {self.behind - 1} are not in the "
+            f"log: {self.reason}"
         )
 
 
@@ -172,12 +172,12 @@ class AnotherCluster(SparkSourceError):
         self.then_ms = then_ms
         self.now_ms = now_ms
 
-    remedy = "a query on this one needs a checkpoint of its own, and startingOffsets"
+    remedy = "use another checkpoint for a query on this cluster, with startingOffsets"
 
     def _sentence(self) -> str:
         if is_id(self.then_ms or 0):
             then, now = [cluster_id_of(at or 0) for at in (self.then_ms, self.now_ms)]
-            return f"the checkpoint is of the cluster {then}, and {now} is the one {self.connect}"
+            return f"the checkpoint belongs to the cluster {then}, but the cluster {self.connect} is {now}"
         then, now = [f"{datetime.fromtimestamp((at or 0) / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
                      for at in (self.then_ms, self.now_ms)]  # fmt: skip
         return (f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper was created at {then}, that "

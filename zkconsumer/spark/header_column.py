@@ -41,7 +41,7 @@ def headers_of(column: pa.Array, numbers: Sequence[int]) -> list[Headers] | None
         at = pc.index(pc.is_null(names), True).as_py()
         row = _row_of(at, lengths, numbers)
         raise RowRefused(f"row {row} of the task has a header without a name: its key is null",
-                         remedy="name it, or filter such headers")  # fmt: skip
+                         remedy="give it a name, or filter such headers")  # fmt: skip
     content: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
     pairs = list(zip(names.to_pylist(), content, strict=True))
     found: list[Headers] = []

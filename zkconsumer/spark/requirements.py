@@ -16,7 +16,7 @@ __all__ = ["LEAST_JAVA", "LEAST_VERSIONS", "check_java", "check_packages", "chec
 
 LEAST_VERSIONS: Final = {"pyspark": (4, 0), "pyarrow": (17, 0), "numpy": (1, 26)}
 LEAST_JAVA: Final = 17
-_INSTALL: Final = "pip install 'zkconsumer[spark]' brings it"
+_INSTALL: Final = "pip install 'zkconsumer[spark]' installs it"
 _JAVA_ANSWER_S: Final = 30.0
 
 
@@ -46,7 +46,7 @@ def check_packages(*names: str) -> None:
             found = _version_of_module(name)
         if found is None:
             raise RequirementMissing(
-                f"the Spark source needs {name} {wanted} or newer, and there is none", remedy=_INSTALL
+                f"the Spark source needs {name} {wanted} or newer, which is not installed", remedy=_INSTALL
             )
         numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
         if numbers < least:
@@ -63,15 +63,15 @@ def check_java() -> None:
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    install = f"install Java {LEAST_JAVA} or newer, and have JAVA_HOME or PATH lead to it"
+    install = f"install Java {LEAST_JAVA} or newer, and set JAVA_HOME or PATH to it"
     if java is None:
-        raise RequirementMissing("Spark needs Java, and there is none", remedy=install)
+        raise RequirementMissing("Spark needs Java, which was not found", remedy=install)
     version = java_version(java)
     if version is None:
         place = f"JAVA_HOME is {home}, and {java}" if home else java
-        raise RequirementMissing(f"Spark needs Java, and {place} does not run", remedy=install)
+        raise RequirementMissing(f"Spark needs Java, but {place} does not run", remedy=install)
     if version < LEAST_JAVA:
-        raise RequirementMissing(f"Spark needs Java {LEAST_JAVA} or newer, and {java} is {version}", remedy=install)
+        raise RequirementMissing(f"Spark needs Java {LEAST_JAVA} or newer, but {java} is {version}", remedy=install)
 
 
 def java_version(java: str) -> int | None:

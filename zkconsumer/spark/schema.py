@@ -87,10 +87,10 @@ def chosen_columns(
     known = {column.name: column.type for column in (*_columns(with_errors, with_places, with_headers), *hidden)}
     if not fields:
         there = schema_text(with_errors, with_places, with_headers)
-        raise ColumnsRefused(f"the schema names no column; there are {there}")
+        raise ColumnsRefused(f"the schema has no column; existing columns: {there}")
     for number, (name, kind, can_be_null) in enumerate(fields):
         if name not in known:
-            raise ColumnsRefused(f"there is no column {name!r} ({_hint(name, known)})")
+            raise ColumnsRefused(f"column {name!r} does not exist ({_hint(name, known)})")
         if kind != known[name]:
             raise ColumnsRefused(f"column {name!r} is {known[name]}, not {kind}", remedy="cast it after load()")
         if not can_be_null:
@@ -118,4 +118,4 @@ def _hint(name: str, known: dict[str, str]) -> str:
         return "it exists with includeHeaders=true only"
     same = [each for each in known if each.lower() == name.lower()]
     near = same or difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"existing columns: {', '.join(known)}"

@@ -87,8 +87,8 @@ class ZkConsumerSource(DataSource):
         """Return what writes a table to topics."""
         if overwrite:
             raise OptionRefused(
-                "mode", "overwrite would mean to delete the messages of a topic, which a sink does not do",
-                'rows are added: write with mode("append")',
+                "mode", "overwrite would delete the messages of a topic, which a sink does not do",
+                'rows are appended: write with mode("append")',
             )  # fmt: skip
         check_packages()
         from zkconsumer.spark.writing.sink_writers import ZkBatchWriter

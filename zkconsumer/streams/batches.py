@@ -66,9 +66,9 @@ class StreamBatches:
             raise
         for name, limit in (("max_messages", max_messages), ("max_bytes", max_bytes)):
             if limit is not None and not isinstance(limit, int):
-                raise TypeError(f"{name} is {limit!r}: a whole number, or None")
+                raise TypeError(f"{name} is {limit!r}; it must be a whole number, or None")
         if max_messages is not None and max_messages < 1:
-            raise ValueError(f"max_messages is {max_messages}: at least 1, or None for no limit")
+            raise ValueError(f"max_messages is {max_messages}; it must be at least 1, or None for no limit")
         self._next_batch = next_batch
         self._max_messages = max_messages
         self._max_bytes = decoding.MAX_BATCH_BYTES if max_bytes is None else max_bytes

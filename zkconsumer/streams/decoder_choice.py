@@ -31,7 +31,7 @@ class DecoderChoice(NamedTuple):
             TypeError: A decoder of keys that is given twice; one that is not callable, or is a coroutine function.
         """
         if decoder is not None and key_decoder is not None:
-            raise TypeError("a decoder of keys is given twice: by its position and as key_decoder")
+            raise TypeError("two decoders of keys are given: a positional one and key_decoder")
         _check("value_decoder", value_decoder)
         if decoder is not None:
             _check("decoder", decoder)
@@ -49,8 +49,8 @@ class DecoderChoice(NamedTuple):
             return self
         if self.is_by_position and self.value_decoder is None:
             return self._replace(key_decoder=None, value_decoder=self.key_decoder)
-        raise TypeError("a decoder of keys is given, and this cluster is of Kafka 0.7, which has no keys; give one "
-                        "decoder, for values")
+        raise TypeError("a decoder of keys is given, but this cluster is of Kafka 0.7, which has no keys; give only "
+                        "a decoder of values")
 
 
 def _check(name: str, decoder: object) -> None:
@@ -60,4 +60,5 @@ def _check(name: str, decoder: object) -> None:
     if not callable(decoder):
         raise TypeError(f"{name} is {decoder!r}; it must be callable with the bytes")
     if inspect.iscoroutinefunction(decoder) or inspect.iscoroutinefunction(type(decoder).__call__):
-        raise TypeError(f"{name} is a coroutine function; make it `def`: nothing awaits it, also in zkconsumer.aio")
+        raise TypeError(f"{name} is a coroutine function; make it `def`, because nothing awaits it, not even "
+                        "zkconsumer.aio")

@@ -176,7 +176,7 @@ class KafkaStream(Step, Generic[K, V]):
             ImportError: numpy and pyarrow are not installed (`pip install 'zkconsumer[columns]'`).
         """
         if self._decode is not None:
-            raise ValueError("this stream has decoders, which work on single messages: a batch carries bytes")
+            raise ValueError("this stream has decoders, which work on single messages; batches have bytes")
         return StreamBatches(self._next_batch, self._dialect, max_messages, max_bytes, columns)
 
     # -- called by others ----------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ class PartitionReads:
         self._pool.join(self._clock() + timeout_s)
 
     def _died(self, name: str, error: BaseException) -> None:
-        failure = StreamFailed(f"{name} has ended by a fault: {type(error).__name__}: {error}")
+        failure = StreamFailed(f"{name} has ended because of a bug: {type(error).__name__}: {error}")
         failure.__cause__ = error
         self._fault = failure
         self._wakeup.wake()
@@ -362,7 +362,7 @@ class PartitionReads:
         elif error.position < error.earliest:
             lost = f"offsets {error.position} to {error.earliest - 1} were deleted before they were read"
         else:
-            lost = f"the log was cut off behind {error.latest}, and its messages from there on are lost"
+            lost = f"the log was truncated at {error.latest}, and its later messages are lost"
         self._stop(queue, f"{error}: {lost}", f"start again at an offset from {error.earliest} to {error.latest}")
 
     def _stop(self, queue: PartitionQueue, reason: str, remedy: str = "") -> NoReturn:
@@ -398,7 +398,8 @@ class PartitionReads:
                 progress.at, progress.offset = now, task.state.offset
             elif now - progress.at >= self._stall_timeout_s and task.queue is not None:
                 self._checked_at = now - _CHECK_S  # the others, in the next call
-                self._stop(task.queue, self._stall_reason(name, task), "read again when that is mended")
+                remedy = "read the partition again when a broker leads it"
+                self._stop(task.queue, self._stall_reason(name, task), remedy)
 
     def _made_progress(self, name: TopicPartition, task: FetchTask, progress: _Progress) -> bool:
         state, queue = task.state, task.queue
@@ -414,7 +415,7 @@ class PartitionReads:
         if state.error is not None:
             reason = state.error if task.is_placed else f"{state.error}; now {self._why_unled(name)}"
         elif end is not None and state.answered_at is not None:
-            reason = f"its log ends at {state.high_watermark} now, and it ended at {end} at the start"
+            reason = f"its log ends at {state.high_watermark} now, but ended at {end} at the start"
         elif task.is_placed:
             reason = "no answer"
         else:
@@ -425,10 +426,10 @@ class PartitionReads:
     def _why_unled(self, name: TopicPartition) -> str:
         try:
             if not self._cluster.reader.topic_exists(name.topic):
-                return f"there is no topic {name.topic!r} any more"
+                return f"topic {name.topic!r} no longer exists"
             return self._cluster.why_unled([name])[name]
         except RebalanceError as error:
-            return f"no leader is known, and it cannot be looked up: {error}"
+            return f"its leader is not known and cannot be looked up: {error}"
 
     def _finish_reached(self) -> None:
         """End partitions behind whose position the log has no messages up to the end."""

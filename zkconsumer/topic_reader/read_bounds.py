@@ -137,14 +137,14 @@ class BoundsSearch:
         if existing is None:
             known = self._cluster.topics()
             if topic in known:
-                sentence = f"the topic {topic!r} is listed and does not exist {where}"
+                sentence = f"topic {topic!r} is listed, but does not exist {where}"
                 raise ReadFailed(sentence, "it is being created or deleted: try again")
             near = difflib.get_close_matches(topic, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists those that exist"
-            raise ReadFailed(f"there is no topic {topic!r} {where}", hint)
+            hint = f"did you mean {near[0]!r}?" if near else "`zkconsumer topics` lists the existing topics"
+            raise ReadFailed(f"topic {topic!r} does not exist {where}", hint)
         if not existing:
             raise ReadFailed(f"topic {topic!r} {where} has no partitions now: no broker that has it is registered",
-                             "start its brokers first; partitions return with them")  # fmt: skip
+                             "start its brokers first; their partitions are then back")  # fmt: skip
         chosen = self._chosen()
         unknown = sort_partitions(set(chosen or ()) - set(existing))
         if unknown:
@@ -160,7 +160,7 @@ class BoundsSearch:
             raise ReadFailed(
                 f"the partitions are {sort_partitions(partitions)}, and the start names offsets of "
                 f"{sort_partitions(start)}",
-                "name the same partitions in both, or leave the partitions out",
+                "name the same partitions in both, or leave `partitions` out",
             )
         return set(start)
 
@@ -238,7 +238,7 @@ class BoundsSearch:
             rows = [f"{name.topic}/{name.partition}: {reasons[name]}" for name in missing]
             shown = first_few(*rows, between="; ", rest="; and {} more partitions")
             answered = [name.partition for name in names if name in found]
-            instead = f"; the leaders of {_ranges(answered)} answered, and these can be read alone" if answered else ""
+            instead = f"; the leaders of {_ranges(answered)} answered: you can read only these" if answered else ""
             raise ReadFailed(
                 f"the leaders did not report the ends of the logs within {self._timeout_s:g} s ({shown})",
                 f"`zkconsumer topics --check` shows which partitions have no leader{instead}",

@@ -82,7 +82,7 @@ def parse_start(text: str) -> StartAt:
             "@2014-03-01T12:00:00Z"
         )
     if int(digits) > MAX_INT64:
-        raise ValueError(f"{text} is not an offset: the largest one is {MAX_INT64}")
+        raise ValueError(f"{text} is not an offset: the largest offset is {MAX_INT64}")
     if text.startswith("-") and not int(digits):
         return "latest"
     return int(text)

@@ -231,7 +231,7 @@ def read_topic(
     check_topic(topic)
     numbers = None if partitions is None else tuple(partitions)
     if numbers is not None and (not numbers or not all(map(is_partition, numbers))):
-        raise ValueError(f"partitions is {list(numbers)}; it must name at least one partition, as numbers from 0 on")
+        raise ValueError(f"partitions is {list(numbers)}; it must name at least one partition, by numbers from 0")
     if until not in ("end", None):
         raise ValueError(f"until is {until!r}; it must be 'end' or None")
     if count is not None and (not isinstance(count, int) or count < 1):

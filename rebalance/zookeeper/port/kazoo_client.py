@@ -185,7 +185,7 @@ class WatchedClient:
         )
         self.granted_timeout_s = session_timeout_s
         self.is_unproved = False
-        self.refusal = "ZooKeeper refused our credentials"
+        self.refusal = "ZooKeeper refused the credentials"
         self._lock = threading.Lock()
         self._refused_since: float | None = None
         self._unanswered = 0
@@ -202,7 +202,7 @@ class WatchedClient:
     def expect_credentials(self) -> None:
         """The session is open, and the server checks the credentials next."""
         self._stage, self.is_unproved = "credentials", True
-        self.refusal = "ZooKeeper refused our SASL credentials"
+        self.refusal = "ZooKeeper refused the SASL credentials"
 
     def _wait_to_connect(self, seconds: float) -> None:
         """Wait before the next try to connect, unless a server has just reported that the session is over: it is up."""
@@ -214,7 +214,7 @@ class WatchedClient:
         connection, closed = self.kazoo._connection, self.kazoo._stopped
         loop = getattr(connection, "zk_loop", None)
         if loop is None:
-            log.warning("this kazoo hides its own thread; its end cannot be noticed")
+            log.warning("this version of kazoo hides its own thread, so the end of that thread is not noticed")
             return
 
         def reported_loop() -> None:
@@ -233,7 +233,8 @@ class WatchedClient:
         connection = self.kazoo._connection
         invoke = getattr(connection, "_invoke", None)
         if invoke is None:
-            log.warning("this kazoo hides the session time-out that the server grants; the asked %g s is used",
+            log.warning("this version of kazoo hides the session time-out that the server grants; the requested %g s "
+                        "are assumed",
                         self.granted_timeout_s)
             return
 
@@ -266,7 +267,7 @@ class WatchedClient:
         try:
             return invoke(timeout, request, xid)
         except kx.AuthFailedError:
-            self.refusal = f"ZooKeeper refused our credentials of scheme {getattr(request, 'scheme', '')!r}"
+            self.refusal = f"ZooKeeper refused the credentials of scheme {getattr(request, 'scheme', '')!r}"
             raise
 
     def _hook_attempts(self) -> None:
@@ -279,7 +280,7 @@ class WatchedClient:
         connection = self.kazoo._connection
         connect = getattr(connection, "_connect", None)
         if connect is None:
-            log.warning("this kazoo hides why a connection to a server failed")
+            log.warning("this version of kazoo hides why a connection to a server failed")
             return
 
         def watched_connect(host: str, hostip: str, port: int) -> Any:
@@ -358,8 +359,8 @@ class WatchedClient:
         if self._refused_since is None:
             self._refused_since = now
         elif now - self._refused_since > 2 * self.granted_timeout_s and self.kazoo.last_zxid:
-            log.warning("ZooKeeper has refused to resume session 0x%x for %.0f s; its data may be lost, trying without "
-                        "what was seen last", self.kazoo._session_id or 0, now - self._refused_since)
+            log.warning("ZooKeeper has refused to resume session 0x%x for %.0f s; its data may be lost; connecting "
+                        "without the last seen zxid", self.kazoo._session_id or 0, now - self._refused_since)
             self.kazoo.last_zxid = 0
 
 def access_list(entries: Iterable[tuple[str, str, str]]) -> list[Any]:

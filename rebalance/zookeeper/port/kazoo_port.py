@@ -188,7 +188,7 @@ class KazooPort:
         try:
             from kazoo.protocol.connection import _CONNECTION_DROP
         except ImportError:
-            log.warning("this kazoo has no way to drop a silent connection; waiting for its own time-out")
+            log.warning("this version of kazoo cannot drop a silent connection; waiting for its time-out")
             return
         # At the tail, as kazoo's own tests do: putting it first would race with the thread that is sending.
         client._call(_CONNECTION_DROP, client.handler.async_result())
@@ -274,7 +274,7 @@ class KazooPort:
             if self._moved_at == self._connections:
                 return
             self._moved_at = self._connections
-        log.warning("ZooKeeper takes session 0x%x for moved to another server; connecting again",
+        log.warning("ZooKeeper says that session 0x%x has moved to another server; connecting again",
                     self._client._session_id or 0)
         self.drop_connection()
 

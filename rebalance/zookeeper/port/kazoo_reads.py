@@ -178,7 +178,7 @@ def hook_reads(client: KazooClient) -> bool:
     needed = ("_send_request", "_read_socket", "_write", "_read_watch_event", "_socket_error_handling")
     missing = [name for name in needed if not hasattr(connection, name)]
     if missing:
-        log.warning("this kazoo has no %s: reads of many nodes are sent one by one", missing[0])
+        log.warning("this version of kazoo has no %s: reads of many nodes are sent one by one", missing[0])
         return False
     send_request, read_socket = connection._send_request, connection._read_socket
 

@@ -71,8 +71,8 @@ def warn_of_33(peer: tuple[str, int]) -> None:
         is_new = peer not in _warned
         _warned.add(peer)
     if is_new:
-        log.warning("ZooKeeper %s:%d is 3.3: it has no multi, so commits and releases are checked first and not fenced "
-                    "atomically", *peer)
+        log.warning("ZooKeeper %s:%d is 3.3: it has no multi, so commits and releases are checked before they are "
+                    "sent, and not fenced atomically", *peer)
 
 
 def is_version_33(peer: tuple[str, int], timeout_s: float) -> bool:

@@ -117,7 +117,7 @@ def test_a_position_where_an_entry_starts_is_stored_as_it_is(
 
 def test_a_position_within_an_entry_is_moved_to_its_start(admin: Admin, topic: str, fresh_group: str) -> None:
     found = admin.set_offsets(fresh_group, topic, 20, ["0-1"])
-    assert found.notes == (f"{topic}-0-1: position 20 is within an entry; set to the entry's start, 15",)
+    assert found.notes == (f"{topic}-0-1: position 20 is inside an entry; set to the entry's start, 15",)
     assert stored(admin, fresh_group) == {"0-1": 15}
     assert admin.set_offsets(fresh_group, topic, 20, ["0-1"], force=True).notes == ()
     assert stored(admin, fresh_group) == {"0-1": 20}
@@ -161,11 +161,11 @@ def test_offsets_are_exported_imported_and_deleted(admin: Admin, topic: str, fre
     assert admin.import_offsets(text).notes == ()
     assert stored(admin, fresh_group)["0-1"] == END
     moved = admin.import_offsets(text.replace(f":{END}", ":33"))
-    assert moved.notes == (f"{topic}-0-1: position 33 is within an entry; set to the entry's start, 31",)
+    assert moved.notes == (f"{topic}-0-1: position 33 is inside an entry; set to the entry's start, 31",)
     assert stored(admin, fresh_group)["0-1"] == 31
     with pytest.raises(OffsetsNotSet, match="its log has 0 to 46"):
         admin.import_offsets(text.replace(f":{END}", ":99"))
-    with pytest.raises(OffsetsNotSet, match="there is no such partition"):
+    with pytest.raises(OffsetsNotSet, match="the partition does not exist"):
         admin.import_offsets(text.replace("/0-1:", "/0-9:"))
 
 
@@ -190,7 +190,8 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
             admin.set_offsets(fresh_group, topic, "earliest", ["1-0"])
         with pytest.raises(OffsetsNotSet, match="partition, as broker 1 is not registered with it; the topic has"):
             admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/1-0:0\n")
-        left_out = (f"left out, as no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets stay",)
+        left_out = (f"left out, because no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets "
+                    "stay",)
         for chosen in (topic, None):
             changed = admin.set_offsets(fresh_group, chosen, "earliest", dry_run=True)
             assert (len(changed.changes), changed.notes) == (2, left_out)

@@ -80,7 +80,7 @@ def test_a_position_within_an_entry_is_named_with_it(
     found = stored(b"%d" % position)
     [finding] = found.findings
     assert (finding.kind, finding.fault) == ("offset-within-entry", True)
-    assert finding.sentence == f"{topic}-0-1: its stored offset {position} is within the entry from {start} to {end}"
+    assert finding.sentence == f"{topic}-0-1: its stored offset {position} is inside the entry from {start} to {end}"
     command = f"zkconsumer offsets set {fresh_group} --topic {topic} --partition 0-1 --force --to {start}, or "
     assert finding.remedy.startswith(command)
     [problem] = found.problems
@@ -127,8 +127,8 @@ def test_a_position_before_the_log_and_one_at_a_damaged_entry(
     before = stored(b"5")
     assert [each.kind for each in before.findings] == ["offset-before-log"]
     assert "is 10 bytes before the start of its log" in before.findings[0].sentence
-    assert before.problems == ("its log does not have the stored offset 5 any more: messages were deleted before they "
-                               "were read",)  # fmt: skip
+    assert before.problems == ("its log no longer has the stored offset 5: messages were deleted before they were "
+                               "read",)  # fmt: skip
     [damaged] = stored(b"%d" % LARGE_AT).findings
     assert damaged.kind == "damaged-entry"
     assert damaged.sentence.startswith(f"{topic}-0-1: the entry at its stored offset {LARGE_AT} is damaged: the CRC is")
@@ -145,7 +145,7 @@ def test_limits_end_a_search_and_what_was_not_looked_at_is_not_called_wrong(
         assert late[name].fault_is is FaultIs.NOT_LOOKED_AT
         poor = find_entry_faults(service, {name: LARGE_AT + 5000}, THOROUGH._replace(most_bytes=1))
         assert poor[name].fault_is is FaultIs.NO_ENTRY
-        assert "no time left to look for the start of its entry" in poor[name].reason
+        assert "no time left to search for the start of its entry" in poor[name].reason
         small = THOROUGH._replace(largest_entry_bytes=5000)
         assert find_entry_faults(service, {name: LARGE_AT}, small) == {}  # only its place can be checked
         glance = find_entry_faults(service, {name: LARGE_AT}, small._replace(searches=False))

@@ -179,7 +179,7 @@ def test_a_partition_that_a_broker_does_not_have_disturbs_no_other_and_is_read_o
         reader.wait(len(sent))
         assert error_of(connector, "1-2") == (
             "WrongPartition (code 3): broker 1 has no partition 2 of the topic, "
-            f"though /brokers/topics/{topic}/1 counts it"
+            f"although /brokers/topics/{topic}/1 counts it"
         )
         assert [error_of(connector, name) for name in PARTITIONS] == [None] * 4
         assert connector.statistics().errors.get("broker_connection", 0) == 0

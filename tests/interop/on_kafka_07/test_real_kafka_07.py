@@ -75,7 +75,7 @@ def test_a_position_within_an_entry_is_not_committed(cluster: Both, topic: str, 
     with ConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams({topic: 1})[topic]
         message = take(stream, 5)[-1]
-        with pytest.raises(CommitFailed, match=f"position {len(data) + 1} is within the entry from {len(data)} to"):
+        with pytest.raises(CommitFailed, match=f"position {len(data) + 1} is inside the entry from {len(data)} to"):
             connector.commit_offsets({place: message.offset + 1})
         connector.commit_offsets()
         assert offset_of(cluster, fresh_group, topic, "0-0") == len(data), "the entry is not done"
@@ -115,7 +115,7 @@ def test_a_stored_position_within_an_entry_leads_to_the_start_of_that_entry(
     wanted = [b"first", b"second", b"third", b"x" * 50, b"y" * 50][starts.index(entry):]
     with caplog.at_level(logging.WARNING), member(cluster, fresh_group, {topic: 1}) as (stream,):
         assert [message.value for message in take(stream, len(wanted))] == wanted
-    assert f"position {position} is within the entry from {entry} to" in caplog.text
+    assert f"position {position} is inside the entry from {entry} to" in caplog.text
 
 
 def test_a_damaged_entry_is_not_taken_for_a_wrong_position(
@@ -170,8 +170,8 @@ def test_a_broker_that_comes_back_is_read_on(cluster: Both, topic: str, fresh_gr
 @pytest.mark.parametrize("policy", ["smallest", "largest"])
 @pytest.mark.parametrize(
     ("values", "said"),
-    [([b"new 1", b"new 2", b"new 3"], "has other bytes"), ([b"new 1"], "is not in the log any more"),
-     ([], "is not in the log any more")],
+    [([b"new 1", b"new 2", b"new 3"], "has other bytes"), ([b"new 1"], "is no longer in the log"),
+     ([], "is no longer in the log")],
     ids=["other", "shorter", "empty"],
 )  # fmt: skip
 def test_a_broker_that_comes_back_with_another_log_is_named_and_read_from_the_start_of_that(

@@ -303,7 +303,7 @@ class Returns(RangeAssignor):
     ({"m": [("t", "0")]}, r"returns \[\('t', '0'\)\] for 'm'; it must map"),
     ({"m": [("t", None)]}, r"returns \[\(.t., None\)\] for 'm'; it must map"),
     ({"m": None}, "returns None for 'm'; it must map"),
-    ({"n": [("t", 0)]}, "assigns to 'n', which is no member"),
+    ({"n": [("t", 0)]}, "assigns to 'n', which is not a member of the group"),
 ])  # fmt: skip
 def test_a_leader_whose_assignor_returns_something_else_is_out_and_the_error_names_the_assignor(
     found: object, words: str

@@ -186,7 +186,7 @@ def test_without_the_methods_of_kazoo_reads_are_sent_singly(
     zookeeper: ZooKeeperServer, root: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert hook_reads(SimpleNamespace(_connection=SimpleNamespace())) is False
-    assert "this kazoo has no _send_request: reads of many nodes are sent one by one" in caplog.text
+    assert "this version of kazoo has no _send_request: reads of many nodes are sent one by one" in caplog.text
     wanted = all_kinds(root)
     with Opened(zookeeper.connect) as port:
         together = port.together(wanted)

@@ -411,7 +411,7 @@ def test_my_own_registration_that_i_may_not_read_is_named_and_no_commit_goes_on_
     named(a, path)
     assert len(a.owned()) == 4
     # ZooKeeper from 3.9 on does not let it look at the node either, which is what proves its lease.
-    no_proof = f"nothing is delivered without a proof of our registration: {unread(path)}"
+    no_proof = f"nothing is delivered while this member cannot read its registration: {unread(path)}"
     wait_until(lambda: no_proof in a.coordinator.warnings, SOON_S, "word of the lease")
     closed.open(path)
     wait_until(lambda: not a.coordinator.warnings, SOON_S, "all to be well", state=lambda: a.coordinator.warnings)

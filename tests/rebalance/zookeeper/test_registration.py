@@ -170,8 +170,9 @@ def test_a_group_that_may_not_be_written_is_a_refusal_with_the_reason(
     error = register(asker, fresh_group)
     assert isinstance(error, AccessRefused)
     assert isinstance(error, PermissionError)
-    assert str(error).startswith(f"ZooKeeper does not let us create {path(fresh_group)} (NoAuth): the access list of "
-                                 f"{znodes.ids_path(fresh_group)} does not name our credentials; set zookeeper.auth")
+    assert str(error).startswith(f"ZooKeeper does not let this client create {path(fresh_group)} (NoAuth): the "
+                                 f"access list of {znodes.ids_path(fresh_group)} does not name its credentials; set "
+                                 "zookeeper.auth")
 
 
 def test_a_later_call_makes_the_earlier_one_fall_silent(asker: Asker, client: KazooClient, fresh_group: str) -> None:

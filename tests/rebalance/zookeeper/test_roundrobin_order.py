@@ -92,7 +92,8 @@ def test_the_order_of_the_java_member_is_taken_and_named(order: str) -> None:
     assert member.order.decided == order
     assert result.mine == group.share(order, OURS)
     assert result.frozen is None
-    named = [warning for warning in result.warnings if "roundrobin.order is 1.0, as g_j assigned by it" in warning]
+    said = "roundrobin.order is 1.0, because g_j assigned in that order"
+    named = [warning for warning in result.warnings if said in warning]
     assert len(named) == (order == "1.0")
 
 
@@ -193,7 +194,8 @@ def test_java_members_that_claim_nothing_are_waited_for_for_a_limited_time_after
     assert not set(member.look(WAIT_S - 0.1).mine) & differing(group)
     late = member.look(0.1)
     assert late.mine == group.share("0.8", OURS)
-    assert any("g_j did not claim what roundrobin.order 0.8 assigns" in warning for warning in late.warnings)
+    said = "g_j did not claim the partitions that roundrobin.order 0.8 assigns"
+    assert any(said in warning for warning in late.warnings)
     assert member.order.decided is None
     group.version += 1
     assert not set(member.look(30.0).mine) & differing(group), "it joined again: it may show its order now"
@@ -261,7 +263,7 @@ def test_an_explicit_order_is_obeyed_and_the_contradiction_is_named(setting: str
     result = member.look(CONFIRM_S)
     assert result.mine == group.share(setting, OURS)
     assert result.frozen is None
-    assert any(f"than {setting} (g_j by {java}); the explicit setting is obeyed" in each for each in result.warnings)
+    assert any(f"than {setting} (g_j by {java}); the setting of this member counts" in each for each in result.warnings)
 
 
 def test_an_explicit_order_that_keeps_java_from_claiming_is_named_after_the_wait() -> None:
@@ -270,7 +272,7 @@ def test_an_explicit_order_that_keeps_java_from_claiming_is_named_after_the_wait
     assert member.look().mine == group.share("0.8", OURS)
     assert member.order.next_look() == member.now + WAIT_S
     warnings = member.look(WAIT_S).warnings
-    assert any("Java 1.0 and 1.1 need roundrobin.order 1.0 in all members of this client" in each for each in warnings)
+    assert any("Java 1.0 and 1.1 need roundrobin.order 1.0 in all zkconsumer members" in each for each in warnings)
 
 
 @pytest.mark.parametrize("drain_s", [0.5, 3.0, 6.0])
@@ -295,7 +297,7 @@ def test_two_members_of_this_client_that_differ_are_named_later_than_any_drain_t
     assert member.order.next_look() == member.now + DISSENT_S
     assert not member.look(DISSENT_S - 0.1).warnings
     result = member.look(0.1)
-    assert any("g_b of this client assigns by another roundrobin.order than 1.0" in each for each in result.warnings)
+    assert any("g_b of zkconsumer has another roundrobin.order than 1.0" in each for each in result.warnings)
     assert result.mine == group.share("1.0", OURS)
     group.claim("1.0", ["g_b"])
     assert not member.look(30.0).warnings, "the nodes are read again before it is said again"

@@ -103,8 +103,9 @@ def test_a_registration_that_may_not_be_read_freezes_and_is_named() -> None:
     )  # fmt: skip
     result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
     assert result.mine == {}
-    assert result.frozen == ("what is held stays, and nothing is claimed, until /ids/g_also (and 1 more) can be read "
-                             "or is gone")
+    assert result.frozen == (
+        "this member keeps its partitions and claims no others until /ids/g_also (and 1 more) can be read or is deleted"
+    )
     assert result.warnings == tuple(unread(f"/ids/{name}") for name in ("g_also", "g_shut"))
 
 
@@ -144,7 +145,9 @@ def test_one_node_that_may_not_be_read_is_named_alone() -> None:
         {"g_a": Subscription.static({"t": 1})}, topics(t=2), refused_members={"g_shut": refused("/ids/g_shut")}
     )
     result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
-    assert result.frozen == "what is held stays, and nothing is claimed, until /ids/g_shut can be read or is gone"
+    assert result.frozen == (
+        "this member keeps its partitions and claims no others until /ids/g_shut can be read or is deleted"
+    )
 
 
 @pytest.mark.parametrize("reason", ["refused", "untranslatable", "unequal"])

@@ -50,17 +50,17 @@ def test_registrations_of_java_0_7_2_are_read_and_written_to_the_byte(
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "nothing to read"),
-        (None, "nothing to read"),
+        (b"", "the node is empty"),
+        (None, "the node is empty"),
         (b"\xff\xfe", "not UTF-8"),
         (b"*x*t", r"not \*streams\*regex"),
         (b"*1!t", r"not \*streams\*regex"),
         (b"*1*a\nb", r"not \*streams\*regex"),
-        (b"*0*t", "0 streams"),
-        (b"!99999999999!t", "-1 streams"),
-        (b'{ "t": 0 }', "0 streams for 't'"),
-        (b'{ "t": "1" }', "'1' streams for 't'"),
-        (b'{ "t": true }', "True streams for 't'"),
+        (b"*0*t", "number of streams for 't' is 0,"),
+        (b"!99999999999!t", "number of streams for 't' is -1,"),
+        (b'{ "t": 0 }', "number of streams for 't' is 0,"),
+        (b'{ "t": "1" }', "number of streams for 't' is '1',"),
+        (b'{ "t": true }', "number of streams for 't' is True,"),
         (b"[1]", "not the topics"),
         (b'{ "t" 1 }', "not the topics"),
     ],
@@ -81,11 +81,11 @@ def test_a_registration_of_kafka_0_8_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("registration", "reason"),
     [
-        (Registration("static", (("t", 0),)), "0 streams"),
+        (Registration("static", (("t", 0),)), "number of streams for 't' is 0,"),
         (Registration("static", (('a"b', 1),)), "quote"),
         (Registration("white_list", ()), "one regex"),
         (Registration("white_list", (("a\nb", 1),)), "line end"),
-        (Registration("other", (("a", 1),)), "none of static"),
+        (Registration("other", (("a", 1),)), "not one of static"),
     ],
 )
 def test_text_that_would_stop_java_members_is_not_written(registration: Registration, reason: str) -> None:

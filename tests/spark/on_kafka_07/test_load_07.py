@@ -93,7 +93,7 @@ def test_another_log_under_the_same_name_is_named_and_loaded_from_its_start(
     [log] = log_files(cluster, 1, f"{topic}-0")
     log.write_bytes(entry(b"six") + entry(b"ten") + entry(b"new"))  # an entry starts where the last run ended
     cluster.start(1)
-    with pytest.raises(OffsetsLost, match="its log is another one: the message at position 13 is not the one"):
+    with pytest.raises(OffsetsLost, match="its log was replaced: the message at position 13 is not the one"):
         run_load(spark, settings)
     later = run_load(spark, replace(settings, allow_loss=True))
     assert counts(later) == {"1-0": (0, 39, 3)}

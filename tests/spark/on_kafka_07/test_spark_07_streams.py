@@ -142,7 +142,8 @@ def test_a_log_that_was_cut_is_a_loss(cluster: Both, topic: str, runs: list[Run]
     run = Run(runs, options_of(cluster, topic))
     assert run.all() == [[b"one", b"two"]]
     replace_log(cluster, topic, entry(b"one"))
-    with pytest.raises(MessagesLost, match=rf"{topic}-1-0 from offset 13 to 26: its log was cut and ends there now"):
+    with pytest.raises(MessagesLost, match=rf"{topic}-1-0 from offset 13 to 26: its log was truncated and now ends "
+                                           r"there"):
         Run(runs, options_of(cluster, topic), run.at).next()
     lenient = Run(runs, options_of(cluster, topic, failOnDataLoss="false"), run.at)
     assert lenient.next() == []
@@ -160,13 +161,13 @@ def test_another_log_is_named_and_read_from_its_start(
     assert run.all() == [[b"one", b"two"]]
     values = [b"another", b"log", b"than before"]
     replace_log(cluster, topic, b"".join(map(entry, values)))
-    with pytest.raises(MessagesLost, match="position 26 is within its entry from 17 to 30"):
+    with pytest.raises(MessagesLost, match="position 26 is inside its entry from 17 to 30"):
         Run(runs, options_of(cluster, topic), run.at).next()
     lenient = Run(runs, options_of(cluster, topic, failOnDataLoss="false"), run.at)
     with caplog.at_level(logging.WARNING):
         assert lenient.all() == []  # one batch that stores the new start
         assert lenient.all() == [values]
-    assert "its log is another one" in caplog.text
+    assert "its log was replaced" in caplog.text
 
 
 def test_another_log_with_an_entry_at_the_same_position_is_named_by_a_run_that_has_read_the_old_one(
@@ -181,11 +182,12 @@ def test_another_log_with_an_entry_at_the_same_position_is_named_by_a_run_that_h
     assert strict.until(1) == lenient.until(1) == [b"same"]
     values = [b"six", b"ten", b"more", b"new"]
     replace_log(cluster, topic, b"".join(map(entry, values)))  # entries start at 13, 26 and 40, as in the old log
-    with pytest.raises(MessagesLost, match=r"the 14 bytes before position 40 are not those that the last batch ended"):
+    with pytest.raises(MessagesLost, match=r"the 14 bytes before position 40 are not the bytes with which the last "
+                                           r"batch ended"):
         strict.until(1)
     with caplog.at_level(logging.WARNING):
         assert lenient.until(len(values)) == values
-    assert caplog.text.count("its log is another one") == 1
+    assert caplog.text.count("its log was replaced") == 1
     # A run that starts at a checkpoint has not read the old log. It goes on at the position, and nothing worse happens.
     restarted = Run(runs, options_of(cluster, topic), ended_at)
     assert restarted.until(2) == values[2:]

@@ -95,7 +95,7 @@ def test_a_position_within_an_entry_is_refused_with_both_ends_of_it(
 ) -> None:
     send_set(cluster, topic, "0-0", b"".join(entry(b"%d" % n) for n in range(5)))
     start = at(topic, p0_0=position, p0_1=-2, p1_0=-2, p1_1=-2)
-    with pytest.raises(OptionRefused, match=f"startingOffsets: {topic}/0-0: position {position} is within the entry "
+    with pytest.raises(OptionRefused, match=f"startingOffsets: {topic}/0-0: position {position} is inside the entry "
                                             "from 11 to 22; 11 and 22 are possible"):
         planned(cluster, topic, startingOffsets=start)
     end = at(topic, p0_0=position, p0_1=-1, p1_0=-1, p1_1=-1)
@@ -114,7 +114,7 @@ def test_offsets_of_a_group_are_used_and_lead_to_the_start_of_an_entry(
     cluster.client.set(path, b"40")
     with caplog.at_level(logging.WARNING):
         assert [row["value"] for row in rows_of(cluster, topic, **group)] == [b"3", b"4"]
-    assert "position 40 is within the entry from 33 to 44; the group's offset is taken for 33" in caplog.text
+    assert "position 40 is inside the entry from 33 to 44; reading starts at 33" in caplog.text
 
 
 def test_a_time_starts_at_a_segment(cluster: Both, topic: str) -> None:
@@ -141,7 +141,7 @@ def test_a_time_starts_at_the_newest_segment_that_was_written_before(
 def test_a_position_behind_the_log_is_lost(cluster: Both, topic: str) -> None:
     send_set(cluster, topic, "0-0", entry(b"one"))
     start = at(topic, p0_0=1000, p0_1=-2, p1_0=-2, p1_1=-2)
-    with pytest.raises(DataLoss, match=f"{topic}/0-0: 987 bytes from 13 to 999 are not there"):
+    with pytest.raises(DataLoss, match=f"{topic}/0-0: 987 bytes from 13 to 999 are not in the log"):
         planned(cluster, topic, startingOffsets=start)
 
 

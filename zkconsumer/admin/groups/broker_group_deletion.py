@@ -37,7 +37,7 @@ def check_without_members(group: CoordinatedGroup, what: str) -> None:
         verb = "is" if len(group.members) == 1 else "are"
         raise GroupHasMembers(
             f"{what}: {count_of(len(group.members), 'member')} {verb} in it ({shown_members(group.members)}), and its "
-            f"state is {group.state}", "stop them first; the broker refuses it while they are in the group"
+            f"state is {group.state}", "stop them first; the broker does not delete a group that has members"
         )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _delete(coordinators: GroupCoordinators, state: BrokerGroupState, done: Sequ
         if not code:
             return True
     if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
-        raise GroupHasMembers(f"group {group!r} is not deleted: somebody has joined it meanwhile{before}",
+        raise GroupHasMembers(f"group {group!r} is not deleted: a member has joined it in the meantime{before}",
                               "stop its members first")  # fmt: skip
     if code not in (
         0,

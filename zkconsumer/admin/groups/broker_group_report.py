@@ -175,8 +175,8 @@ def broker_group_report(found: BrokerGroupState) -> BrokerGroupReport:
     owners = group.owners
     problems = [f"{each.member_id}: {each.problem}" for each in group.members or () if each.problem]
     if group.is_rebalancing:
-        problems.insert(0, f"the group is in state {group.state}: who has which partition may change")
-    problems += [f"{topic}: there is no such topic" for topic in group.topics if topic not in found.partitions]
+        problems.insert(0, f"the group is in state {group.state}: its partitions may move")
+    problems += [f"{topic}: the topic does not exist" for topic in group.topics if topic not in found.partitions]
     rows = [_row(found, name, owners.get(name, [])) for name in found.concerned]
     problems += [f"{row.topic}-{row.partition}: {problem}" for row in rows for problem in row.problems]
     lags = [row.lag for row in rows if row.lag is not None]
@@ -207,18 +207,18 @@ def _row(found: BrokerGroupState, name: TopicPartition, owners: Sequence[Coordin
     offset, log = found.offsets.get(name), found.logs.get(name)
     start, end = log if isinstance(log, tuple) else (None, None)
     if not found.exists(name):
-        problems.append("there is no such partition")
+        problems.append("the partition does not exist")
     elif isinstance(log, str):
-        problems.append(f"its log is not known: {log}")
+        problems.append(f"its log could not be read: {log}")
     if offset is not None and end is not None and offset > end:
         problems.append(f"its offset {offset} is beyond the end of its log, {end}")
     elif offset is not None and start is not None and offset < start:
         problems.append(f"its offset {offset} is before the start of its log, {start}: messages were deleted unread")
     if len(owners) > 1:
-        problems.append(f"{len(owners)} members have it: {', '.join(each.member_id for each in owners)}")
+        problems.append(f"{len(owners)} members own it: {', '.join(each.member_id for each in owners)}")
     is_read = name in found.subscribed and bool(group.members)
     if not owners and is_read and not group.is_rebalancing:
-        problems.append("unassigned: a member subscribes to the topic, and nobody has the partition")
+        problems.append("unassigned: a member subscribes to the topic, but no member has the partition")
     owner = owners[0] if owners else None
     who: tuple[str | None, str | None, str | None] = (None, None, None)
     if owner is not None:

@@ -57,8 +57,8 @@ def check_code(code: int, group: str) -> None:
     sentence = f"group {group!r}: {BrokerError(code, None, None)}"
     if code in NOT_AUTHORIZED:
         raise GroupNotAuthorized(
-            sentence, "have the access lists of the brokers allow this user to Describe the group, and to Read or "
-            "Delete it for changes, and to Describe its topics"
+            sentence, "allow this user in the brokers' ACLs to Describe the group and its topics, and for changes to "
+                      "Read or Delete the group"
         )  # fmt: skip
     raise AdminError(sentence)
 
@@ -214,7 +214,7 @@ class GroupCoordinators:
             if time.monotonic() + BACKOFF_S >= deadline:
                 raise CoordinatorUnavailable(
                     f"the coordinator of group {group!r} does not answer within {deadline_s:g} s: {reason}",
-                    "look whether all brokers run, and whether partitions of __consumer_offsets have a leader",
+                    "check that all brokers run, and that the partitions of __consumer_offsets have leaders",
                 )
             time.sleep(BACKOFF_S)
 
@@ -229,7 +229,7 @@ class GroupCoordinators:
         brokers = self.brokers()
         if not brokers:
             raise CoordinatorUnavailable(
-                f"no broker coordinates group {group!r}: none of the cluster is of Kafka 0.9 or later",
+                f"no broker coordinates group {group!r}: no broker of the cluster is of Kafka 0.9 or later",
                 "groups of older brokers are in ZooKeeper: give --zookeeper",
             )
         self._rng.shuffle(brokers)

@@ -128,17 +128,17 @@ def delete_groups(
         if found.kafka_unknown is not None:
             raise GroupNotDeleted(
                 f"no group was deleted: the offsets of group {group!r} in Kafka are not known ({found.kafka_unknown})",
-                "try again once its offset manager answers, or delete what ZooKeeper has alone: store='zookeeper', "
-                "--store zookeeper",
+                "try again when its offset manager answers, or delete only the group in ZooKeeper: "
+                "store='zookeeper', --store zookeeper",
             )
         _check_unused(group, trees[group] or _tree(port, group))
     unled = unled_clause(name for found in stored.values() for name in found.kafka_unled)
     left_in_kafka = [] if unled is None else [
-        f"offsets in Kafka that the groups may have of topics without leaders stay with brokers before 1.1: {unled}"
+        f"brokers before 1.1 keep offsets that the groups may have in Kafka for topics without leaders: {unled}"
     ]
     notes = left_in_kafka + [note for group, tree in trees.items() for note in _left_behind(group, tree)]
     if store == ZOOKEEPER and in_kafka.exists():
-        notes.append("offsets in Kafka stay, if the groups have some: lists do not show such groups any more, and "
+        notes.append("if the groups have offsets in Kafka, these stay: lists no longer show the groups, but "
                      "`zkconsumer offsets get GROUP` does")  # fmt: skip
     notes += [note_of_kept_offsets(group) for group, found in stored.items() if is_kept and found.kafka]
     deleted: list[DeletedGroup] = []
@@ -191,7 +191,7 @@ def _tree(port: ZooKeeperPort, group: str) -> dict[str, _Node]:
             for path, value in zip(level, values, strict=True) if value is not None
         }  # fmt: skip
         if len(found) > _MAX_NODES:
-            raise GroupNotDeleted(f"group {group!r} has more than {_MAX_NODES} nodes in ZooKeeper: it is no group")
+            raise GroupNotDeleted(f"group {group!r} has more than {_MAX_NODES} nodes in ZooKeeper: it is not a group")
         listings = read_all(port, [GetChildren(path) for path in level])
         level = [f"{path}/{name}" for path, value in zip(level, listings, strict=True) if value is not None
                  for name in sorted(value[0])]  # fmt: skip
@@ -213,15 +213,15 @@ def _check_unused(group: str, tree: Mapping[str, _Node]) -> None:
         persistent = [name for name, node in members.items() if not node.session]
         if persistent:
             remedy += (f"; the registration of {persistent[0]} is persistent and does not end with its consumer: if "
-                       f"none runs, delete {ids}/{persistent[0]}")
+                       f"no such consumer runs, delete {ids}/{persistent[0]}")
         raise GroupHasMembers(f"no group was deleted: {count_of(len(members), 'consumer')} {verb} in group {group!r} "
                               f"({shown})", remedy)  # fmt: skip
     held = [(path, node.session) for path, node in tree.items() if node.session]
     if held:
         path, session = held[0]
-        more = f", and {len(held) - 1} nodes more are held so" if len(held) > 1 else ""
+        more = f", and {len(held) - 1} more nodes are held in the same way" if len(held) > 1 else ""
         raise GroupHasMembers(
-            f"no group was deleted: {path} is held by session {session_text(session)}, though no consumer is "
+            f"no group was deleted: {path} is held by session {session_text(session)}, although no consumer is "
             f"registered in group {group!r}{more}",
             "end the process that has the session, or release the claim first: release() of Admin, `zkconsumer "
             "release`",
@@ -249,7 +249,7 @@ def _delete(
 def _check_none_joined(port: ZooKeeperPort, group: str) -> None:
     names = members(port, group)
     if names:
-        raise GroupNotDeleted(f"group {group!r} is not deleted: {names[0]} has joined meanwhile", "stop it first")
+        raise GroupNotDeleted(f"group {group!r} is not deleted: {names[0]} has joined in the meantime", "stop it first")
 
 
 def _delete_in_kafka(in_kafka: OffsetsInKafka, found: StoredOffsets, deletion: _NodeDeletion) -> bool:
@@ -292,11 +292,11 @@ def _check_unchanged(
         if name not in answer.unknown and now == offset:
             continue
         why = f"cannot be read again ({answer.unknown[name]})" if name in answer.unknown else (
-            f"was changed by somebody else meanwhile: it was {offset}, it is {shown_offset(now)}")  # fmt: skip
+            f"was changed by another client in the meantime: it was {offset}, it is {shown_offset(now)}")  # fmt: skip
         raise GroupNotDeleted(
             f"group {group!r} is not deleted: its offset of {name.topic}-{name.partition} in Kafka {why}; "
             f"no offset in Kafka is deleted, and {deletion.so_far()}",
-            "find out who commits there, and delete the group again",
+            "find out which client commits there, and delete the group again",
         )
 
 
@@ -367,9 +367,9 @@ class _NodeDeletion:
     def _error(self, path: str, fault: Fault, reason: str) -> GroupNotDeleted:
         why = refusal_of("delete", path, fault, reason)
         if fault in (Fault.NOT_EMPTY, Fault.BAD_VERSION):
-            why = f"{path} was written by somebody else meanwhile"
+            why = f"{path} was written by another client in the meantime"
         kafka = f"{count_of(self.in_kafka, 'offset')} in Kafka" if self.in_kafka else "nothing in Kafka"
         return GroupNotDeleted(
             f"group {self._group!r} is not deleted: {why}; deleted were {self.so_far()}, and {kafka}",
-            "" if fault is Fault.NO_AUTH else "look whether a consumer has joined, and delete the group again",
+            "" if fault is Fault.NO_AUTH else "check whether a consumer has joined, and delete the group again",
         )

@@ -65,7 +65,7 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
     unknown = None
     if reasons:
         subject = f"{count_of(len(reasons), 'group')} of {len(rows)}"
-        unknown = f"it is not known whether {subject} have offsets in Kafka: {reasons[0]}"
+        unknown = f"whether {subject} have offsets in Kafka is not known: {reasons[0]}"
     return dataclasses.replace(found, groups=tuple(rows), unknown=unknown)
 
 

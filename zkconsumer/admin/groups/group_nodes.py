@@ -113,7 +113,7 @@ def only_topic(nodes: GroupNodes, topic: str) -> GroupNodes:
         raise error_of(nodes.refused[min(nodes.refused)])
     if topic not in nodes.topics:
         raise NotFound(
-            f"group {nodes.group!r} has no offsets of topic {topic!r} and does not subscribe to it",
+            f"group {nodes.group!r} has no offsets for topic {topic!r} and does not subscribe to it",
             nearest(topic, sorted(nodes.topics), "topic"),
         )
     return dataclasses.replace(nodes, topics={topic: nodes.topics[topic]})
@@ -231,5 +231,5 @@ def read_log_ends(cluster: Cluster, nodes: GroupNodes) -> GroupNodes:
         for name, offsets in found.items()
     }
     return dataclasses.replace(
-        nodes, log_ends={name: "the broker names no offset" if end is None else end for name, end in ends.items()}
+        nodes, log_ends={name: "the broker reports no offset" if end is None else end for name, end in ends.items()}
     )

@@ -26,10 +26,10 @@ __all__ = [
     "StoreDifference", "concerned_topics", "members_of", "report", "store_difference", "unled_clause", "unread",
 ]  # fmt: skip
 
-OWNER_HIDDEN = "its owner is not known: ZooKeeper does not let us read it"
+OWNER_HIDDEN = "its owner is not known: ZooKeeper does not let this client read it"
 """The problem of a partition whose owner node, if there is one, may not be read."""
 
-OFFSET_HIDDEN = "its offset in ZooKeeper is not known: ZooKeeper does not let us read it"
+OFFSET_HIDDEN = "its offset in ZooKeeper is not known: ZooKeeper does not let this client read it"
 """The problem of a partition whose offset node, if there is one, may not be read."""
 
 
@@ -106,12 +106,12 @@ def store_difference(rows: Sequence[PartitionRow]) -> StoreDifference | None:
         return None
     first, unclear = differing[0], sum(row.storage is None for row in differing)
     if not unclear:
-        counts = "offset and lag are those of the store in which the owner works"
+        counts = "offset and lag are those of the store that the owner uses"
     elif unclear == len(differing):
-        counts = "it is not known in which store the group works, so the larger offset counts"
+        counts = "it is not known which store the group uses, so the larger offset counts"
     else:
         counts = (
-            f"it is not known for {unclear} of them in which store the owner works, so the larger offset counts there"
+            f"for {unclear} of them it is not known which store the owner uses, so the larger offset counts"
         )
     return StoreDifference(
         f"the stores differ for {len(differing)} of {len(rows)} partitions, first for {first.topic}-{first.partition}: "
@@ -156,7 +156,7 @@ class GroupReport(JsonValue):
             # That owners store in ZooKeeper goes without saying where nothing is in Kafka.
             if rows and any(row.offset_in_kafka is not None for row in self.partitions):
                 notes.append(
-                    f"owners seem to keep the offsets of {len(rows)} of {len(self.partitions)} partitions in {name}, "
+                    f"owners seem to store the offsets of {len(rows)} of {len(self.partitions)} partitions in {name}, "
                     f"such as {rows[0].topic}-{rows[0].partition}"
                 )
         return tuple(notes)
@@ -216,7 +216,7 @@ def members_of(nodes: GroupNodes) -> Members:
         try:
             subscriptions[member] = Subscription.from_registration(registration)
         except UnsupportedFilter as error:
-            problem = f"its filter cannot be applied here: {error}"
+            problem = f"its filter cannot be evaluated in Python: {error}"
         rows.append(MemberRow(member, registration.pattern, dict(registration.subscription), problem))
     return Members(tuple(rows), subscriptions, frozenset(row.consumer_id for row in rows if row.problem))
 
@@ -233,7 +233,7 @@ def concerned_topics(nodes: GroupNodes, members: Members | None = None) -> list[
     return sorted(names)
 
 
-UNLED: Final = "brokers do not know the partition, as its topic is being deleted or never had a leader"
+UNLED: Final = "brokers do not know the partition, because its topic is being deleted or never had a leader"
 
 
 def unled_clause(names: Iterable[Name]) -> str | None:
@@ -242,7 +242,8 @@ def unled_clause(names: Iterable[Name]) -> str | None:
     if not topics:
         return None
     more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""
-    return f"brokers do not know partitions of topic {topics[0]!r}{more}, as it is being deleted or never had a leader"
+    why = "because it is being deleted or never had a leader"
+    return f"brokers do not know partitions of topic {topics[0]!r}{more}, {why}"
 
 
 def unread(nodes: GroupNodes) -> list[str]:
@@ -251,8 +252,8 @@ def unread(nodes: GroupNodes) -> list[str]:
     # Also for a group with offsets in ZooKeeper: they may be leftovers, and those in Kafka would vanish without a word.
     if nodes.kafka_unknown is not None:
         sentences.append(
-            f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}; partitions with an offset in Kafka alone may "
-            "be missing, and the lag is not known of those whose owner has not written an offset in ZooKeeper"
+            f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}; partitions whose offset is only in Kafka "
+            "may be missing, and the lag of partitions whose owner has not stored an offset in ZooKeeper is not known"
         )
     return sentences
 
@@ -296,7 +297,7 @@ def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> fro
     if znodes.topic_path(topic) in nodes.refused:
         return None
     if topic not in nodes.known_topics:
-        problems.append(f"{topic}: there is no such topic")
+        problems.append(f"{topic}: the topic does not exist")
         return frozenset()
     if topic in nodes.topics_07:
         found = nodes.topics_07[topic]
@@ -332,15 +333,15 @@ def _row(
     if not exists and topic in nodes.topics_07:
         problems.append(nodes.topics_07[topic].why_missing(name))
     elif not exists and known:
-        problems.append("the topic has no such partition")
+        problems.append("the partition does not exist")
     owner = _owner(nodes, topic, name, threads, members, problems)
     if owner is None and nodes.hides_owner(topic, name):
         problems.append(OWNER_HIDDEN)
     elif owner is None and exists and threads:
-        problems.append("orphaned: a member subscribes to it, and nobody owns it")
+        problems.append("orphaned: a member subscribes to it, but no member owns it")
     in_zookeeper = _offset(nodes, topic, name, problems)
     if (topic, name) in nodes.kafka_unled:
-        problems.append(f"its offset in Kafka cannot be read: {UNLED}; look at it with zkconsumer topics {topic}")
+        problems.append(f"its offset in Kafka cannot be read: {UNLED}; see zkconsumer topics {topic}")
     in_kafka = nodes.kafka_offsets.get((topic, name))
     offset = nodes.offset_that_counts((topic, name))
     end = nodes.log_ends.get((topic, name))
@@ -360,9 +361,9 @@ def _row(
 def _wrong_position(group: str, offset: int | None, fault: EntryFault) -> str:
     """Return what is said of a stored position of Kafka 0.7 at which no entry starts, a clause."""
     if fault.fault_is is FaultIs.OUT_OF_LOG:
-        return f"its log does not have the stored offset {offset} any more: messages were deleted before they were read"
+        return f"its log no longer has the stored offset {offset}: messages were deleted before they were read"
     return (f"no entry seems to start at the stored offset {offset} ({fault.reason}); "
-            f"`zkconsumer verify {group}` looks for the entry around it")  # fmt: skip
+            f"`zkconsumer verify {group}` searches for the entry around it")  # fmt: skip
 
 
 def _owner(
@@ -374,7 +375,7 @@ def _owner(
     owner = znodes.parse_owner(data)
     thread = members.thread_of(owner, threads)
     if thread not in threads and consumer_id_of(thread) not in members.unclear and not nodes.hides_members:
-        problems.append(f"its owner {owner!r} is no thread of a registered member on this topic")
+        problems.append(f"its owner {owner!r} is not a thread of a registered member on this topic")
     if not session:
         problems.append("its owner node is persistent: it stays until an operator deletes it")
     return owner

@@ -28,11 +28,11 @@ Name = tuple[str, str]
 class FaultIs(enum.Enum):
     """What is wrong at a position."""
 
-    WITHIN = "the position is within an entry"
+    WITHIN = "the position is inside an entry"
     DAMAGED = "an entry starts there, and is damaged"
-    NO_ENTRY = "no entry seems to start there; more is not known"
-    OUT_OF_LOG = "the log does not have the position any more"
-    NOT_LOOKED_AT = "it was not found out what is there"
+    NO_ENTRY = "no entry seems to start there; nothing more is known"
+    OUT_OF_LOG = "the log no longer has the position"
+    NOT_LOOKED_AT = "it is not known what is there"
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def check_names(port: ZooKeeperPort, group: str, topic: str, partition: int | st
         raise NotFound(f"group {group!r} does not exist", nearest(group, groups, "group"))
     topics = children(port, znodes.TOPICS) or []
     if topic not in topics:
-        raise NotFound(f"there is no topic {topic!r}", nearest(topic, topics, "topic"))
+        raise NotFound(f"topic {topic!r} does not exist", nearest(topic, topics, "topic"))
     try:
         numbers = read_partitions(port, [topic]).get(topic, ())
     except UnreadableNode:  # which partitions it has is not known
@@ -202,7 +202,8 @@ def delete_claim(port: ZooKeeperPort, generation: Generation, group: str, claim:
     """
     now = read_claim(port, claim.path)
     if now != claim:
-        raise ClaimNotReleased(f"{claim.path} is not released: it was changed by somebody else meanwhile", "look again")
+        raise ClaimNotReleased(f"{claim.path} is not released: another client has changed it in the "
+                               "meantime", "look again")
     operations: list[Create | Delete] = []
     if children(port, znodes.ids_path(group)) is not None:
         for consumer in _possible(claim.thread) or [f"{group}_release-{uuid.uuid4().hex[:8]}"]:
@@ -229,9 +230,9 @@ def _refusal(operations: Sequence[Create | Delete], reply: Reply) -> str | None:
         if not isinstance(result, Fault) or result is Fault.ROLLED_BACK:
             continue
         if isinstance(operation, Create) and result is Fault.NODE_EXISTS:
-            return f"not released: {operation.path} has been registered meanwhile"
+            return f"not released: {operation.path} has been registered in the meantime"
         if result in (Fault.NO_NODE, Fault.BAD_VERSION):
-            return "not released: it was changed by somebody else meanwhile"
+            return "not released: another client has changed it in the meantime"
         action = "create" if isinstance(operation, Create) else "delete"
         return f"not released: {refusal_of(action, operation.path, result)}"
     return None

@@ -63,26 +63,27 @@ def proof(claim: Claim, evidence: Evidence) -> str:
     """
     refused = f"{claim.path} is not released"
     if evidence.vouched_czxid is not None and evidence.vouched_czxid != claim.czxid:
-        raise ClaimNotReleased(f"{refused}: it is another node by now, claim {claim.czxid:#x}", "look again")
+        raise ClaimNotReleased(f"{refused}: it is now another node, claim {claim.czxid:#x}", "look again")
     for consumer in consumers_of(claim.thread):
         if consumer in evidence.registered:
-            kept = "would go on reading" if claim.session else "may take it for its own"
+            kept = "would continue to read" if claim.session else "may regard it as its own"
             raise ClaimNotReleased(
-                f"{refused}: its owner {claim.thread!r} is of {consumer}, which is registered and {kept}",
+                f"{refused}: its owner {claim.thread!r} belongs to {consumer}, which is registered and {kept}",
                 f"stop {consumer} first, or trigger a rebalance (trigger_rebalance() of Admin, --trigger-rebalance of "
                 "`zkconsumer verify`)",
             )
     if not claim.session:
-        return f"it is persistent, and no consumer of the name in it, {claim.thread!r}, is registered"
+        return f"it is persistent, and {claim.thread!r}, the owner in it, is not registered"
     session = session_text(claim.session)
     if evidence.session_lives is False:
-        return f"its session {session} has ended, which ZooKeeper's leader confirms, and the node was left behind"
+        return f"its session {session} has ended, as ZooKeeper's leader confirms, but the node still exists"
     if evidence.vouched_czxid is not None:
-        return f"its owner {claim.thread!r} is not registered, and you say that nobody works under session {session}"
+        return f"its owner {claim.thread!r} is not registered, and you confirm that nobody uses session {session}"
     lives = "lives" if evidence.session_lives else "may live"
     whose = f", a client at {evidence.client}" if evidence.client else ""
     raise ClaimNotReleased(
         f"{refused}: its owner {claim.thread!r} is not registered, but session {session} {lives}{whose}",
-        "end that process: the node goes with its session. If you know that it does not read the partition, say so by "
-        f"the number of the claim: claim={claim.czxid:#x}, or --claim {claim.czxid:#x} of the command",
+        "end that process: ZooKeeper then deletes the node with the session. If you know that the process does not "
+        f"read the partition, confirm it with the number of the claim: claim={claim.czxid:#x}, or --claim "
+        f"{claim.czxid:#x} of the command",
     )  # fmt: skip

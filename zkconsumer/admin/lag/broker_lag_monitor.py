@@ -189,4 +189,4 @@ def _range(found: LogOffsets) -> LogRange:
     if isinstance(found, str):
         return found
     start, end = found
-    return "the leader names no offsets" if start is None or end is None else (start, end)
+    return "the leader reports no offsets" if start is None or end is None else (start, end)

@@ -204,7 +204,7 @@ class LagMonitor:
 def _end(offsets: LogOffsets) -> int | str:
     if isinstance(offsets, str):
         return offsets
-    return "the broker names no offset" if offsets[0] is None else offsets[0]
+    return "the broker reports no offset" if offsets[0] is None else offsets[0]
 
 
 def _unowned(nodes: GroupNodes, members: Members, rows: Sequence[PartitionRow]) -> list[tuple[str, int | str]]:

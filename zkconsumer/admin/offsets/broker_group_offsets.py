@@ -43,8 +43,8 @@ from zkconsumer_error import ErrorCode
 __all__ = ["BrokerGroupOffsets", "BrokerOffsets"]
 
 _NOT_SET: Final = "no offset was set"
-_TOO_OLD: Final = "is older than Kafka 2.4 and deletes no single offsets"
-_WITHOUT_NAME: Final = "deletes no single offsets of a group without a name"
+_TOO_OLD: Final = "is older than Kafka 2.4 and cannot delete single offsets"
+_WITHOUT_NAME: Final = "cannot delete single offsets of a group without a name"
 _REFUSED_FOR_MEMBERS: Final = (22, 25, 27)
 """Codes of a commit of nobody while a group has members."""
 
@@ -90,8 +90,8 @@ class BrokerGroupOffsets(OffsetChanging):
             topics = sorted({row.topic for row in rows})
             rows = tuple(row for row in rows if row.topic == topic)
             if not rows:
-                known = f"it has to do with {', '.join(topics)}" if topics else "it has to do with no topic"
-                raise NotFound(f"group {group!r} neither reads topic {topic!r} nor has offsets of it", known)
+                known = f"its topics are {', '.join(topics)}" if topics else "it has no topics"
+                raise NotFound(f"group {group!r} neither reads topic {topic!r} nor has offsets for it", known)
         return BrokerOffsets(group, state.group.state, rows)
 
     def export_offsets(self, *groups: str) -> ExportedOffsets:
@@ -114,7 +114,8 @@ class BrokerGroupOffsets(OffsetChanging):
             OffsetLine(group, name.topic, str(name.partition), offset, KAFKA)
             for group, offsets in found.items() if group not in faults for name, offset in sorted(offsets.items())
         ]  # fmt: skip
-        problems += tuple(f"offsets of a group that no line can name: {fault}" for fault in faults.values())
+        problems += tuple("offsets of a group whose name cannot be written in a line: "
+                          f"{fault}" for fault in faults.values())
         return ExportedOffsets(tuple(lines), problems, store=KAFKA)
 
     # -- changing ------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class BrokerGroupOffsets(OffsetChanging):
         check_partitions(topic, partitions)
         stored = self._without_members(group)
         if stored.is_empty and not group:  # brokers would make one, when a script names it by a variable without value
-            raise OffsetsNotSet(f"{_NOT_SET}: the name of the group is empty, and there is no such group",
+            raise OffsetsNotSet(f"{_NOT_SET}: the name of the group is empty",
                                 "give the name of the group")  # fmt: skip
         return self._set(stored, topic, wanted, partitions, KAFKA, force, dry_run, on_new_group)
 
@@ -213,8 +214,8 @@ class BrokerGroupOffsets(OffsetChanging):
         are_gone, codes = self._coordinators.delete_offsets(group, names)
         _check_codes(group, codes, len(names), "deleted")
         notes = () if are_gone else (
-            f"the coordinator {_TOO_OLD if group else _WITHOUT_NAME}: -1 is stored, which members take for no offset, "
-            "and which expires as any offset",
+            f"the coordinator {_TOO_OLD if group else _WITHOUT_NAME}: -1 is stored instead, which members regard as "
+            "no offset, and which expires like any offset",
         )  # fmt: skip
         return OffsetChanges(tuple(changes), True, (), notes)
 
@@ -262,10 +263,10 @@ class BrokerGroupOffsets(OffsetChanging):
         topics = sorted({name for name, _ in stored.kafka})
         names = self._listed_partitions(topics)
         if not names:
-            raise OffsetsNotSet(f"{_NOT_SET}: group {stored.group!r} has no offsets of a topic that exists",
-                                "name a topic that exists: --topic (topic=...)")  # fmt: skip
+            raise OffsetsNotSet(f"{_NOT_SET}: group {stored.group!r} has no offsets for an existing topic",
+                                "name an existing topic: --topic (topic=...)")  # fmt: skip
         gone = sorted(set(topics) - {name.topic for name in names})
-        return names, (f"left out, as the topic does not exist: {', '.join(gone)}",) if gone else ()
+        return names, (f"left out, because the topic does not exist: {', '.join(gone)}",) if gone else ()
 
     def _listed_partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         known = self._cluster.partitions(topics)
@@ -289,8 +290,8 @@ class BrokerGroupOffsets(OffsetChanging):
             if offset != change.old:
                 raise OffsetsNotSet(
                     f"{_NOT_SET}: the offset of {name.topic}-{name.partition} in group {group!r} was changed by "
-                    f"somebody else meanwhile: it was {shown_offset(change.old)}, it is {shown_offset(offset)}",
-                    "find out who commits there, and set them again",
+                    f"another client in the meantime: it was {shown_offset(change.old)}, it is {shown_offset(offset)}",
+                    "find out which client commits there, and set the offsets again",
                 )
 
 
@@ -306,7 +307,7 @@ def _check_not_subscribed(state: BrokerGroupState, topic: str) -> None:
     for member in state.group.members or ():
         is_known = member.topics is not None
         if not is_known or topic in (member.topics or ()) or any(name.topic == topic for name in member.assigned):
-            what = "subscribes to it" if is_known else "may subscribe to it: its subscription is not known now"
+            what = "subscribes to it" if is_known else "may subscribe to it, because its subscription is not known now"
             raise GroupHasMembers(
                 f"no offset of group {state.group.group!r} is deleted: {member.member_id} of {member.host} {what} "
                 f"(topic {topic!r}), and would store it again", "stop the members that read the topic first",
@@ -328,10 +329,10 @@ def _check_codes(group: str, codes: Mapping[TopicPartition, int], total: int, ve
     sentence = f"the offset of {name.topic}-{name.partition} of group {group!r} is not {verb}"
     rest = f"; {done} of {count_of(total, 'offset')} {'was' if total == 1 else 'were'} {verb}"
     if code in _REFUSED_FOR_MEMBERS:
-        raise GroupHasMembers(f"{sentence}: members have joined the group meanwhile{rest}", "stop them first")
+        raise GroupHasMembers(f"{sentence}: members have joined the group in the meantime{rest}", "stop them first")
     if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         raise GroupHasMembers(f"{sentence}: a member subscribes to the topic{rest}", "stop the members that read it")
     if code in NOT_AUTHORIZED:
         check_code(code, group)
     raise OffsetsNotSet(f"{sentence}: {BrokerError(code, name.topic, name.partition)}{rest}",
-                        "look whether the topic exists and its coordinator answers")  # fmt: skip
+                        "check that the topic exists and the coordinator answers")  # fmt: skip

@@ -54,8 +54,8 @@ def keeps_offsets_of_deleted_topics(port: ZooKeeperPort, in_kafka: OffsetsInKafk
 def note_of_kept_offsets(group: str) -> str:
     """Return the sentence about offsets that are left behind when a group, or all its offsets, are deleted."""
     return (
-        f"group {group!r}: offsets in Kafka of topics that do not exist any more, if there are some, stay: brokers "
-        "before Kafka 0.10.2 keep and do not list them; they expire (offsets.retention.minutes, a day)"
+        f"group {group!r}: brokers before Kafka 0.10.2 keep offsets of topics that no longer exist, and do not list "
+        "them; if there are such offsets, they stay until they expire (offsets.retention.minutes, a day)"
     )
 
 
@@ -65,11 +65,11 @@ def with_kept_offsets(error: NotFound, topic: str | None = None) -> NotFound:
     Args:
         topic: The topic, which does not exist; None: the group has no offset of any topic.
     """
-    of_topic = "topics that do not exist any more" if topic is None else f"topic {topic!r}, which does not exist,"
+    of_topic = "topics that no longer exist" if topic is None else f"topic {topic!r}, which does not exist,"
     remedy = (
         f"offsets in Kafka of {of_topic} are not found: brokers before Kafka 0.10.2 keep them and do not list them. "
-        "They expire (offsets.retention.minutes, a day), or: create the topic with the same partitions, delete the "
-        "offsets, delete the topic"
+        "Wait until they expire (offsets.retention.minutes, a day), or create the topic with the same partitions, "
+        "delete the offsets, and delete the topic"
     )
     return NotFound(error.sentence, f"{error.remedy}; {remedy}" if error.remedy else remedy)
 
@@ -96,8 +96,8 @@ def warnings_of_offsets(
         verb = "has" if len(having) == 1 else "have"
         found.append(
             f"{count_of(len(having), 'group')} {verb} offsets of it in Kafka ({shown}); brokers before Kafka 0.10.2 "
-            "keep them, and members would skip messages of a topic of the same name that is created later; while the "
-            f"topic exists, they can be deleted: zkconsumer offsets delete GROUP --topic {topic}"
+            "keep them, and members would skip messages of a topic of the same name that is created later; delete "
+            f"these offsets while the topic exists: zkconsumer offsets delete GROUP --topic {topic}"
         )
     unknown = [group for group in groups if group not in having and answers[group].unknown]
     if unknown:

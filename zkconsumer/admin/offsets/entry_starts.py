@@ -28,7 +28,7 @@ _DEADLINE_S: Final = 60.0
 
 def moved_note(name: TopicPartition, position: int, start: int) -> str:
     """Return what is said of a position that was moved, a sentence."""
-    return f"{name.topic}-{name.partition}: position {position} is within an entry; set to the entry's start, {start}"
+    return f"{name.topic}-{name.partition}: position {position} is inside an entry; set to the entry's start, {start}"
 
 
 def of_brokers(leaders: Mapping[TopicPartition, Broker]) -> dict[Broker, list[TopicPartition]]:

@@ -26,7 +26,7 @@ __all__ = ["plan_kafka_changes", "write_both"]
 
 _GROUP_S: Final = 0.2
 """Longest wait for the offsets of one group among many, on average."""
-_UNWRITTEN: Final = "look whether the topic exists and its offset manager answers, and set them again"
+_UNWRITTEN: Final = "check that the topic exists and its offset manager answers, and set the offsets again"
 
 
 def plan_kafka_changes(
@@ -98,12 +98,13 @@ def _check_unchanged(
             group, {name: f"it cannot be read ({reason})" for name, reason in answer.unknown.items()}, _UNWRITTEN
         )
     changed = {
-        name: (f"it was changed by somebody else meanwhile: it was {shown_offset(change.old)}, it is "
+        name: (f"another client has changed it in the meantime: it was {shown_offset(change.old)}, it is "
                f"{shown_offset(answer.offsets.get(name))}")
         for name, change in needed.items() if answer.offsets.get(name) != change.old
     }  # fmt: skip
     if changed:
-        raise progress.error(group, changed, "read them, find out who else commits there, and set them again")
+        raise progress.error(group, changed,
+                             "read the offsets, find out which client commits there, and set them again")
 
 
 class _Progress:
@@ -132,7 +133,7 @@ class _Progress:
         groups = [each for each, count in self.written.items() if count and each != group]
         of_groups = ""
         if groups:
-            of_groups = f", among them all of {first_few(*map(repr, groups), most=3, rest=', ...')}"
+            of_groups = f", including all of {first_few(*map(repr, groups), most=3, rest=', ...')}"
         return OffsetsNotSet(
             f"the offset of {name.topic}-{name.partition} of group {group!r} in Kafka is not written: {reason}"
             f"{more}; {written} of {count_of(self._total, 'offset')} in Kafka {'was' if self._total == 1 else 'were'} "

@@ -153,7 +153,7 @@ class OffsetAdministration(OffsetChanging):
         notes: tuple[str, ...] = ()
         if not stored.exists and ZOOKEEPER not in stored.stores(store):
             notes = (f"group {group!r} has no node in ZooKeeper: until a member joins, lists of groups do not show "
-                     "it, and its lag is shown if it is named",)  # fmt: skip
+                     "it, and its lag is only shown if you name the group",)  # fmt: skip
         return self._set(stored, topic, wanted, partitions, store, force, dry_run, on_new_group, notes)
 
     def shift_offsets(
@@ -300,16 +300,16 @@ class OffsetAdministration(OffsetChanging):
         left_out = first_few(*gone, most=3)
         if len(gone) == len(topics):
             raise OffsetsNotSet(
-                f"no offset was set: no topic of group {group!r} exists any more ({left_out})" if gone else
+                f"no offset was set: no topic of group {group!r} exists ({left_out})" if gone else
                 f"no offset was set: group {group!r} reads no topic and has no offsets",
-                "name a topic that exists: --topic (topic=...)",
+                "name an existing topic: --topic (topic=...)",
             )  # fmt: skip
         known = self._cluster.partitions([name for name in topics if name not in gone])
         names = [name for each, there in known.items() if there for name in topic_partitions(self._cluster, each, ())]
         if not names:
             raise OffsetsNotSet(f"no offset was set: no broker that has a topic of group {group!r} is registered",
-                                "start its brokers first; partitions return with them")  # fmt: skip
-        notes = (f"left out, as the topic does not exist: {left_out}",) if gone else ()
+                                "start its brokers first; their partitions are then back")  # fmt: skip
+        notes = (f"left out, because the topic does not exist: {left_out}",) if gone else ()
         return names, notes + away_07(stored, names, known)
 
     def _stored(self, group: str, store: str | None) -> StoredOffsets:

@@ -33,7 +33,7 @@ PartitionName = tuple[str, str, str]
 
 _BATCH = 200
 """Operations in one multi; ZooKeeper's default limit of a request is 1 MB."""
-FORCE = "stop them first, or do it all the same: force=True, --force"
+FORCE = "stop them first, or set the offsets nevertheless: force=True, --force"
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,9 @@ def check_no_members(port: ZooKeeperPort, groups: Sequence[str], warn: Callable[
     where = f"group {next(iter(live))!r}" if len(live) == 1 else f"groups {', '.join(live)}"
     sentence = f"{count_of(len(names), 'consumer')} {verb} in {where} ({first_few(*names, rest=', ...')})"
     if warn is None:
-        sentence += " and would go on from their own positions"
+        sentence += " and would continue from their own positions"
         raise GroupHasMembers(f"no offset was set: {sentence}", FORCE)
-    warn(f"{sentence}; an offset that is set takes effect when its partition is claimed next, and they may commit over "
-         "it until then")
+    warn(f"{sentence}; a new offset takes effect when its partition is claimed next; until then they may overwrite it")
 
 
 def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
@@ -175,7 +174,7 @@ def write_changes(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
         if reply.fault is not None:
             raise OffsetsNotSet(
                 f"ZooKeeper did not say whether the offsets were written: {reply.reason}",
-                "read them, and set them again",
+                "read the offsets, and set them again",
             )
         faults = {
             change: result
@@ -227,10 +226,10 @@ def _refused(
     current = next(found.old for found in now if found.path == change.path)
     if fault in (Fault.BAD_VERSION, Fault.NO_NODE, Fault.NODE_EXISTS):
         what = (
-            f"the offset of {change.topic}-{change.partition} in group {change.group!r} was changed by somebody else "
-            f"meanwhile: it was {shown_offset(change.old)}, it is {shown_offset(current)}"
+            f"the offset of {change.topic}-{change.partition} in group {change.group!r} was changed by another "
+            f"client in the meantime: it was {shown_offset(change.old)}, it is {shown_offset(current)}"
         )
-        remedy = "find out who commits there, and set them again"
+        remedy = "find out which client commits there, and set the offsets again"
     else:
         what = f"{change.path} cannot be written: {fault.value}"
         remedy = ""

@@ -149,4 +149,4 @@ def away_07(stored: StoredOffsets, names: Sequence[TopicPartition], topics: Coll
             if topic in topics and "-" in name and TopicPartition(topic, name) not in names]  # fmt: skip
     if not away:
         return ()
-    return (f"left out, as no registered broker has them now: {first_few(*away, most=3)}; their offsets stay",)
+    return (f"left out, because no registered broker has them now: {first_few(*away, most=3)}; their offsets stay",)

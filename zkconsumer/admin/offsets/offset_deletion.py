@@ -39,14 +39,14 @@ def chosen_offsets(
         names = [name for name in names if name[0] == topic]
         if not names:
             raise NotFound(
-                f"group {stored.group!r} has no offset of topic {topic!r} in {where}", nearest(topic, topics, "topic")
+                f"group {stored.group!r} has no offset for topic {topic!r} in {where}", nearest(topic, topics, "topic")
             )
     missing = sorted(set(map(str, partitions)) - {name for _, name in names})
     if missing:
         having = ", ".join(name for _, name in names)
         raise NotFound(
             f"group {stored.group!r} has no offset of partition {', '.join(missing)} of topic {topic!r} in {where}",
-            f"it has offsets of {having}",
+            f"it has offsets for {having}",
         )
     return [name for name in names if not partitions or name[1] in set(map(str, partitions))]
 
@@ -77,7 +77,7 @@ def check_not_consumed(
         if names:
             what = f"{names[0]} subscribes to {topic!r}"
             if names[0] in found.unclear:
-                what = f"what {names[0]} subscribes to is not known"
+                what = f"the subscription of {names[0]} is not known"
         elif topic in owners:
             what = f"partitions of {topic!r} have an owner"
         else:
@@ -86,7 +86,7 @@ def check_not_consumed(
                 notes.append(f"group {group!r}: {path} belongs to no session and does not prevent the deletion")
             continue
         raise GroupHasMembers(
-            f"no offset of group {group!r} is deleted: {what}, and the offsets would be stored again",
+            f"no offset of group {group!r} is deleted: {what}, so the offsets would be stored again",
             "stop the members of the group first",
         )
     return notes

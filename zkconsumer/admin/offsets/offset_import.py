@@ -73,8 +73,8 @@ def left_in_zookeeper(wanted: Sequence[Imported], stored: Mapping[str, StoredOff
         if names:
             _, topic, partition = names[0]
             notes.append(
-                f"group {group!r}: ZooKeeper has offsets of {count_of(len(names), 'partition')} that were set in Kafka "
-                f"alone, such as {topic}-{partition}; they stay as they are"
+                f"group {group!r}: ZooKeeper has offsets of {count_of(len(names), 'partition')} that were only set "
+                f"in Kafka, such as {topic}-{partition}; the offsets in ZooKeeper stay unchanged"
             )
     return notes
 
@@ -112,7 +112,7 @@ def check_logs(
         shown = first_few(*refused, most=3, between="; ")
         raise OffsetsNotSet(
             f"no offset was set: {count_of(len(refused), 'offset')} cannot be set: {shown}",
-            "create the topics and start their brokers first, or set them all the same: force=True, --force",
+            "create the topics and start their brokers first, or set the offsets nevertheless: force=True, --force",
         )
     notes = [moved_note(name, position, start) for (name, position), start in moved.items()]
     return [
@@ -125,9 +125,9 @@ def _why_unknown(name: TopicPartition, known: Collection[TopicPartition]) -> str
     """Return why there is no such partition among those that are known, a clause."""
     others = sort_partitions([each.partition for each in known if each.topic == name.topic])
     if not others:
-        return "there is no such partition, as there is no such topic, or no broker that has it is registered"
+        return "the partition does not exist: the topic does not exist, or no broker that has it is registered"
     shown = first_few(*others, most=10, rest=", ...")
-    return f"there is no such partition{why_away([name.partition], others)}; the topic has {shown}"
+    return f"the partition does not exist{why_away([name.partition], others)}; the topic has {shown}"
 
 
 def _name(topic: str, text: str) -> TopicPartition:

@@ -128,10 +128,10 @@ def fault_of(content: str) -> str | None:
         if fault is not None:
             return fault
     if _PARTITION.fullmatch(partition) is None:
-        return (f"the partition {partition!r} is no number from 0 to 999999999 without leading zeros, and no name of "
-                "Kafka 0.7 such as 0-3")  # fmt: skip
+        return (f"the partition {partition!r} is neither a number from 0 to 999999999 without leading zeros, nor a "
+                "name of Kafka 0.7 such as 0-3")  # fmt: skip
     if not (offset.isascii() and offset.isdigit()) or len(offset) > _OFFSET_DIGITS or int(offset) > znodes.MAX_OFFSET:
-        return f"the offset {offset[:_EXCERPT_CHARS]!r} is no number from 0 to {znodes.MAX_OFFSET}"
+        return f"the offset {offset[:_EXCERPT_CHARS]!r} is not a number from 0 to {znodes.MAX_OFFSET}"
     return None
 
 
@@ -139,13 +139,13 @@ def fault_of_group(group: str) -> str | None:
     """Return why no line can be about a group, a clause; None if one can. Brokers take every text as a name.
 
     >>> fault_of_group("a/b")
-    "the group 'a/b' has characters that no name may have"
+    "the group 'a/b' has characters that are not allowed in a name"
     """
     return _fault_of_name("group", group)
 
 
 def _fault_of_name(what: str, name: str) -> str | None:
-    return None if _NAME.fullmatch(name) else f"the {what} {name!r} has characters that no name may have"
+    return None if _NAME.fullmatch(name) else f"the {what} {name!r} has characters that are not allowed in a name"
 
 
 def parse_lines(text: str) -> tuple[list[OffsetLine], list[str]]:
@@ -189,6 +189,6 @@ def _with_stores(lines: list[OffsetLine], only: dict[str, int], problems: list[s
         path = znodes.offset_path(*line[:3])
         left.pop(path, None)
         found.append(line._replace(store="kafka") if path in only else line)
-    problems += [f"line {number}: there is no line with an offset of {path[:_EXCERPT_CHARS]!r}"
+    problems += [f"line {number}: no line has an offset for {path[:_EXCERPT_CHARS]!r}"
                  for path, number in left.items()]  # fmt: skip
     return found

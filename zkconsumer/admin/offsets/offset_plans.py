@@ -98,10 +98,10 @@ def _bounds(found: LogOffsets) -> tuple[int, int]:
         ValueError: They are not known; a clause.
     """
     if isinstance(found, str):
-        raise ValueError(f"its log is not known ({found})")
+        raise ValueError(f"its log could not be read ({found})")
     earliest, latest = found[0], found[1]
     if earliest is None or latest is None:
-        raise ValueError("its log is not known (the leader names no offsets)")
+        raise ValueError("its log could not be read (the leader reports no offsets)")
     return earliest, latest
 
 
@@ -149,12 +149,13 @@ def parse_target(text: str) -> OffsetTarget:
     if text.isascii() and text.isdigit():
         digits = text.lstrip("0") or "0"
         if int(digits[:20]) > znodes.MAX_OFFSET:
-            raise ValueError(f"{text} is larger than any offset, 2^63-1")
+            raise ValueError(f"{text} is larger than the largest offset, 2^63-1")
         return OffsetTarget(text, int(digits), None)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not earliest, latest, an offset, or a time like 2014-03-01T12:00:00Z") from None
+        raise ValueError(f"{text!r} is not earliest, latest, an offset, or a time such as "
+                         "2014-03-01T12:00:00Z") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     time_ms = round(moment.timestamp() * 1000)
@@ -188,10 +189,10 @@ def topic_partitions(cluster: Cluster, topic: str, chosen: Sequence[int | str]) 
     """
     known = cluster.partitions([topic]).get(topic)
     if known is None:
-        raise NotFound(f"there is no topic {topic!r}", nearest(topic, cluster.topics(), "topic"))
+        raise NotFound(f"topic {topic!r} does not exist", nearest(topic, cluster.topics(), "topic"))
     if not known:
         raise NotFound(f"topic {topic!r} has no partitions now: no broker that has it is registered",
-                       "start its brokers first; partitions return with them")  # fmt: skip
+                       "start its brokers first; their partitions are then back")  # fmt: skip
     missing = sort_partitions(set(chosen) - set(known))
     if missing:
         raise NotFound(no_partition(topic, missing, known), f"it has {', '.join(map(str, known))}")
@@ -212,9 +213,9 @@ def target_offsets(
     """
     needs_logs = target.offset is None or not force
     logs = cluster.log_ends(names, target.times_ms) if needs_logs else {}
-    remedy = "try again once a broker leads it"
+    remedy = "try again when a broker leads it"
     if target.offset is not None:
-        remedy = "choose an offset that the log has, or set it all the same: force=True, --force"
+        remedy = "choose an offset that the log has, or set it nevertheless: force=True, --force"
     found = _each(names, target.text, remedy, lambda name: target.resolve(logs.get(name, ""), force))
     notes: list[str] = []
     if target.offset is not None and not force:
@@ -271,12 +272,12 @@ def shift_offsets(
             known[name] = found
     if not known:
         raise OffsetsNotSet(
-            f"no offset was set: group {stored.group!r} has no offset that could be shifted, of "
+            f"no offset was set: group {stored.group!r} has no stored offset to shift, of "
             f"{count_of(len(names), 'partition')}", "set them to earliest, latest, an offset or a time",
         )  # fmt: skip
     left_out = [f"{name.topic}-{name.partition}" for name in names if name not in known]
     if left_out:
-        notes.append(f"left out, as without a stored offset: {first_few(*left_out, most=3)}")
+        notes.append(f"left out, because they have no stored offset: {first_few(*left_out, most=3)}")
     logs = cluster.log_ends(list(known), [EARLIEST, LATEST])
 
     def moved(name: TopicPartition) -> dict[str, int]:
@@ -288,7 +289,7 @@ def shift_offsets(
                 notes.append(note)
         return new
 
-    shifts = _each(list(known), f"{by:+d}", "try again once a broker leads it", moved)
+    shifts = _each(list(known), f"{by:+d}", "try again when a broker leads it", moved)
     for store in stores:
         at_starts = _at_starts(
             cluster, {name: new[store] for name, new in shifts.items() if store in new}, f"{by:+d}", notes
@@ -329,8 +330,8 @@ def check_stores_agree(stored: StoredOffsets, stores: Sequence[str], names: Sequ
         shown = first_few(*differing, most=3, between="; ")
         raise OffsetsNotSet(
             f"no offset was set: the stores of group {stored.group!r} differ ({shown})",
-            "choose the store in which the group works: --store zookeeper or kafka (store=...); --store both changes "
-            "each of them",
+            "choose the store that the group uses: --store zookeeper or kafka (store=...); --store both changes each "
+            "of them",
         )
 
 

@@ -22,7 +22,7 @@ def check_store(store: str | None) -> None:
         ValueError: Names those that there are.
     """
     if store is not None and store not in STORES:
-        raise ValueError(f"store is {store!r}; it must be one of {', '.join(STORES)}, or None for those in use")
+        raise ValueError(f"store is {store!r}; it must be one of {', '.join(STORES)}, or None for the stores in use")
 
 
 def chosen_stores(
@@ -43,7 +43,7 @@ def chosen_stores(
     if unknown is not None and store != ZOOKEEPER:
         raise OffsetsNotSet(
             f"no offset was changed: the offsets of group {group!r} in Kafka are not known ({unknown})",
-            "try again once its offset manager answers, or choose the store: zookeeper (store='zookeeper', --store "
+            "try again when its offset manager answers, or choose the store: zookeeper (store='zookeeper', --store "
             "zookeeper)",
         )
     if store is not None:

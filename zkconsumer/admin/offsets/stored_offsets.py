@@ -98,7 +98,7 @@ def export_offsets(
             )  # fmt: skip
     clause = unled_clause(unled)
     if clause is not None:
-        problems.append(f"offsets in Kafka that groups may have of topics without leaders: {clause}")
+        problems.append(f"offsets that groups may have in Kafka for topics without leaders: {clause}")
     notes += _refused_by_import(lines)
     return ExportedOffsets(
         tuple(lines), tuple(problems), tuple(notes), stores[0] if len(stores) == 1 else None,
@@ -114,7 +114,7 @@ def _refused_by_import(lines: Sequence[OffsetLine]) -> list[str]:
         return []
     text, fault = faults[0]
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-    return [f"an import refuses {text!r} ({fault}){more}; delete such lines before an import"]
+    return [f"an import refuses {text!r} ({fault}){more}; delete such lines before you import"]
 
 
 def _lines(found: StoredOffsets, stores: Collection[str], problems: list[str]) -> list[OffsetLine]:

@@ -70,7 +70,7 @@ def _uses_racks(racks: Mapping[int, str | None], rack_aware: bool) -> bool:
         return False
     if without:
         raise TopicRefused(
-            f"some brokers name their rack and {count_of(len(without), 'broker')} "
+            f"some brokers have a rack, but {count_of(len(without), 'broker')} "
             f"({', '.join(map(str, without))}) do not, so replicas cannot be spread over racks",
             "set broker.rack on all of them, or give --disable-rack-aware (rack_aware=False)",
         )
@@ -93,7 +93,7 @@ def assign_replicas(
         TopicRefused: There are too few brokers, or only some of them name their rack.
     """
     if not racks:
-        raise TopicRefused("no broker is registered that could keep a topic", "start a broker, and try again")
+        raise TopicRefused("no broker is registered that could store a topic", "start a broker, and try again")
     if replication > len(racks):
         raise TopicRefused(
             f"{count_of(replication, 'replica')} of each partition need as many brokers, and "
@@ -158,8 +158,8 @@ def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
         ids = [each.strip() for each in part.split(":")]
         if not all(each.isascii() and each.isdigit() and len(each) <= 10 for each in ids):
             raise ValueError(
-                f"{text!r}: partition {number} has {part.strip()!r}; broker ids with `:` between replicas and `,` "
-                "between partitions are needed, such as 0:1,1:2"
+                f"{text!r}: partition {number} has {part.strip()!r}; write broker ids with `:` between replicas and "
+                "`,` between partitions, such as 0:1,1:2"
             )
         found[number] = tuple(map(int, ids))
     return found
@@ -183,19 +183,19 @@ def check_assignment(
         unknown = sorted(set(replicas) - set(brokers))
         if not replicas or len(set(replicas)) < len(replicas):
             shown = ":".join(map(str, replicas)) or "none"
-            raise TopicRefused(f"partition {number} has the replicas {shown}; each broker may stand there once")
+            raise TopicRefused(f"partition {number} has the replicas {shown}; name each broker once")
         if unknown:
             raise TopicRefused(
                 f"partition {number} names {'broker' if len(unknown) == 1 else 'brokers'} "
                 f"{', '.join(map(str, unknown))}, not registered; registered are "
                 f"{', '.join(map(str, sorted(brokers))) or 'none'}",
-                "name brokers that run",
+                "name running brokers",
             )
         expected = replication or len(next(iter(found.values())))
         if len(replicas) != expected:
             raise TopicRefused(
                 f"partition {number} has {count_of(len(replicas), 'replica')}, and the others have {expected}; all "
-                "must have the same number"
+                "partitions need the same number"
             )
     return found
 

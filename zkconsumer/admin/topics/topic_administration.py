@@ -57,8 +57,8 @@ def refuse_07(cluster: Cluster, topic: str, what: str) -> None:
     """
     if cluster.generation().has_broker_nodes:
         raise TopicRefused(
-            f"topic {topic!r} is not {what} here: the cluster is of Kafka 0.7, where a broker makes a topic when the "
-            "first message for it comes", _REMEDIES[what].format(topic=topic),
+            f"topic {topic!r} is not {what} here: the cluster is of Kafka 0.7, where a broker creates a topic when "
+            "its first message arrives", _REMEDIES[what].format(topic=topic),
         )  # fmt: skip
 
 

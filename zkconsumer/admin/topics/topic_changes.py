@@ -85,8 +85,8 @@ def check_not_internal(topic: str, action: str) -> None:
     check_topic(topic)
     if topic in _INTERNAL:
         raise TopicRefused(
-            f"{topic} is a topic of the brokers themselves and is not {action}",
-            "its number of partitions is a setting of the brokers, and they create it when they need it",
+            f"{topic} is an internal topic and is not {action}",
+            "brokers create it when they need it, with a number of partitions from their settings",
         )
 
 
@@ -103,7 +103,7 @@ def read_topic(port: ZooKeeperPort, zookeeper: str, topic: str) -> tuple[bytes, 
     [value] = read_all(port, [GetData(znodes.topic_path(topic))])
     if value is None:
         known = children(port, znodes.TOPICS) or []
-        raise NotFound(f"there is no topic {topic!r} in ZooKeeper at {zookeeper}", nearest(topic, known, "topic"))
+        raise NotFound(f"topic {topic!r} does not exist in ZooKeeper at {zookeeper}", nearest(topic, known, "topic"))
     return value[0], value[1]
 
 
@@ -118,7 +118,7 @@ def write(port: ZooKeeperPort, topic: str, operations: Sequence[Create | SetData
     for operation in operations:
         if len(operation.data) > _MAX_NODE_BYTES:
             raise TopicRefused(
-                f"the node {operation.path} would have {len(operation.data):,} bytes; ZooKeeper takes "
+                f"the node {operation.path} would have {len(operation.data):,} bytes; ZooKeeper accepts "
                 f"{_MAX_NODE_BYTES:,}", "ask for fewer partitions or replicas"
             )
     _make_parents(port, [operation.path for operation in operations if isinstance(operation, Create)])
@@ -126,7 +126,7 @@ def write(port: ZooKeeperPort, topic: str, operations: Sequence[Create | SetData
     if reply.fault is not None:
         raise TopicUnfinished(
             f"ZooKeeper did not say whether the nodes of topic {topic!r} were written: {reply.reason}",
-            "look with `zkconsumer topics`, and try again",
+            "check with `zkconsumer topics`, and try again",
         )
     for operation, result in zip(operations, reply.value, strict=True):
         if isinstance(result, Fault) and result is not Fault.ROLLED_BACK:
@@ -137,8 +137,9 @@ def _raise_fault(topic: str, operation: Create | SetData, fault: Fault) -> None:
     if fault is Fault.NO_AUTH:
         raise AccessRefused.of_node("create" if isinstance(operation, Create) else "write", operation.path)
     if fault in (Fault.NODE_EXISTS, Fault.BAD_VERSION, Fault.NO_NODE):
-        raise TopicRefused(f"topic {topic!r} was not changed: somebody else has written {operation.path} meanwhile",
-                           "look with `zkconsumer topics`, and try again")  # fmt: skip
+        raise TopicRefused(f"topic {topic!r} was not changed: another client has written {operation.path} in the "
+                           "meantime",
+                           "check with `zkconsumer topics`, and try again")  # fmt: skip
     raise TopicRefused(f"topic {topic!r} was not changed: {refusal_of('write', operation.path, fault)}")
 
 
@@ -205,7 +206,7 @@ def wait_for_leaders(
             f"the nodes of topic {change.topic!r} are written, and {len(lacking)} of "
             f"{count_of(len(paths), 'partition')} ({_some(lacking)}) have no leader after {wait_s:g} s: "
             f"{_why_leaderless(read_brokers(port))}",
-            f"look again with `zkconsumer topics {change.topic}`; the controller goes on",
+            f"check again with `zkconsumer topics {change.topic}`; the controller continues",
         )
     partitions = tuple(
         replace(each, leader=leader) for each, leader in zip(change.partitions, leaders, strict=True)
@@ -227,8 +228,8 @@ def _why_leaderless(brokers: TopicBrokers) -> str:
     if brokers.controller is None:
         return "no broker is the controller now"
     if brokers.controller not in brokers.racks:
-        return f"the controller, broker {brokers.controller}, is not registered any more"
-    return f"the controller, broker {brokers.controller}, has not chosen them; its log (controller.log) says why"
+        return f"the controller, broker {brokers.controller}, is no longer registered"
+    return f"the controller, broker {brokers.controller}, has not chosen leaders; its log (controller.log) says why"
 
 
 def _some(numbers: Sequence[int]) -> str:

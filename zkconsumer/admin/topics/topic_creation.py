@@ -137,7 +137,7 @@ def check_new_name(name: str, known: Collection[str], where: str = "") -> None:
     if len(name) > _MAX_NEW_NAME:
         raise TopicRefused(
             f"the name {name[:20]}... has {len(name)} characters; a new topic may have {_MAX_NEW_NAME}, because "
-            "brokers name folders by topic and partition"
+            "brokers name folders after topic and partition"
         )
     if name in known:
         raise TopicRefused(f"topic {name!r} exists already{where}", f"`zkconsumer topics {name}` shows it")
@@ -171,5 +171,5 @@ def chosen_replicas(topic: NewTopic, racks: Mapping[int, str | None]) -> dict[in
 
 def _settings(topic: NewTopic, brokers: TopicBrokers) -> dict[str, str]:
     if topic.config and not brokers.has_settings:
-        raise TopicRefused("brokers of Kafka 0.8.0 know no settings of topics", "leave them out")
+        raise TopicRefused("brokers of Kafka 0.8.0 do not support settings of topics", "leave the settings out")
     return check_settings(topic.config, brokers.registration_version)

@@ -56,11 +56,11 @@ def delete_topic(
     data, stat = read_topic(port, zookeeper, topic)
     brokers = read_brokers(port)
     if not brokers.can_delete:
-        raise TopicRefused(f"topic {topic!r} cannot be deleted: brokers of Kafka 0.8.0 do not delete topics",
+        raise TopicRefused(f"topic {topic!r} cannot be deleted: brokers of Kafka 0.8.0 cannot delete topics",
                            "update the brokers to 0.8.2 or later")  # fmt: skip
     mark = f"{DELETIONS}/{topic}"
     [marked] = read_all(port, [Exists(mark)])
-    warnings = [] if marked is None else [f"topic {topic!r} was marked for deletion already"]
+    warnings = [] if marked is None else [f"topic {topic!r} was already marked for deletion"]
     warnings += _obstacles(port, topic, data) + _readers(port, topic)
     warnings += warnings_of_offsets(port, in_kafka, topic, sorted(_replicas(topic, data)))
     change = TopicChange(topic, assigned(_replicas(topic, data)), {}, tuple(warnings), not dry_run, False)
@@ -78,7 +78,7 @@ def _mark(port: ZooKeeperPort, path: str) -> None:
     if reply.fault is Fault.NO_AUTH:
         raise AccessRefused.of_node("create", path, reply.reason)
     if reply.fault not in (None, Fault.NODE_EXISTS):
-        raise TopicUnfinished(refusal_of("create", path, reply.fault, reply.reason), "look again, and try again")
+        raise TopicUnfinished(refusal_of("create", path, reply.fault, reply.reason), "check again, and try again")
 
 
 def _wait(
@@ -102,7 +102,7 @@ def _wait(
 
     if not poll(is_decided, wait_s):
         raise TopicUnfinished(
-            f"topic {topic!r} is marked for deletion and not gone after {wait_s:g} s: {_why(port, topic, data)}",
+            f"topic {topic!r} is marked for deletion but still exists after {wait_s:g} s: {_why(port, topic, data)}",
             _remedy(port, mark),
         )
     if left["topic"]:
@@ -117,14 +117,14 @@ def _remedy(port: ZooKeeperPort, mark: str) -> str:
     """Return what can be done about a deletion that waits: a controller that has read the mark needs it no more."""
     brokers = read_brokers(port)
     if brokers.controller is None:
-        return (f"the mark {mark} stays, and takes effect as soon as a broker is the controller; delete that node "
-                "before to withdraw it")  # fmt: skip
+        return (f"the mark {mark} stays, and takes effect when a broker becomes the controller; delete that node "
+                "before to cancel the deletion")  # fmt: skip
     if brokers.registration_version >= _REMOVES_MARKS:
-        return (f"remove what hinders it: the controller has started the deletion, and finishes it then, also if the "
-                f"mark {mark} is deleted; it cannot be withdrawn")  # fmt: skip
-    return (f"the mark {mark} stays, and takes effect as soon as nothing hinders it; if delete.topic.enable is true "
-            "on the controller, it cannot be withdrawn, as the controller has started the deletion and finishes it "
-            "without the mark, too; if it is false there, delete that node to withdraw it")  # fmt: skip
+        return ("remove the obstacle: the controller has started the deletion, and finishes it then, even if the "
+                f"mark {mark} is deleted; the deletion cannot be cancelled")  # fmt: skip
+    return (f"the mark {mark} stays, and takes effect when nothing prevents the deletion; if delete.topic.enable is "
+            "true on the controller, the deletion has started and cannot be cancelled, even by deleting the mark; if "
+            "it is false there, delete that node to cancel the deletion")  # fmt: skip
 
 
 def _why(port: ZooKeeperPort, topic: str, data: bytes) -> str:
@@ -145,11 +145,11 @@ def _obstacles(port: ZooKeeperPort, topic: str, data: bytes) -> list[str]:
     dead = sorted(keepers - set(read_brokers(port).racks))
     if dead:
         noun, verb = ("broker", "is") if len(dead) == 1 else ("brokers", "are")
-        found.append(f"{noun} {', '.join(map(str, dead))} {verb} not registered, with replicas of it; it stays in "
-                     "deletion until they are back")  # fmt: skip
+        found.append(f"{noun} {', '.join(map(str, dead))} with replicas of it {verb} not registered; the deletion "
+                     "waits until they are back")  # fmt: skip
     [reassignment] = read_all(port, [GetData(REASSIGNMENT)])
     if is_reassigned(topic, data, None if reassignment is None else reassignment[0]):
-        found.append("its partitions are being moved to other brokers, and it is deleted after that")
+        found.append("its partitions are being moved to other brokers; it is deleted after that")
     return found
 
 
@@ -163,8 +163,8 @@ def _readers(port: ZooKeeperPort, topic: str) -> list[str]:
     if reading:
         shown = first_few(*reading, rest=", ...")
         verb = "reads" if len(reading) == 1 else "read"
-        sentences.append(f"{count_of(len(reading), 'group')} {verb} it now ({shown}); a client that asks for a deleted "
-                         "topic creates it again where auto.create.topics.enable is true")  # fmt: skip
+        sentences.append(f"{count_of(len(reading), 'group')} {verb} it now ({shown}); if auto.create.topics.enable "
+                         "is true, a client that asks for a deleted topic creates it again")  # fmt: skip
     if hidden:
         verb = "reads" if len(hidden) == 1 else "read"
         sentences.append(f"whether {count_of(len(hidden), 'more group')} {verb} it is not known: {error_of(hidden[0])}")

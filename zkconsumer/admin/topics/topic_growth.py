@@ -156,15 +156,15 @@ def _given(
     check_numbers(assignment)
     if len(assignment) != total:
         raise TopicRefused(
-            f"the replica assignment has {count_of(len(assignment), 'partition')}, and {total} are asked for",
-            "name the replicas of all partitions, those that exist first",
+            f"the replica assignment has {count_of(len(assignment), 'partition')}, but {total} are requested",
+            "name the replicas of all partitions, existing partitions first",
         )
     moved = [number for number, replicas in present.items() if tuple(assignment[number]) != tuple(replicas)]
     if moved:
         replicas = ":".join(map(str, present[moved[0]]))
         raise TopicRefused(
-            f"the replica assignment moves partition {moved[0]}, which exists and has the replicas {replicas}",
-            "name its present replicas; kafka-reassign-partitions.sh moves partitions",
+            f"the replica assignment moves partition {moved[0]}, which exists with the replicas {replicas}",
+            "name its current replicas; use kafka-reassign-partitions.sh to move partitions",
         )
     added = {number: replicas for number, replicas in assignment.items() if number not in present}
     return check_assignment(added, racks, len(present[0]))

@@ -83,7 +83,7 @@ def read_topics(port: ZooKeeperPort, cluster: Cluster, zookeeper: str, names: Se
     known = cluster.topics()
     for name in names:
         if name not in known:
-            raise NotFound(f"there is no topic {name!r} in ZooKeeper at {zookeeper}", nearest(name, known, "topic"))
+            raise NotFound(f"topic {name!r} does not exist in ZooKeeper at {zookeeper}", nearest(name, known, "topic"))
     chosen = list(dict.fromkeys(names)) or known
     values = (read_all if names else _read_some)(port, [GetData(znodes.topic_path(topic)) for topic in chosen])
     # A topic that was deleted between the two reads does not exist any more.

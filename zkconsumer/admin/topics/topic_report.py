@@ -118,7 +118,7 @@ def _rows_07(nodes: TopicNodes, topic: str, problems: list[str]) -> list[TopicPa
         wrong: list[str] = []
         leader = broker if broker in nodes.brokers else None
         if leader is None:
-            wrong.append(f"leaderless: broker {broker} has it and is not registered")
+            wrong.append(f"leaderless: broker {broker} has it, and is not registered")
         earliest, latest = _log_offsets(nodes, TopicPartition(topic, partition), leader, wrong)
         rows.append(TopicPartitionRow(topic, partition, leader, (), None, earliest, latest, tuple(wrong)))
     return rows
@@ -129,7 +129,7 @@ def _row(nodes: TopicNodes, name: TopicPartition, replicas: tuple[int, ...]) -> 
     leader, isr = _state(nodes, name, problems)
     if isr is not None and leader is not None and set(replicas) - set(isr):
         lacking = sorted(set(replicas) - set(isr))
-        problems.append(f"under-replicated: {', '.join(map(str, lacking))} of its replicas not in sync")
+        problems.append(f"under-replicated: {', '.join(map(str, lacking))} of its replicas are not in sync")
     earliest, latest = _log_offsets(nodes, name, leader, problems)
     return TopicPartitionRow(name.topic, int(name.partition), leader, replicas, isr, earliest, latest, tuple(problems))
 
@@ -164,9 +164,9 @@ def _state(
         problems.append(f"its state cannot be read: {error}")
         return None, None
     if state.leader < 0:
-        problems.append("leaderless: no replica that was in sync is alive")
+        problems.append("leaderless: no in-sync replica is alive")
         return None, state.isr
     if state.leader not in nodes.brokers:
-        problems.append(f"leaderless: broker {state.leader} leads it and is not registered")
+        problems.append(f"leaderless: its leader, broker {state.leader}, is not registered")
         return None, state.isr
     return state.leader, state.isr

@@ -41,7 +41,7 @@ def topics_of_brokers(
     known = reader.topics()
     for name in names:
         if name not in known:
-            raise NotFound(f"there is no topic {name!r} {config.where}", nearest(name, known, "topic"))
+            raise NotFound(f"topic {name!r} does not exist {config.where}", nearest(name, known, "topic"))
     found = reader.existing_topics(list(dict.fromkeys(names)) or known)
     alive = {broker.id for broker in reader.brokers()}
     wanted = [TopicPartition(name, row.partition) for name, topic in sorted(found.items()) for row in topic.partitions]
@@ -60,13 +60,13 @@ def _row(topic: str, row: PartitionMetadata, alive: set[int], offsets: LogOffset
     problems: list[str] = []
     leader = row.leader
     if leader is None:
-        problems.append("leaderless: no replica that was in sync is alive")
+        problems.append("leaderless: no in-sync replica is alive")
     elif leader not in alive:
-        problems.append(f"leaderless: broker {leader} leads it and is not alive")
+        problems.append(f"leaderless: its leader, broker {leader}, is not alive")
         leader = None
     lacking = sorted(set(row.replicas) - set(row.isr))
     if lacking and leader is not None:
-        problems.append(f"under-replicated: {', '.join(map(str, lacking))} of its replicas not in sync")
+        problems.append(f"under-replicated: {', '.join(map(str, lacking))} of its replicas are not in sync")
     earliest, latest = offsets if isinstance(offsets, tuple) else (None, None)
     if isinstance(offsets, str) and leader is not None:
         problems.append(f"offsets unknown: {offsets}")

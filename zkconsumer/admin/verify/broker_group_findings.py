@@ -15,7 +15,7 @@ from zkconsumer.admin.verify.storage_findings import OFFSETS_IN_KAFKA
 
 __all__ = ["verify_broker_group"]
 
-_ASSIGNED_BY_COORDINATOR = "see the logs of the members and of the coordinator; restart a member that does not follow"
+_ASSIGNED_BY_COORDINATOR = "see the logs of the members and of the coordinator; restart a member that does not catch up"
 
 
 def verify_broker_group(found: BrokerGroupState, least_members: int) -> Verification:
@@ -37,7 +37,7 @@ def _state(found: BrokerGroupState, least_members: int) -> Iterator[Finding]:
     where = f"broker {group.coordinator.id}"
     count = len(group.members or ())
     if count < least_members:
-        sentence = f"of {least_members} members {count} are in the group" if count else "nobody is in the group"
+        sentence = f"{count} of {least_members} members are in the group" if count else "the group has no members"
         yield Finding("too-few-members", where, f"{sentence}; its state is {group.state}", "start the consumers")
     if group.is_rebalancing:
         remedy = _ASSIGNED_BY_COORDINATOR
@@ -50,8 +50,8 @@ def _state(found: BrokerGroupState, least_members: int) -> Iterator[Finding]:
     if count and group.protocol_type != CONSUMER_PROTOCOL:
         yield Finding(
             "no-consumers", where,
-            f"the members are of the type {group.protocol_type!r}, and what they have is not known here",
-            "ask the program that they belong to", fault=False,
+            f"the members are of the type {group.protocol_type!r}, whose assignments this client does not know",
+            "see the program that they belong to", fault=False,
         )  # fmt: skip
 
 
@@ -61,14 +61,14 @@ def _members(found: BrokerGroupState) -> Iterator[Finding]:
         path = member.member_id
         if member.problem is not None:
             yield Finding("unreadable-subscription", path, f"{member.member_id}: {member.problem}",
-                          "find out what client it is; the leader may assign nothing to it")  # fmt: skip
+                          "find out what client it is; the group's leader may assign nothing to it")  # fmt: skip
         for topic in member.topics or ():
             if topic not in found.partitions:
                 yield Finding("missing-topic", path, f"{member.member_id} waits for topic {topic!r}, which does not "
                               "exist", "create the topic, or correct its name", fault=False)  # fmt: skip
         if member.target is not None and set(member.target) != set(member.assigned):
             away = sorted(set(member.assigned) - set(member.target))
-            what = (f"has {_first(away)} still, which it shall give up" if away else
+            what = (f"still has {_first(away)}, which it has to give up" if away else
                     f"does not have {_first(sorted(set(member.target) - set(member.assigned)))} yet")
             yield Finding("not-reconciled", path, f"{member.member_id} {what}", _ASSIGNED_BY_COORDINATOR, passing=True)
         elif not member.assigned and member.topics and not group.is_rebalancing and group.assignor is not None:
@@ -85,19 +85,21 @@ def _partitions(found: BrokerGroupState) -> Iterator[Finding]:
         where = _shown(name)
         if name not in owners:
             yield Finding(
-                "unowned", where, f"{where} is assigned to nobody, and {_subscriber(found, name)} subscribes to it",
-                "look whether the topic has grown: members notice it within metadata.max.age.ms; restart one of them "
-                "if that does not help", passing=True,
+                "unowned", where, f"{where} is assigned to no member, although {_subscriber(found, name)} subscribes "
+                                  "to it",
+                "check whether the topic has grown, which members notice within metadata.max.age.ms; if that does "
+                "not help, restart one of them", passing=True,
             )  # fmt: skip
     for name, members in sorted(owners.items()):
         where = _shown(name)
         if len(members) > 1:
             names = ", ".join(each.member_id for each in members)
             yield Finding("two-owners", where, f"{where} is assigned to {len(members)} members: {names}",
-                          "stop the member whose client has assigned so (the leader's)", passing=True)  # fmt: skip
+                          "stop the leader of the group, whose client has made this "
+                          "assignment", passing=True)  # fmt: skip
         if not found.exists(name):
-            yield Finding("no-such-partition", where, f"{where} is assigned to {members[0].member_id}, and there is "
-                          "no such partition", "restart that member if it stays so", passing=True)  # fmt: skip
+            yield Finding("no-such-partition", where, f"{where} is assigned to {members[0].member_id}, but the "
+                          "partition does not exist", "restart that member if this lasts", passing=True)  # fmt: skip
 
 
 def _subscriber(found: BrokerGroupState, name: TopicPartition) -> str:
@@ -109,16 +111,16 @@ def _offsets(found: BrokerGroupState) -> Iterator[Finding]:
     for name, offset in sorted(found.offsets.items()):
         where = _shown(name)
         set_it = (f"zkconsumer offsets set {found.group.group} --topic {name.topic} --partition {name.partition} --to "
-                  "earliest, while nobody is in the group, or the member goes on where auto.offset.reset says")
+                  "earliest, while the group has no members, or the member continues where auto.offset.reset says")
         log = found.logs.get(name)
         if not found.exists(name):
             yield Finding(
-                "stale-offset", OFFSETS_IN_KAFKA, f"{where}: an offset is stored, and there is no such partition",
+                "stale-offset", OFFSETS_IN_KAFKA, f"{where}: an offset is stored, but the partition does not exist",
                 f"nothing; zkconsumer offsets delete {found.group.group} --topic {name.topic} deletes it", fault=False,
             )  # fmt: skip
         elif isinstance(log, str):
-            yield Finding("unknown-log", OFFSETS_IN_KAFKA, f"{where}: what its log holds is not known: {log}",
-                          "look at the partition's leader with zkconsumer topics", passing=True)  # fmt: skip
+            yield Finding("unknown-log", OFFSETS_IN_KAFKA, f"{where}: its log could not be read: {log}",
+                          "check the leader of the partition with zkconsumer topics", passing=True)  # fmt: skip
         elif log is not None and offset > log[1]:
             yield Finding("offset-beyond-log", OFFSETS_IN_KAFKA, f"{where}: its stored offset {offset} is "
                           f"{offset - log[1]} beyond the end of its log", set_it)  # fmt: skip
@@ -136,11 +138,11 @@ def _uncommitted(found: BrokerGroupState) -> Iterator[Finding]:
             continue
         where = _shown(name)
         has_messages = isinstance(log, tuple) and log[1] > log[0]
-        what = f"{where}: {members[0].member_id} has it, and no offset of it is stored"
+        what = f"{where}: {members[0].member_id} has it, but no offset is stored"
         if has_messages:
-            what += ", though its log has messages: who has it next starts where auto.offset.reset says"
-        yield Finding("uncommitted", OFFSETS_IN_KAFKA, what, "look whether the member commits (enable.auto.commit), "
-                      "and whether it gets on", fault=False)  # fmt: skip
+            what += ", although its log has messages: the next member starts where auto.offset.reset says"
+        yield Finding("uncommitted", OFFSETS_IN_KAFKA, what,
+                      "check that the member commits (enable.auto.commit) and makes progress", fault=False)  # fmt: skip
 
 
 def _shown(name: TopicPartition) -> str:

@@ -133,7 +133,7 @@ class _Look:
                 [answer] = self._fetch([name], size_bytes)
         except SimpleConsumerError as error:
             return _not_looked_at(str(error))
-        return _not_looked_at(f"the broker did not send the whole entry there in {_MOST_TRIES} tries")
+        return _not_looked_at(f"the broker did not send the whole entry there in {_MOST_TRIES} attempts")
 
     def _classify(self, name: TopicPartition, answer: FetchedPartition, asked_bytes: int) -> FetchResult:
         largest = max(asked_bytes, self._how.largest_entry_bytes)
@@ -141,7 +141,7 @@ class _Look:
 
     def _of_result(self, name: TopicPartition, answer: FetchedPartition, result: FetchResult) -> EntryFault | None:
         if answer.error_code == _OUT_OF_RANGE:
-            return EntryFault(FaultIs.OUT_OF_LOG, "its log does not have that position any more")
+            return EntryFault(FaultIs.OUT_OF_LOG, "its log no longer has that position")
         if answer.error_code or result.outcome is Outcome.TOO_LARGE:
             # Of an entry that is too large to be read only the place can be checked.
             is_searched = self._how.searches and not answer.error_code
@@ -176,7 +176,7 @@ class _Look:
         return EntryFault(FaultIs.DAMAGED, reason, end=end)
 
 
-_NO_TIME: Final = "there was no time left to look"
+_NO_TIME: Final = "there was no time left to check"
 
 
 def _not_looked_at(reason: str) -> EntryFault:

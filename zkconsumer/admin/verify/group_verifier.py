@@ -140,7 +140,7 @@ class GroupVerifier:
         unrest = Finding(
             "unrest", znodes.ids_path(self._group),
             f"members came and went {self._changes} times in {checked_s:.0f} s",
-            "look in their logs why they start again or lose their sessions", passing=True,
+            "check in their logs why they restart or lose their sessions", passing=True,
         )  # fmt: skip
         return dataclasses.replace(found, findings=(*found.findings, unrest))
 
@@ -160,4 +160,4 @@ def _log_range(offsets: tuple[int | None, ...] | str) -> LogRange:
     if isinstance(offsets, str):
         return offsets
     start, end = offsets
-    return "the broker names no offsets" if start is None or end is None else (start, end)
+    return "the broker reports no offsets" if start is None or end is None else (start, end)

@@ -50,19 +50,19 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
                 what = f"{topic}-{name}: its {noun} {error.excerpt!r} is not valid"
                 # Java takes any negative number for no offset, and its rebalance fails at anything that is no number.
                 java = "" if _NEGATIVE.fullmatch(nodes.offsets[topic, name] or b"") else (
-                    "; Java members fail their rebalance at it")  # fmt: skip
+                    "; Java members fail their rebalance because of it")  # fmt: skip
                 yield Finding("unreadable-offset", path, what + _LEFTOVER * may_be_leftover,
-                              f"{set_it}, or whoever claims it next starts where auto.offset.reset says{java}",
+                              f"{set_it}, or the next owner starts where auto.offset.reset says{java}",
                               fault=not may_be_leftover)  # fmt: skip
                 continue
         is_topic_known = znodes.topic_path(topic) not in nodes.refused
         is_there = topic in nodes.known_topics and nodes.partition_of(name) in partitions.get(topic, (None,))
         if is_topic_known and not is_there:
             of_07 = nodes.topics_07.get(topic)
-            missing = "there is no such partition" if of_07 is None else of_07.why_missing(name)
-            yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, and {missing}",
-                          "nothing; if the partition is created again, it is read from that offset"
-                          if of_07 is None else "nothing; when the partition is there again, it is read from there",
+            missing = "the partition does not exist" if of_07 is None else of_07.why_missing(name)
+            yield Finding("stale-offset", path, f"{topic}-{name}: an offset is stored, but {missing}",
+                          "nothing; if the partition is created again, reading starts at that offset"
+                          if of_07 is None else "nothing; when the partition is back, reading starts there",
                           fault=False)  # fmt: skip
             continue
         log = logs.get((topic, name))
@@ -76,20 +76,20 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
             if may_be_leftover and kind != "unknown-log":  # a log without a leader is a fault, whatever the offset is
                 is_fault = False
                 what += _LEFTOVER
-            remedy = _OF_REFUSED if isinstance(log, str) and "does not let us" in log else _REMEDIES[kind]
+            remedy = _OF_REFUSED if isinstance(log, str) and "does not let this client" in log else _REMEDIES[kind]
             yield Finding(kind, path, f"{topic}-{name}: {what}", remedy.format(set_it=set_it), passing, is_fault)
         elif (topic, name) in nodes.entry_faults and offset is not None:
             set_to = f"zkconsumer offsets set {nodes.group} --topic {topic} --partition {name} --force --to"
             yield _entry_finding(path, f"{topic}-{name}", offset, nodes.entry_faults[topic, name], set_to)
 
 
-_LEFTOVER = "; whether the group still uses its offset in ZooKeeper is not known"
+_LEFTOVER = "; it is not known whether the group still uses its offset in ZooKeeper"
 
 
 def _place(offset: int, log: LogRange, noun: str, counted_in: str) -> tuple[str, str] | None:
     """Return kind and clause of what is wrong with an offset, None if it lies inside the log."""
     if isinstance(log, str):
-        return "unknown-log", f"what its log holds is not known: {log}"
+        return "unknown-log", f"its log could not be read: {log}"
     start, end = log
     if offset > end:
         return "offset-beyond-log", f"its {noun} {offset} is {offset - end}{counted_in} beyond the end of its log"
@@ -106,27 +106,27 @@ def _entry_finding(path: str, partition: str, offset: int, fault: EntryFault, se
         set_to: A command to which a position has to be appended.
     """
     if fault.fault_is is FaultIs.WITHIN:
-        what = f"its stored offset {offset} is within the entry from {fault.start} to {fault.end}"
-        remedy = (f"{set_to} {fault.start}, or whoever claims it next goes on at {fault.start}; a Java member does "
-                  "not recover there")  # fmt: skip
+        what = f"its stored offset {offset} is inside the entry from {fault.start} to {fault.end}"
+        remedy = (f"{set_to} {fault.start}, or the next owner continues at {fault.start}; a Java member does not "
+                  "recover there")  # fmt: skip
         # A member that goes on reading commits soon.
         return Finding("offset-within-entry", path, f"{partition}: {what}", remedy, passing=True)
     if fault.fault_is is FaultIs.DAMAGED:
-        end = "a position behind it" if fault.end < 0 else fault.end
+        end = "a position after it" if fault.end < 0 else fault.end
         what = f"the entry at its stored offset {offset} is damaged: {fault.reason}"
-        remedy = f"{set_to} {end} skips it; members of this client do what on.message.error says"
+        remedy = f"{set_to} {end} skips it; zkconsumer members do what on.message.error says"
         return Finding("damaged-entry", path, f"{partition}: {what}", remedy)
     if fault.fault_is is FaultIs.NO_ENTRY:
         what = f"no entry seems to start at its stored offset {offset}: {fault.reason}"
-        remedy = f"{set_to} earliest, latest, or a position that zkconsumer consume --print-offset shows"
+        remedy = f"{set_to} earliest, latest, or a position that zkconsumer consume --print-offset prints"
         return Finding("no-entry-at-offset", path, f"{partition}: {what}", remedy)
-    what = f"whether an entry starts at its stored offset {offset} is not known: {fault.reason}"
+    what = f"it is not known whether an entry starts at its stored offset {offset}: {fault.reason}"
     return Finding("unknown-entry", path, f"{partition}: {what}", "verify the group again", fault=False)
 
 
-_OF_REFUSED = "give this command credentials for that node, or have its access list changed (setAcl)"
+_OF_REFUSED = "give this command credentials for that node, or change the access list of the node (setAcl)"
 _REMEDIES = {
-    "unknown-log": "look at the partition's leader with zkconsumer topics",
-    "offset-beyond-log": "{set_it}, or whoever claims it next starts where auto.offset.reset says",
-    "offset-before-log": "{set_it}, or whoever claims it next starts where auto.offset.reset says",
+    "unknown-log": "check the leader of the partition with zkconsumer topics",
+    "offset-beyond-log": "{set_it}, or the next owner starts where auto.offset.reset says",
+    "offset-before-log": "{set_it}, or the next owner starts where auto.offset.reset says",
 }

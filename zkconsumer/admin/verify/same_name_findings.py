@@ -28,20 +28,21 @@ def same_name_findings(nodes: GroupNodes, other: CoordinatedGroup | None) -> Ite
     if other is None or not other.members:
         return
     path = znodes.ids_path(nodes.group)
-    what = (f"brokers coordinate a group of that name, too, with {count_of(len(other.members), 'member')} "
+    what = (f"brokers also coordinate a group of that name, with {count_of(len(other.members), 'member')} "
             f"({shown_members(other.members)})")  # fmt: skip
     if not nodes.registrations and not nodes.hides_members:
-        yield Finding("same-name", path, what, f"zkconsumer verify {nodes.group} --bootstrap-server verifies that one",
+        yield Finding("same-name", path, what,
+                      f"zkconsumer verify {nodes.group} --bootstrap-server verifies that group",
                       fault=False)  # fmt: skip
         return
     shared = _shared_topics(nodes, other)
     if shared is None:
-        what += "; whether both read the same topics is not known yet"
+        what += "; it is not known yet whether both read the same topics"
     elif shared:
         names = first_few(*map(repr, shared), most=3)
-        what += f": both groups read {names}, so each message is delivered twice, and both store offsets of it"
+        what += f": both groups read {names}, so each message is delivered twice, and both groups store offsets"
     else:
-        yield Finding("same-name", path, f"{what}, which read other topics", "nothing", fault=False)
+        yield Finding("same-name", path, f"{what}, which reads other topics", "nothing", fault=False)
         return
     yield Finding("members-of-both-kinds", path, what, "stop the members of one kind: those in ZooKeeper if the group "
                   "has moved to the brokers, see docs/MIGRATION.md", passing=True)  # fmt: skip

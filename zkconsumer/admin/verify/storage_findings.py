@@ -23,11 +23,12 @@ def storage_findings(nodes: GroupNodes) -> Iterator[Finding]:
         has_none = not nodes.offsets
         what = f"the offsets in Kafka cannot be read: {nodes.kafka_unknown}"
         if has_none:
-            what += "; ZooKeeper has no offset of the group, so where its members would continue is not known"
+            what += "; ZooKeeper has no offset of the group, so it is not known where its members would continue"
         else:  # a group that has never used Kafka looks the same, and nothing is wrong with it
-            what += "; whether the group still uses its offsets in ZooKeeper is not known"
-        yield Finding("unknown-offsets", OFFSETS_IN_KAFKA, what, "look at the brokers' logs: the leader of the group's "
-                      "partition of __consumer_offsets answers", passing=True, fault=has_none)  # fmt: skip
+            what += "; it is not known whether the group still uses its offsets in ZooKeeper"
+        yield Finding("unknown-offsets", OFFSETS_IN_KAFKA, what, "check the broker logs: the leader of the group's "
+                                                                 "partition of __consumer_offsets has to "
+                                                                 "answer", passing=True, fault=has_none)  # fmt: skip
     yield from _mixed(nodes)
     yield from _differing(nodes)
 
@@ -45,7 +46,7 @@ def _mixed(nodes: GroupNodes) -> Iterator[Finding]:
     one, other = min(in_zookeeper.items()), min(in_kafka.items())
     yield Finding(
         "mixed-storage", znodes.ids_path(nodes.group),
-        f"members seem to keep their offsets in different stores: {one[0]} in ZooKeeper (as of {one[1]}), {other[0]} "
+        f"members seem to store their offsets in different stores: {one[0]} in ZooKeeper (as of {one[1]}), {other[0]} "
         f"in Kafka (as of {other[1]}); when a partition moves between them, messages are skipped or read again",
         "give all members the same offsets.storage and dual.commit.enabled, and restart them", passing=True,
     )  # fmt: skip
@@ -65,6 +66,6 @@ def _differing(nodes: GroupNodes) -> Iterator[Finding]:
         "offsets-differ", znodes.offset_path(nodes.group, topic, number),
         f"{subject} of {count_of(len(differing), 'partition')} {verb} between the stores, first of {topic}-{number}: "
         f"{zookeeper} in ZooKeeper and {kafka} in Kafka",
-        "offsets.storage of the members decides which one counts; zkconsumer offsets delete --store deletes those of "
-        "the other store, offsets set --store both makes them equal", fault=False,
+        "offsets.storage of the members decides which one counts; zkconsumer offsets delete --store deletes the "
+        "offsets of the other store, and offsets set --store both makes them equal", fault=False,
     )  # fmt: skip

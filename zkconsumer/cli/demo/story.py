@@ -60,7 +60,7 @@ class Story:
         self._settle(started_s, "ann", "bob")
 
     def _one_joins(self) -> None:
-        started_s = self._say("cleo joins: the others finish what is in hand, then release her partitions")
+        started_s = self._say("cleo joins: the others finish their messages in hand, then release her partitions")
         self._stage.join("cleo")
         self._settle(started_s, "ann", "bob", "cleo")
 
@@ -79,7 +79,7 @@ class Story:
             verb = "was" if again == 1 else "were"
             self._say(f"{count_of(again, 'message')} {verb} delivered again: cleo had not committed that yet")
         else:
-            self._say("no message was delivered again: cleo had committed all that she had got")
+            self._say("no message was delivered again: cleo had committed all her messages")
 
     def _end(self) -> None:
         stage = self._stage

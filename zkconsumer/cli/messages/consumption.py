@@ -38,7 +38,7 @@ _ANSWER_S = 1.0
 """A leader that is reachable answers within this time, also when it has no message."""
 _LEAST_SEARCH_S = 5.0
 """How long the coordinator of a group is looked for at least: on a new cluster there is none at first."""
-_REFUSED = "ZooKeeper does not let us"
+_REFUSED = "ZooKeeper does not let this client"
 """How a warning starts that may concern partitions of this member."""
 _DISCONNECTED = "disconnected"
 

@@ -97,13 +97,13 @@ def _parse(text: str) -> list[bytes | str]:
             pieces.append(_ESCAPES[following])
             at += 2
         else:
-            raise ValueError(f"'{text[at : at + 2]}' at character {at + 1} is no escape; known: {FIELDS_HELP}")
+            raise ValueError(f"'{text[at : at + 2]}' at character {at + 1} is not an escape; known: {FIELDS_HELP}")
     return pieces
 
 
 def _field(letter: str, at: int) -> str:
     if letter not in _FIELDS or letter not in string.ascii_letters:
-        raise ValueError(f"'%{letter}' at character {at + 1} is no field; known: {FIELDS_HELP}")
+        raise ValueError(f"'%{letter}' at character {at + 1} is not a field; known: {FIELDS_HELP}")
     return letter
 
 

@@ -108,9 +108,9 @@ def _prepare_offsets(
         click.echo(f"Deleted {count_of(delete(), 'offset')} of group {group}", err=True)
     elif from_beginning and (found := count()):
         raise CliError(
-            f"group {group!r} has offsets of {count_of(found, 'partition')} already, so it would "
-            "not start at the beginning",
-            "give --delete-offsets too, another --group, or leave --from-beginning out",
+            f"group {group!r} already has offsets for {count_of(found, 'partition')}, so it would not start at the "
+            "beginning",
+            "add --delete-offsets, give another --group, or leave --from-beginning out",
         )
 
 
@@ -125,9 +125,9 @@ def _missing(wanted: WantedGroup, topics: Sequence[str]) -> Iterator[str]:
         if topic not in topics:
             near = difflib.get_close_matches(topic, topics, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            yield f"there is no topic {topic!r}{hint}; waiting for it to be created"
+            yield f"topic {topic!r} does not exist{hint}; waiting for it to be created"
     if wanted.has_filter and not wanted.subscription.topics(set(topics)):
-        yield f"none of the {len(topics)} topics is let through by the filter; waiting for one"
+        yield f"the filter matches none of the {len(topics)} topics; waiting for one that matches"
 
 
 def remove_generated(config: ConsumerConfig) -> None:

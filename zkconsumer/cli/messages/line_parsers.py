@@ -89,7 +89,7 @@ def _headers(text: bytes, form: HeaderForm, null: bytes | None) -> Headers:
         if not found:
             raise ValueError(f"its header {_shown(pair)} has no {_shown(form.key_separator)} between name and value")
         if name == null:
-            raise ValueError(f"the name of its header {_shown(pair)} is null, which no name can be")
+            raise ValueError(f"the name of its header {_shown(pair)} is null, but a name cannot be null")
         headers.append((_name(name), None if value == null else value))
     return tuple(headers)
 
@@ -98,7 +98,7 @@ def _name(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"the name of its header {_shown(name)} is no UTF-8, which names are") from None
+        raise ValueError(f"the name of its header {_shown(name)} is not UTF-8, as names have to be") from None
 
 
 def _shown(text: bytes) -> str:
@@ -124,15 +124,15 @@ def json_parser(has_keys: bool) -> LineParser:
         try:
             entry = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"it is no JSON: {error}") from None
+            raise ValueError(f"it is not JSON: {error}") from None
         if not isinstance(entry, dict) or "value" not in entry:
-            raise ValueError('it is no JSON object with a "value"')
+            raise ValueError('it is not a JSON object with a "value"')
         key, value = _bytes(entry, "key"), _bytes(entry, "value")
         if key is not None and not has_keys:
-            raise ValueError("it has a key, and Kafka 0.7 stores none")
+            raise ValueError("it has a key, but Kafka 0.7 stores no keys")
         headers = _json_headers(entry.get("headers"))
         if headers and not has_keys:
-            raise ValueError("it has headers, and Kafka 0.7 stores none")
+            raise ValueError("it has headers, but Kafka 0.7 stores no headers")
         return ParsedLine(key, value, headers)
 
     return parse
@@ -142,11 +142,11 @@ def _json_headers(entries: Any) -> Headers:
     if entries is None:
         return ()
     if not isinstance(entries, list):
-        raise ValueError(f'"headers" is {str(entries)[:60]!r}: a list is needed')
+        raise ValueError(f'"headers" is {str(entries)[:60]!r}; it must be a list')
     headers: list[tuple[str, bytes | None]] = []
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("key"), str) or "value" not in entry:
-            raise ValueError(f'the header {str(entry)[:60]!r} is no object with a text "key" and a "value"')
+            raise ValueError(f'the header {str(entry)[:60]!r} is not an object with a text "key" and a "value"')
         entry["key"].encode()  # halves of characters, which no name can have, are a ValueError
         headers.append((entry["key"], _bytes(entry, "value")))
     return tuple(headers)
@@ -157,12 +157,12 @@ def _bytes(entry: dict[str, object], name: str) -> bytes | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise ValueError(f'"{name}" is {str(text)[:60]!r}: text or null is needed')
+        raise ValueError(f'"{name}" is {str(text)[:60]!r}; it must be text or null')
     if encoding is None:
         return text.encode()
     if encoding != "base64":
-        raise ValueError(f'"{name}_encoding" is {str(encoding)[:60]!r}: base64 is the only one')
+        raise ValueError(f'"{name}_encoding" is {str(encoding)[:60]!r}; it must be base64')
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f'"{name}" is no base64: {error}') from None
+        raise ValueError(f'"{name}" is not base64: {error}') from None

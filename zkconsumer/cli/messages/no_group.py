@@ -38,7 +38,7 @@ def check_mode(options: Mapping[str, Any], properties: Mapping[str, str]) -> Non
     if not reads_without_group(options):
         if options["stall_timeout"] is not None:
             raise click.UsageError(
-                "--stall-timeout is for reading without a group: give --partition, --offset or --until-end too."
+                "--stall-timeout is for reading without a group: also give --partition, --offset or --until-end."
             )
         return
     mode = "--partition" if options["partitions"] else "--offset" if options["start"] is not None else "--until-end"
@@ -54,7 +54,7 @@ def check_mode(options: Mapping[str, Any], properties: Mapping[str, str]) -> Non
     ):
         if is_given:
             raise click.UsageError(
-                f"{mode} reads without joining a group, and {name} is for reading in a group: leave one of them out."
+                f"{mode} reads without a group, and {name} is for reading in a group: leave one of them out."
             )
     if len(set(options["topics"])) > 1:
         raise click.UsageError(f"{mode} reads one topic; {len(set(options['topics']))} are given.")

@@ -74,7 +74,7 @@ def producer_config(
         settings.pop(name, None)
     given = given_properties.get(_BROKERS) if brokers is None else brokers
     if given is not None and found.zookeeper_from == "--zookeeper":
-        raise click.UsageError("--brokers and --zookeeper both say where the cluster is: give one of them.")
+        raise click.UsageError("--brokers and --zookeeper both name a cluster: give one of them.")
     if found.zookeeper_from != "--zookeeper" and (given or settings.get(_BROKERS)):
         settings[_BROKERS] = given or settings[_BROKERS]
     elif zookeeper is not None:

@@ -142,7 +142,7 @@ class Production:
             if not piece:
                 return
             if self._goes_wrong():
-                self._ended = f"{_MOST_IN_A_ROW} lines and more failed one after the other"
+                self._ended = f"{_MOST_IN_A_ROW} or more lines failed in a row"
                 self._is_whole = False
                 return
 

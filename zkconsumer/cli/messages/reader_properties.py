@@ -47,13 +47,14 @@ def take_line_form(
     """
     found = {name: properties.pop(name) for name in (*_DEFAULTS, _NULL) if name in properties}
     if is_json and found:
-        raise click.UsageError(f"{next(iter(found))} has no effect with --from-json, which says it: leave it out.")
+        raise click.UsageError(f"{next(iter(found))} has no effect with --from-json, whose lines have that "
+                               "themselves: leave it out.")
     parses = {name: _flag(name, found) for name in _PARSED}
     parses["parse.key"] |= key_separator is not None
     for name, separators in _PARSED.items():
         lost = [each for each in separators if each in found]
         if lost and not parses[name] and name not in found:
-            raise _refused(f"{lost[0]} has no effect without {name}=true, and whole lines would be values")
+            raise _refused(f"{lost[0]} has no effect without {name}=true, so whole lines would be values")
     texts = {**_DEFAULTS, **found}
     if key_separator is not None:
         texts["key.separator"] = key_separator

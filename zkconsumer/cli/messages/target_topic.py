@@ -169,7 +169,7 @@ class TargetTopic(ABC):
 
     def _hint(self) -> str:
         near = self._near()
-        return f" (there is a topic {near!r}; was it meant?)" if near else ""
+        return f" (did you mean topic {near!r}?)" if near else ""
 
     def _near(self) -> str | None:
         """Return the existing topic whose name is most like that of this one; None if none is like it."""
@@ -204,11 +204,11 @@ class RegisteredTopic(TargetTopic):
         self._brokers = self._cluster.brokers()
         if not self._brokers and (left_out := self._cluster.reader.left_out):
             broker_id, reason = min(left_out.items())
-            raise CliError(f"no broker of the cluster can be asked; broker {broker_id}: {reason}")
+            raise CliError(f"no broker of the cluster can be used; broker {broker_id}: {reason}")
         if not self._brokers:
             raise CliError(
                 f"no broker is registered in ZooKeeper at {self._zookeeper}",
-                "is Kafka running, and does its zookeeper.connect end with the same chroot?",
+                "check that Kafka runs, and that its zookeeper.connect has the same chroot",
             )
 
     def _exists(self) -> bool:

@@ -20,7 +20,7 @@ from zkconsumer.config.producer_config import ProducerConfig
 __all__ = ["ListedTopic07", "RegisteredTopic07", "check_settings_07"]
 
 _CODECS: Final = ("none", "gzip", "snappy")
-_MADE: Final = "brokers of Kafka 0.7 make it with its first message"
+_MADE: Final = "brokers of Kafka 0.7 create it with its first message"
 
 
 def check_settings_07(config: ProducerConfig, form: LineForm, headers: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ def check_settings_07(config: ProducerConfig, form: LineForm, headers: Sequence[
         raise CliError("Kafka 0.7 has no replicas that could acknowledge a message", "leave --acks out")
     codec = config.compression_codec
     if codec not in _CODECS:
-        raise CliError(f"Kafka 0.7 does not know {codec}", f"choose one of {', '.join(_CODECS)}")
+        raise CliError(f"Kafka 0.7 does not support {codec}", f"choose one of {', '.join(_CODECS)}")
 
 
 class RegisteredTopic07(RegisteredTopic):
@@ -71,8 +71,8 @@ class RegisteredTopic07(RegisteredTopic):
             return super().no_partition(partition)
         known = ", ".join(map(str, sort_partitions(self.partitions)))
         return CliError(
-            f"whether topic {self._topic!r} will have a partition {partition} is not known before its first message",
-            f"leave --partition out, or choose one that it will have: {known}",
+            f"it is not known before its first message whether topic {self._topic!r} will have partition {partition}",
+            f"leave --partition out, or choose a partition that it will have: {known}",
         )
 
 
@@ -95,7 +95,7 @@ class ListedTopic07:
             CliError: The topic is not to be made, and nobody knows whether it is there.
         """
         if not self._may_create:
-            raise CliError(f"whether topic {self._topic!r} exists is not known from a list of brokers of Kafka 0.7",
+            raise CliError(f"a list of brokers of Kafka 0.7 does not show whether topic {self._topic!r} exists",
                            "leave --no-create out, or give --zookeeper")
 
     def about_creation(self) -> str | None:
@@ -104,5 +104,5 @@ class ListedTopic07:
 
     def no_partition(self, partition: int | str) -> CliError:
         """Return the error for any partition."""
-        return CliError(f"partitions such as {partition} are not known from a list of brokers of Kafka 0.7",
+        return CliError(f"a list of brokers of Kafka 0.7 does not show partitions such as {partition}",
                         "leave --partition out, or give --zookeeper")

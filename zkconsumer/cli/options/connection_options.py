@@ -52,11 +52,11 @@ def _complete_profile(context: click.Context, parameter: click.Parameter, incomp
 # Eager: they are processed before --zookeeper, whose callback reads the files.
 _config_option: Final = click.option(
     "--config", "--consumer-config", "config", metavar="FILE", callback=_keep, expose_value=False, is_eager=True,
-    help="Properties file of the consumer: zookeeper.connect, TLS, SASL and credentials for ZooKeeper.",
+    help="Properties file of a consumer: zookeeper.connect, TLS, SASL and credentials for ZooKeeper.",
 )
 _profile_option: Final = click.option(
     "--profile", metavar="NAME", callback=_keep, expose_value=False, is_eager=True, shell_complete=_complete_profile,
-    help="Such a file by its name: ~/.config/zkconsumer/NAME.properties.",
+    help="Use the properties file ~/.config/zkconsumer/NAME.properties.",
 )
 
 
@@ -75,7 +75,7 @@ def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
             try:
                 parse_zookeeper_address(value)
             except ValueError as error:
-                raise click.BadParameter(f"{error}; it looks like zk1:2181,zk2:2181/chroot") from None
+                raise click.BadParameter(f"{error}; it must look like zk1:2181,zk2:2181/chroot") from None
         given = context.meta.get(_GIVEN, {})
         found = find_connection_settings(value, given.get("config"), given.get("profile"))
         context.meta[_FOUND] = found
@@ -85,13 +85,13 @@ def zookeeper_option(required: bool = True) -> Callable[[Command], Command]:
 
     hosts = click.option(
         "--zookeeper", metavar="HOSTS", callback=resolve,
-        help="ZooKeeper of the cluster: host:port,host:port/chroot; else that of --config, --profile, "
-             "$ZKCONSUMER_ZOOKEEPER, $ZKCONSUMER_CONFIG, $ZKCONSUMER_PROFILE.",
+        help="ZooKeeper of the cluster: host:port,host:port/chroot. [from --config, --profile, "
+             "$ZKCONSUMER_ZOOKEEPER, $ZKCONSUMER_CONFIG, $ZKCONSUMER_PROFILE]",
     )
     return lambda command: hosts(_config_option(_profile_option(command)))
 
 
-def bootstrap_option(*names: str, meaning: str = "Some brokers, host:port,host:port, instead of a ZooKeeper.") -> (
+def bootstrap_option(*names: str, meaning: str = "Some brokers, host:port,host:port, instead of ZooKeeper.") -> (
     Callable[[Command], Command]
 ):
     """Return a decorator that gives a command the option `--bootstrap-server` as the parameter `brokers`.
@@ -124,7 +124,7 @@ def brokers_instead(given: str | None) -> str | None:
     """
     found = connection_settings()
     if given is not None and found.zookeeper_from == "--zookeeper":
-        raise click.UsageError("--bootstrap-server and --zookeeper both say where the cluster is: give one of them.")
+        raise click.UsageError("--bootstrap-server and --zookeeper both name a cluster: give one of them.")
     if given is not None:
         return given
     return None if found.zookeeper is not None else found.properties.get("bootstrap.servers")
@@ -138,8 +138,8 @@ def no_zookeeper(found: ConnectionSettings, *, or_brokers: bool = False) -> clic
     """
     read = "".join(f" {path} was read and has no zookeeper.connect." for path in found.files)
     instead = " Or give --bootstrap-server HOST:PORT." if or_brokers else ""
-    return click.UsageError(f"Missing option '--zookeeper': nothing names a ZooKeeper.{read} The first of these that "
-                            f"names one counts: {'; '.join(SEARCH_ORDER)}.{instead}")
+    return click.UsageError(f"Missing option '--zookeeper': no ZooKeeper is given.{read} The first of these that is "
+                            f"given counts: {'; '.join(SEARCH_ORDER)}.{instead}")
 
 
 def connection_settings() -> ConnectionSettings:

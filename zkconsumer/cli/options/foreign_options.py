@@ -37,21 +37,21 @@ _CALLED: Final[Mapping[str, str]] = {
 """What an option is called here, for commands that have it."""
 _CALLED_ELSE: Final[Mapping[str, str]] = {"--broker-list": "--bootstrap-server"}
 """What it is called in other commands."""
-_BROKERS: Final = "this command works on ZooKeeper; give --zookeeper HOSTS"
+_BROKERS: Final = "this command needs ZooKeeper; give --zookeeper HOSTS"
 _HINTS: Final[Mapping[str, str]] = {
     "--bootstrap-server": _BROKERS,
     "--bootstrap-servers": _BROKERS,
     "--broker-list": _BROKERS,
-    "--new-consumer": "--bootstrap-server and --zookeeper say which groups are meant; leave it out",
+    "--new-consumer": "--bootstrap-server or --zookeeper chooses the groups; leave it out",
     "--skip-message-on-error": "messages that cannot be read are reported and skipped; leave it out",
     "--retry-backoff-ms": "give --property retry.backoff.ms=N",
     "--request-timeout-ms": "give --property request.timeout.ms=N",
     "--max-memory-bytes": "give --property queue.buffering.max.bytes=N",
-    "--sync": "every line has an outcome before the command ends; leave it out",
+    "--sync": "the command waits for the outcome of every line; leave it out",
     "--fetch-size": "give --property fetch.message.max.bytes=N",
-    "--list": "`zkconsumer groups` and `zkconsumer topics` list",
-    "--describe": "`zkconsumer describe GROUP` and `zkconsumer topics NAME` describe",
-    "--reset-offsets": "`zkconsumer offsets set GROUP` resets offsets",
+    "--list": "use `zkconsumer groups` or `zkconsumer topics`",
+    "--describe": "use `zkconsumer describe GROUP` or `zkconsumer topics NAME`",
+    "--reset-offsets": "use `zkconsumer offsets set GROUP`",
     "--execute": "changes are written unless --dry-run is given; leave it out",
 }
 

@@ -22,7 +22,7 @@ from zkconsumer.cli.options.connection_options import (
 
 __all__ = ["OF_ZOOKEEPER", "groups_of", "open_groups", "refuse_options"]
 
-OF_ZOOKEEPER: Final = "groups in ZooKeeper, and the group is coordinated by brokers"
+OF_ZOOKEEPER: Final = "groups in ZooKeeper, but brokers coordinate this group"
 
 
 def open_groups(zookeeper: str | None, brokers: str | None, client_id: str, *groups: str) -> Admin | BrokerAdmin:
@@ -67,4 +67,4 @@ def refuse_options(why: str, **given: object) -> None:
     """
     for name, value in given.items():
         if value is not None and value is not False:
-            raise click.UsageError(f"--{name.replace('_', '-')} is of {why}.")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {why}.")

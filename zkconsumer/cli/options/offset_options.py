@@ -17,7 +17,7 @@ __all__ = ["CHANGED_STORES", "print_changes", "print_warning", "refuse_other_sto
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CHANGED_STORES = (
-    "Where offsets are changed; without it where the group has offsets, in ZooKeeper if it has none."
+    "Change offsets in this store. [where the group has offsets; ZooKeeper if it has none]"
 )
 
 
@@ -38,7 +38,7 @@ def refuse_other_stores(store: str | None) -> None:
         click.UsageError: Names the store.
     """
     if store not in (None, KAFKA):
-        raise click.UsageError(f"--store is {store}, and a group that brokers coordinate has its offsets in Kafka.")
+        raise click.UsageError(f"--store is {store}, but a group that brokers coordinate has its offsets in Kafka.")
 
 
 def print_warning(sentence: str) -> None:
@@ -62,4 +62,4 @@ def print_changes(found: OffsetChanges, as_json: bool, done: str = "set") -> Non
         click.echo(printable(f"{shown_group(change.group)} {change.line(names_store)}"))
     needed = sum(change.is_needed for change in found.changes)
     verb = done if found.written else f"would be {done}"
-    click.echo(f"{count_of(needed, 'offset')} {verb}, {len(found.changes) - needed} as before", err=True)
+    click.echo(f"{count_of(needed, 'offset')} {verb}, {len(found.changes) - needed} unchanged", err=True)

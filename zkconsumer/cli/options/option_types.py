@@ -46,7 +46,7 @@ def refuse_repeated_options(command: click.Command, arguments: Sequence[str], co
     counts = Counter(option for option in order if isinstance(option, click.Option) and _takes_one_value(option))
     for option, count in counts.items():
         if count > 1:
-            raise click.UsageError(f"Option '{option.opts[0]}' is given {count} times, and takes one value.", context)
+            raise click.UsageError(f"Option '{option.opts[0]}' is given {count} times, but has one value.", context)
     if below is not None:
         name, deeper, behind = below
         if deeper is not None:
@@ -136,5 +136,5 @@ class NameFilter(click.ParamType[Callable[[str], bool]]):
         try:
             pattern = re.compile(str(value))
         except (re.error, OverflowError, RecursionError) as error:
-            self.fail(f"{value!r:.200} is no regular expression: {error}", param, ctx)
+            self.fail(f"{value!r:.200} is not a regular expression: {error}", param, ctx)
         return lambda name: pattern.fullmatch(name) is not None

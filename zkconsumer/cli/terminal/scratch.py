@@ -37,7 +37,8 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
         folder, sweeper = _make(prefix)
     except OSError as error:
         where = tempfile.tempdir or os.environ.get("TMPDIR") or tempfile.gettempdir()
-        raise CliError(f"no temporary folder can be made in {where}: {error.strerror}", "TMPDIR says where") from error
+        raise CliError(f"no temporary folder can be created in {where}: "
+                       f"{error.strerror}", "set TMPDIR to another folder") from error
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
         yield folder
@@ -62,8 +63,8 @@ def refuse_if_full(folder: Path) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         raise CliError(
-            f"the temporary files of ZooKeeper, brokers and members have no room in {folder.parent} "
-            f"({error.strerror or error})", "make room there, or name another folder by TMPDIR"
+            f"there is no space for the temporary files of ZooKeeper, brokers and members in {folder.parent} "
+            f"({error.strerror or error})", "free space there, or set TMPDIR to another folder"
         ) from error
 
 

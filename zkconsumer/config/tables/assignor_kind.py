@@ -27,7 +27,7 @@ AssignorNames = str | tuple[str | Assignor, ...]
 class AssignorList:
     """Names of Kafka's assignors, names of their Java classes, or objects; the first one is the most wanted."""
 
-    allowed: str = "range, roundrobin, sticky and cooperative-sticky, several between commas, or assignors in Python"
+    allowed: str = "some of range, roundrobin, sticky, cooperative-sticky, separated by commas, or assignor objects"
     def convert(self, value: object) -> tuple[str | Assignor, ...]:
         if isinstance(value, str):
             items: list[object] = list(value.split(","))
@@ -37,9 +37,9 @@ class AssignorList:
         names = [each if isinstance(each, str) else each.name for each in found]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise ValueError(f"{twice[0]} stands there twice")
+            raise ValueError(f"{twice[0]} is named twice")
         if not found:
-            raise ValueError("a list without assignors")
+            raise ValueError("the list has no assignors")
         return found
 
     def _assignor(self, item: object) -> str | Assignor:
@@ -47,10 +47,10 @@ class AssignorList:
             word = item.strip()
             name = _CLASSES.get(word.removeprefix(_PACKAGE), word)
             if name not in _CLASSES.values():
-                raise ValueError(f"{word!r} is none of them")
+                raise ValueError(f"{word!r} is not one of them")
             return name
         if isinstance(item, type):
-            raise ValueError(f"{item.__name__} is a class; give an instance of it")
+            raise ValueError(f"{item.__name__} is a class; give an instance")
         if not isinstance(getattr(item, "name", None), str) or not getattr(item, "supported_protocols", None):
             raise ValueError(f"{type(item).__name__} has no name or no supported_protocols")
         lacks = [method for method in _FACE if not callable(getattr(item, method, None))]

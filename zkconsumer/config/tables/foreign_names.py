@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = ["hint_for_name", "hint_for_value", "nearest_name", "newer_name"]
 
-_NEWER: Final = "newer Kafka consumers have it; "
+_NEWER: Final = "it is a setting of newer Kafka consumers; "
 _BROKERS_IN_ZOOKEEPER: Final = "set 'zookeeper.connect' for a group in ZooKeeper, or 'bootstrap.servers'"
 _DECODERS: Final = "give 'key_decoder' and 'value_decoder' to create_message_streams"
 _OTHER_SECURITY: Final = (
@@ -35,50 +35,52 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "enable.auto.commit": _called("auto.commit.enable"),
     "max.partition.fetch.bytes": _called("fetch.message.max.bytes"),
     "fetch.max.wait.ms": _called("fetch.wait.max.ms"),
-    "fetch.max.bytes": _called("queued.max.bytes", "it limits what waits in all streams; one fetch of a partition is "
-                               "limited by 'fetch.message.max.bytes'"),
+    "fetch.max.bytes": _called("queued.max.bytes",
+        "it limits the fetched bytes of all streams; 'fetch.message.max.bytes' limits one fetch of a partition"),
     "request.timeout.ms": _called("socket.timeout.ms"),
     "default.api.timeout.ms": _NEWER + "here 'socket.timeout.ms' limits one request",
     "receive.buffer.bytes": _called("socket.receive.buffer.bytes"),
-    "retry.backoff.ms": _NEWER + "here 'refresh.leader.backoff.ms' and 'rebalance.backoff.ms' are the waits",
+    "retry.backoff.ms": _NEWER + "here 'refresh.leader.backoff.ms' and 'rebalance.backoff.ms' set the waits",
     "max.poll.interval.ms": _called("max.processing.interval.ms", "off unless it is set"),
     "key.deserializer": _NEWER + _DECODERS,
     "value.deserializer": _NEWER + _DECODERS,
     "max.poll.records": _NEWER + "a stream delivers one message at a time; 'queued.max.message.chunks' and "
-                        "'queued.max.bytes' limit what waits",
+                        "'queued.max.bytes' limit the fetched messages",
     "check.crcs": _NEWER + "here checksums are always checked",
     "allow.auto.create.topics": _NEWER + "this consumer creates no topics",
-    "group.protocol": _NEWER + "the members of this group agree in ZooKeeper, or by the protocol 'classic'",
-    "group.remote.assignor": _NEWER + "the members assign the partitions: 'partition.assignment.strategy'",
+    "group.protocol": _NEWER + "this client supports groups in ZooKeeper, and the protocol 'classic'",
+    "group.remote.assignor": _NEWER + "the members assign the partitions: see 'partition.assignment.strategy'",
     "interceptor.classes": _NEWER + "change messages where they are read from the stream",
     "metric.reporters": _NEWER + _STATISTICS,
     "enable.metrics.push": _NEWER + _STATISTICS,
 }
 _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
-    "metadata.broker.list": "it is for producers, and for librdkafka; " + _BROKERS_IN_ZOOKEEPER,
-    "broker.list": "it is for producers of Kafka 0.7; " + _BROKERS_IN_ZOOKEEPER,
-    "enable.auto.offset.store": "librdkafka has it; here offsets are stored when messages are done, and "
+    "metadata.broker.list": "it is a setting of producers and of librdkafka; " + _BROKERS_IN_ZOOKEEPER,
+    "broker.list": "it is a setting of producers of Kafka 0.7; " + _BROKERS_IN_ZOOKEEPER,
+    "enable.auto.offset.store": "it is a setting of librdkafka; here offsets are stored when messages are done, and "
                                 "'auto.commit.enable' commits them",
-    "enable.partition.eof": "librdkafka has it; 'consumer.timeout.ms' ends a wait for messages",
-    "consumer.group": "other clients have it; here it is called 'group.id'",
+    "enable.partition.eof": "it is a setting of librdkafka; 'consumer.timeout.ms' ends a wait for messages",
+    "consumer.group": "it is a setting of other clients; here it is called 'group.id'",
     "shallow.iterator.enable": "the name of the setting of Kafka 0.7 is 'shallowiterator.enable'",
-    "backoff.increment.ms": "the documentation of Kafka 0.7 lists it; the wait after empty fetches is "
+    "backoff.increment.ms": "only the documentation of Kafka 0.7 has it; the wait after empty fetches is "
                             "'fetcher.backoff.ms' with brokers of 0.7, and 'fetch.wait.max.ms' with later ones",
-    "mirror.topics.whitelist": "Kafka 0.7 lists it and does not read it; give a Whitelist to "
+    "mirror.topics.whitelist": "Kafka 0.7 documents it but does not use it; give a Whitelist to "
                                "create_message_streams_by_filter",
-    "mirror.topics.blacklist": "Kafka 0.7 lists it and does not read it; give a Blacklist to "
+    "mirror.topics.blacklist": "Kafka 0.7 documents it but does not use it; give a Blacklist to "
                                "create_message_streams_by_filter",
-    "mirror.consumer.numthreads": "Kafka 0.7 lists it and does not read it; give the number of streams to "
+    "mirror.consumer.numthreads": "Kafka 0.7 documents it but does not use it; give the number of streams to "
                                   "create_message_streams",
-    "print.key": "it belongs to the formatter of a console consumer: `zkconsumer consume --key`",
-    "print.timestamp": "it belongs to the formatter of a console consumer: `zkconsumer consume --timestamp`",
-    "print.partition": "it belongs to the formatter of a console consumer: `zkconsumer consume --print-partition`",
-    "print.offset": "it belongs to the formatter of a console consumer: `zkconsumer consume --print-offset`",
-    "key.separator": "it belongs to the formatter of a console consumer: `zkconsumer consume --key-separator`",
-    "zookeeper.clientcnxnsocket": "ZooKeeper's Java client has it; 'zookeeper.use.ssl' alone turns TLS on here",
-    "zookeeper.ssl.client.enable": "Kafka's tools have it; here it is called 'zookeeper.use.ssl'",
-    "zookeeper.client.secure": "ZooKeeper's Java client has it; here it is called 'zookeeper.use.ssl'",
-    "zookeeper.set.acl": "Kafka's brokers have it; here it is 'zookeeper.acl', such as zookeeper.acl=creator",
+    "print.key": "it is a property of the console consumer's formatter: `zkconsumer consume --key`",
+    "print.timestamp": "it is a property of the console consumer's formatter: `zkconsumer consume --timestamp`",
+    "print.partition": "it is a property of the console consumer's formatter: `zkconsumer consume --print-partition`",
+    "print.offset": "it is a property of the console consumer's formatter: `zkconsumer consume --print-offset`",
+    "key.separator": "it is a property of the console consumer's formatter: `zkconsumer consume --key-separator`",
+    "zookeeper.clientcnxnsocket": "it is a setting of ZooKeeper's Java client; 'zookeeper.use.ssl' alone turns TLS "
+                                  "on here",
+    "zookeeper.ssl.client.enable": "it is a setting of Kafka's tools; here it is called 'zookeeper.use.ssl'",
+    "zookeeper.client.secure": "it is a setting of ZooKeeper's Java client; here it is called 'zookeeper.use.ssl'",
+    "zookeeper.set.acl": "it is a setting of Kafka's brokers; here it is called 'zookeeper.acl', such as "
+                         "zookeeper.acl=creator",
 }
 _PRODUCER_NAMES: Final = frozenset((
     "acks", "batch.num.messages", "batch.size", "buffer.memory", "compressed.topics", "compression.codec",
@@ -101,10 +103,10 @@ _PREFIXES: Final = (
     (("ssl.", "sasl.", "security."), _NEWER + _OTHER_SECURITY),
     (("metrics.",), _NEWER + _STATISTICS),
     (("reconnect.backoff.", "connections.max.idle.", "socket.connection.setup."),
-     _NEWER + "here connections to brokers are opened anew after 'refresh.leader.backoff.ms'"),
+     _NEWER + "here connections to brokers are opened again after 'refresh.leader.backoff.ms'"),
     (("zookeeper.ssl.keystore.", "zookeeper.ssl.truststore."),
-     "files of Java are not read; give PEM files as 'zookeeper.ssl.cafile' and 'zookeeper.ssl.certfile' "
-     "(openssl pkcs12 makes them of a PKCS12 keystore)"),
+     "Java keystores are not supported; give PEM files as 'zookeeper.ssl.cafile' and 'zookeeper.ssl.certfile' "
+     "(openssl pkcs12 converts a PKCS12 keystore)"),
 )  # fmt: skip
 _LONGEST_NAME: Final = 100
 _MISSPELLED: Final = 0.91
@@ -140,7 +142,7 @@ def hint_for_name(name: str, known: Iterable[str]) -> str:
     nearest = nearest_name(dotted, names, 0.7)
     if nearest:
         nearest = _by_letters(names)[_plain(nearest)]
-    return f"the nearest known one is {nearest!r}" if nearest else ""
+    return f"did you mean {nearest!r}?" if nearest else ""
 
 
 def newer_name(name: str, known: Iterable[str]) -> str:
@@ -156,7 +158,7 @@ def newer_name(name: str, known: Iterable[str]) -> str:
 def _hint_by_prefix(lower: str, known: Iterable[str]) -> str:
     hint = next((hint for prefixes, hint in _PREFIXES if lower.startswith(prefixes)), "")
     misspelled = nearest_name(lower, known, _MISSPELLED) if hint else None
-    return f"the nearest known one is {misspelled!r}" if misspelled else hint
+    return f"did you mean {misspelled!r}?" if misspelled else hint
 
 
 def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:
@@ -170,7 +172,7 @@ def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:
     for count in range(1, len(parts)):
         rest = ".".join(parts[count:])
         if _plain(rest) in known:
-            return f"it ends with the known name {known[_plain(rest)]!r}: names have no prefix here"
+            return f"it ends with the known name {known[_plain(rest)]!r}: here names have no prefix"
         if rest.lower() in _OF_NEWER_CONSUMERS:
             return _OF_NEWER_CONSUMERS[rest.lower()]
     return ""
@@ -207,11 +209,11 @@ def hint_for_value(name: str, value: object) -> str:
     if name == "auto.offset.reset" and word.lower() in _RESETS:
         return f"{word!r} of other consumers is {_RESETS[word.lower()]!r} here"
     if name == "auto.offset.reset" and word.lower() in ("raise", "fail", "disable"):
-        return f"{word!r} stops a partition without a valid offset with kafka.generation=0.7 alone"
+        return f"{word!r} is only possible with kafka.generation=0.7: it stops a partition that has no valid offset"
     if name == "auto.offset.reset" and word.lower() in ("none", "error"):
-        return f"{word!r} of newer consumers does not exist here: one of the two offsets is always chosen"
+        return f"{word!r} of newer consumers does not exist here: reading always starts at one of the two offsets"
     if name == "partition.assignment.strategy" and "assignor" in word.lower():
-        return f"{word!r} does not exist here; in a group of brokers an assignor may be an object of your own"
+        return f"{word!r} does not exist here; for a group of brokers you can give an assignor object"
     if name == "kafka.generation" and re.fullmatch(r"0\.([89]|1[01])(\..*)?|[1-4](\..*)?", word):
         return "0.8 stands for all brokers of 0.8 to 4.3"
     if word[:1] in "\"'" and word[:1] == word[-1:] and len(word) > 1:

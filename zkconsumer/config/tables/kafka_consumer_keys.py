@@ -35,21 +35,22 @@ _MIB: Final = 1024 * 1024
 _CLIENT_ID: Final = "zkconsumer"
 
 _CLUSTER = (
-    Key("bootstrap.servers", BrokerList("host:port, several between commas", has_ids=False), None,
-        "Some brokers of the cluster, which know the others. It or `zookeeper.connect` has to be given.",
+    Key("bootstrap.servers", BrokerList("host:port, or several separated by commas", has_ids=False), None,
+        "Some brokers of the cluster, through which the others are found. Either this or `zookeeper.connect` is "
+        "required.",
         default_text="none"),
     Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
-        "ZooKeeper's servers and the chroot of the cluster, once, after the last server: the brokers are found there, "
-        "and ZooKeeper coordinates the group. Together with `bootstrap.servers` it needs `group.coordination`.",
+        "ZooKeeper's servers and the chroot of the cluster, once, after the last server. The brokers are found "
+        "there, and ZooKeeper coordinates the group. If `bootstrap.servers` is also given, set `group.coordination`.",
         default_text="none", section="own"),
     Key("group.coordination", Choice(("auto", "brokers", "zookeeper")), "auto",
-        "Who coordinates the group: `zookeeper`, as for consumers of Kafka 0.7 and 0.8, or `brokers`. `auto`: "
-        "ZooKeeper if `zookeeper.connect` is given, else brokers.", section="own"),
+        "What coordinates the group: `zookeeper`, as for consumers of Kafka 0.7 and 0.8, or `brokers`. `auto`: "
+        "ZooKeeper if `zookeeper.connect` is given, otherwise the brokers.", section="own"),
 )
 
 _GROUP = (
     Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_any_group), None,
-        "Name of the consumer group; any text where brokers coordinate it. Without one, the application assigns "
+        "Name of the consumer group; any text if brokers coordinate it. Without a group, the application assigns "
         "partitions, and nothing is committed.",
         default_text="none"),
     Key("group.instance.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
@@ -61,19 +62,19 @@ _GROUP = (
         derive=lambda settings: client_id_of(settings["group.id"] or _CLIENT_ID),
         default_text=f"as `group.id`, or `{_CLIENT_ID}`"),
     Key("client.rack", Text("up to 255 characters"), None,
-        "Where this consumer is: from Kafka 2.4 on brokers may name a replica there, which is fetched from instead of "
-        "the leader.", default_text="none"),
+        "The rack of this consumer. From Kafka 2.4 on, brokers may name a replica in this rack; the consumer then "
+        "fetches from it instead of the leader.", default_text="none"),
     Key("session.timeout.ms", Integer(1), 45_000,
-        "The coordinator removes a member of which it has no heartbeat for so long; brokers allow 6 s to 30 min unless "
-        "they are set otherwise."),
+        "The coordinator removes a member that sends no heartbeat for this time. By default brokers allow 6 s to 30 "
+        "min."),
     Key("heartbeat.interval.ms", Integer(1), 3000,
-        "Time between two heartbeats, less than `session.timeout.ms`; so long it may take to notice a rebalance."),
+        "Time between two heartbeats, less than `session.timeout.ms`. It can take this long to notice a rebalance."),
     Key("max.poll.interval.ms", Integer(1), 300_000,
-        "Longest time between two polls: a member that takes longer leaves the group, and joins again with the next "
-        "poll. The others wait as long for it in a rebalance."),
+        "Longest time between two polls. A member that takes longer leaves the group, and joins again with the next "
+        "poll. In a rebalance the other members wait this long for it."),
     Key("partition.assignment.strategy", AssignorList(), ("range", "cooperative-sticky"),
-        "The assignors that the member offers, the most wanted one first. Members of a group use one that all offer. "
-        "On a group in ZooKeeper the first one counts, which must be `range` or `roundrobin`."),
+        "The assignors that the member supports, in order of preference. The group uses one that all members "
+        "support. In a group in ZooKeeper the first one counts, which must be `range` or `roundrobin`."),
     Key("auto.offset.reset", ResetPolicy(), "latest",
         "Where to start without a valid committed offset; `none`: `poll` raises an error."),
     Key("enable.auto.commit", Boolean(), None, "Commit the positions of earlier polls every `auto.commit.interval.ms`.",
@@ -84,43 +85,45 @@ _GROUP = (
 _POLLING = (
     Key("max.poll.records", Integer(1), 500, "Most records that one poll returns."),
     Key("key.deserializer", DeserializerFunction(), None,
-        "Makes keys of bytes; names of Kafka's own deserializers are accepted, too.", default_text="none: bytes"),
-    Key("value.deserializer", DeserializerFunction(), None, "The same for values.", default_text="none: bytes"),
+        "Deserializer of keys: a function of bytes, or the name of one of Kafka's "
+        "deserializers.", default_text="none: bytes"),
+    Key("value.deserializer", DeserializerFunction(), None, "Deserializer of values.", default_text="none: bytes"),
     Key("interceptor.classes", InterceptorList(), (),
-        "Objects that see records before `poll` returns them, and offsets that were committed.", default_text="none"),
+        "Objects that receive records before `poll` returns them, and offsets after they were "
+        "committed.", default_text="none"),
     Key("isolation.level", Choice(("read_uncommitted", READ_COMMITTED), any_case=True), "read_uncommitted",
-        "`read_committed` leaves out records of aborted transactions, and reads up to the first open one (brokers of "
-        "Kafka 0.11 and later; older ones have no transactions)."),
-    Key("exclude.internal.topics", Boolean(), True, "Patterns never match topics of Kafka's own."),
+        "`read_committed` leaves out records of aborted transactions, and reads up to the first open transaction "
+        "(brokers of Kafka 0.11 and later; older brokers have no transactions)."),
+    Key("exclude.internal.topics", Boolean(), True, "Patterns never match internal topics."),
     Key("allow.auto.create.topics", Boolean(), True,
-        "Brokers may create a topic that is subscribed to, if they are set so."),
+        "Brokers may create a topic that is subscribed to, if auto.create.topics.enable allows it."),
 )
 
 _FETCHING = (
-    Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has so many bytes before it answers."),
+    Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has this many bytes before it answers."),
     Key("fetch.max.bytes", Integer(1), 50 * _MIB,
-        "Most bytes of an answer; a larger first batch comes all the same (brokers of Kafka 0.10.1 and later)."),
+        "Most bytes of an answer; a larger first batch is sent anyway (brokers of Kafka 0.10.1 and later)."),
     Key("fetch.max.wait.ms", Integer(0), 500,
         "Longest wait of a broker for `fetch.min.bytes`; at most `request.timeout.ms`."),
     Key("max.partition.fetch.bytes", Integer(1), _MIB,
         "Most bytes of a partition in an answer; a larger record is fetched by itself."),
-    Key("check.crcs", Boolean(), True, "Compare checksums. `false` has no effect: they are always compared."),
+    Key("check.crcs", Boolean(), True, "Check checksums. `false` has no effect: they are always checked."),
 )
 
 _REQUESTS = (
     Key("request.timeout.ms", Integer(1), 30_000,
-        "Longest wait for a broker's answer; JoinGroup waits for `max.poll.interval.ms`, too."),
+        "Longest wait for a broker's answer; JoinGroup may also wait for `max.poll.interval.ms`."),
     Key("default.api.timeout.ms", Integer(1), 60_000, "Longest wait of calls that have no time-out of their own."),
     Key("retry.backoff.ms", Integer(0), 100,
         "Wait before a failed request is sent again; it doubles with each failure."),
-    Key("retry.backoff.max.ms", Integer(0), 1000, "Longest such wait."),
+    Key("retry.backoff.max.ms", Integer(0), 1000, "Longest wait of this kind."),
     Key("reconnect.backoff.ms", Integer(0), 50,
-        "Wait before a broker is connected to again; it doubles with each failure."),
-    Key("reconnect.backoff.max.ms", Integer(0), 1000, "Longest such wait."),
+        "Wait before connecting to a broker again; it doubles with each failure."),
+    Key("reconnect.backoff.max.ms", Integer(0), 1000, "Longest wait of this kind."),
     Key("connections.max.idle.ms", Integer(-1), 540_000,
-        "Connections that are not used for so long are closed; -1: never."),
+        "Idle connections are closed after this time; -1: never."),
     Key("metadata.max.age.ms", Integer(0), 300_000,
-        "Time between two look-ups of topics and leaders: new topics of a pattern are found with it."),
+        "Time between two look-ups of topics and leaders: new topics of a pattern are found by them."),
     Key("receive.buffer.bytes", Integer(-1), -1,
         "Receive buffer of a broker connection; -1 lets the system choose, and grow it (Kafka's 65536 is slower)."),
     Key("send.buffer.bytes", Integer(-1), 131_072, "Send buffer of a broker connection; -1 leaves it to the system."),
@@ -144,7 +147,7 @@ WITHOUT_EFFECT: Final = (
 """Names of Kafka that are accepted, and mean nothing here."""
 
 _IDLE = tuple(
-    Key(name, AnyValue(), None, "No effect: accepted with a warning.", default_text="none", section="idle")
+    Key(name, AnyValue(), None, "No effect; accepted with a warning.", default_text="none", section="idle")
     for name in WITHOUT_EFFECT
 )
 
@@ -170,21 +173,22 @@ _OLDER_NAMES: Final[Mapping[str, str]] = {
     "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
 }
 _OF_STREAMS: Final[Mapping[str, str]] = {
-    "key.decoder": "create_message_streams takes it; here 'key.deserializer' is the function that takes bytes",
-    "max.processing.interval.ms": "ConsumerConfig has it; here it is called 'max.poll.interval.ms'",
-    "rebalance.timeout.ms": "ConsumerConfig has it; here the others wait for 'max.poll.interval.ms'",
-    "value.decoder": "create_message_streams takes it; here 'value.deserializer' is the function that takes bytes",
+    "key.decoder": "it is an argument of create_message_streams; here the function is called 'key.deserializer'",
+    "max.processing.interval.ms": "it is a setting of ConsumerConfig; here it is called 'max.poll.interval.ms'",
+    "rebalance.timeout.ms": "it is a setting of ConsumerConfig; here 'max.poll.interval.ms' applies",
+    "value.decoder": "it is an argument of create_message_streams; here the function is called 'value.deserializer'",
 }
 _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
-    "api.version": "kafka-python has it; here each broker is asked for the versions that it serves",
-    "consumer.timeout.ms": "consumers of Kafka 0.8 and kafka-python have it; here poll() takes a time-out",
-    "enable.auto.offset.store": "librdkafka has it; here 'enable.auto.commit' commits the positions of earlier polls",
-    "enable.partition.eof": "librdkafka has it; here poll() returns no records at the end of a partition",
-    "message.max.bytes": "librdkafka has it; here 'fetch.max.bytes' limits an answer",
-    "metadata.broker.list": "librdkafka has it; here it is called 'bootstrap.servers'",
-    "queued.max.messages.kbytes": "librdkafka has it; here 'fetch.max.bytes' limits an answer",
-    "socket.send.buffer.bytes": "librdkafka has it; here it is called 'send.buffer.bytes'",
-    "topic.metadata.refresh.interval.ms": "librdkafka has it; here it is called 'metadata.max.age.ms'",
+    "api.version": "it is a setting of kafka-python; here each broker is asked for the versions that it serves",
+    "consumer.timeout.ms": "it is a setting of consumers of Kafka 0.8 and of kafka-python; here poll() has a time-out",
+    "enable.auto.offset.store": "it is a setting of librdkafka; here 'enable.auto.commit' commits the positions of "
+                                "earlier polls",
+    "enable.partition.eof": "it is a setting of librdkafka; here poll() returns no records at the end of a partition",
+    "message.max.bytes": "it is a setting of librdkafka; here 'fetch.max.bytes' limits an answer",
+    "metadata.broker.list": "it is a setting of librdkafka; here it is called 'bootstrap.servers'",
+    "queued.max.messages.kbytes": "it is a setting of librdkafka; here 'fetch.max.bytes' limits an answer",
+    "socket.send.buffer.bytes": "it is a setting of librdkafka; here it is called 'send.buffer.bytes'",
+    "topic.metadata.refresh.interval.ms": "it is a setting of librdkafka; here it is called 'metadata.max.age.ms'",
 }
 
 
@@ -197,7 +201,7 @@ def _hint_for_name(name: str, known: Iterable[str]) -> str:
     if lower in _OF_STREAMS:
         return _OF_STREAMS[lower]
     if lower in _OLDER_NAMES:
-        return f"consumers of Kafka 0.7 and 0.8 have it; here it is called {_OLDER_NAMES[lower]!r}"
+        return f"it is a setting of consumers of Kafka 0.7 and 0.8; here it is called {_OLDER_NAMES[lower]!r}"
     if CONSUMER_SETTINGS.find(dotted) is not None:
         return "it is a setting of ConsumerConfig, for streams"
     if PRODUCER_SETTINGS.find(dotted) is not None:

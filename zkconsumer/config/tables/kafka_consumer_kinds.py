@@ -59,7 +59,7 @@ class GroupProtocol:
     def convert(self, value: object) -> str:
         word = value.strip().lower() if isinstance(value, str) else ""
         if word == "consumer":
-            raise ValueError("the protocol of KIP-848 is not supported; brokers of Kafka 4 serve classic members, too")
+            raise ValueError("the protocol of KIP-848 is not supported; brokers of Kafka 4 also serve classic members")
         if word != "classic":
             raise ValueError
         return word
@@ -72,15 +72,15 @@ class GroupProtocol:
 class DeserializerFunction:
     """A function of Python, or the name of one of Kafka's own deserializers."""
 
-    allowed: str = "a function that takes bytes, or a deserializer of Kafka for text, bytes or numbers"
+    allowed: str = "a function of bytes, or one of Kafka's deserializers of text, bytes or numbers"
     def convert(self, value: object) -> Deserializer:
         if isinstance(value, str):
             name = value.strip().removeprefix(PACKAGE)
             if name not in DESERIALIZERS:
-                raise ValueError("classes of Java are not loaded: give a function of Python as a keyword")
+                raise ValueError("Java classes cannot be loaded: give a Python function as a keyword argument")
             return DESERIALIZERS[name]
         if not callable(value):
-            raise ValueError("it cannot be called")
+            raise ValueError("it is not callable")
         return cast("Deserializer", value)
 
     def format(self, value: object) -> str:
@@ -92,16 +92,16 @@ class DeserializerFunction:
 class InterceptorList:
     """Objects of Python with the methods `on_consume` and `on_commit`."""
 
-    allowed: str = "objects with the methods on_consume and on_commit, as a keyword"
+    allowed: str = "objects with the methods on_consume and on_commit, as a keyword argument"
     def convert(self, value: object) -> tuple[object, ...]:
         if isinstance(value, str):
             if value.strip():
-                raise ValueError("classes of Java are not loaded: give objects of Python as a keyword")
+                raise ValueError("Java classes cannot be loaded: give Python objects as a keyword argument")
             return ()
         found = tuple(value) if isinstance(value, Iterable) else (value,)
         for each in found:
             if isinstance(each, type):
-                raise ValueError(f"{each.__name__} is a class; give an instance of it")
+                raise ValueError(f"{each.__name__} is a class; give an instance")
             lacks = [method for method in ("on_consume", "on_commit") if not callable(getattr(each, method, None))]
             if lacks:
                 raise ValueError(f"{type(each).__name__} has no method {lacks[0]}")

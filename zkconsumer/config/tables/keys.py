@@ -34,38 +34,38 @@ def _as(name: str) -> dict[str, Any]:
 
 _CONNECTION = (
     Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
-        "ZooKeeper's servers and the chroot of the cluster, once, after the last server.",
+        "ZooKeeper's servers, and after the last server the chroot of the cluster, once.",
         name_07="zk.connect", required=True, unless="bootstrap.servers"),
-    Key("bootstrap.servers", BrokerList("host:port, several between commas", has_ids=False), None,
-        "Some brokers of the cluster, which know the others: instead of `zookeeper.connect`. The brokers then "
-        "coordinate the group.",
+    Key("bootstrap.servers", BrokerList("host:port, or several separated by commas", has_ids=False), None,
+        "Some brokers of the cluster, through which the others are found; instead of `zookeeper.connect`. The "
+        "brokers then coordinate the group.",
         default_text="none"),
     Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_any_group), None,
-        "Name of the consumer group; any text where brokers coordinate it.", name_07="groupid", required=True),
+        "Name of the consumer group; any text if brokers coordinate it.", name_07="groupid", required=True),
     Key("consumer.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
-        "Fixed name of this consumer inside the group; two live consumers must not share one.",
+        "Fixed name of this consumer in the group. Two live consumers must not share a name.",
         name_07="consumerid", default_text="generated"),
     Key("client.id", Text("up to 255 of [a-zA-Z0-9._-]", check_client_id),
         meaning="Name under which requests are sent to brokers.",
         default=None, derive=lambda settings: client_id_of(settings["group.id"] or ""), default_text="as `group.id`"),
     Key("zookeeper.session.timeout.ms", Integer(1), 6000,
-        "The requested ZooKeeper session time-out; if the server grants another one, that one counts.",
+        "The requested ZooKeeper session time-out; if the server grants another time-out, that one counts.",
         name_07="zk.sessiontimeout.ms"),
     Key("zookeeper.connection.timeout.ms", Integer(1),
         meaning="Longest wait for the first connection to ZooKeeper.",
         name_07="zk.connectiontimeout.ms", **_as("zookeeper.session.timeout.ms")),
     Key("zookeeper.sync.time.ms", Integer(0), 2000,
-        "How far a ZooKeeper follower may be behind; only the default of `rebalance.backoff.ms`.",
+        "How much a ZooKeeper follower may lag; only used as the default of `rebalance.backoff.ms`.",
         name_07="zk.synctime.ms"),
 )
 
 _FETCHING = (
     Key("auto.offset.reset", Choice(("smallest", "largest")), "largest",
-        "Where to start if there is no valid stored offset.", name_07="autooffset.reset", default_07="smallest"),
+        "Where to start without a valid stored offset.", name_07="autooffset.reset", default_07="smallest"),
     Key("fetch.message.max.bytes", Integer(1), _MIB,
         "Largest number of bytes that one request fetches of a partition; a larger message is fetched by itself.",
         name_07="fetch.size"),
-    Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has so many bytes before it answers."),
+    Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has this many bytes before it answers."),
     Key("fetch.wait.max.ms", Integer(0), 100, "Longest wait of a broker for `fetch.min.bytes`."),
     Key("socket.timeout.ms", Integer(1), 30_000,
         "Longest wait for a broker's answer; at least `fetch.wait.max.ms`."),
@@ -77,10 +77,10 @@ _FETCHING = (
         name_07="queuedchunks.max", default_07=10),
     Key("refresh.leader.backoff.ms", Integer(0), 200, "Wait before the leader of a partition is looked up again."),
     Key("consumer.timeout.ms", Integer(-INT32_MAX - 1), -1,
-        "How long a stream waits for a message before it raises `ConsumerTimeout`; negative: for ever."),
+        "How long a stream waits for a message before it raises `ConsumerTimeout`; negative: no limit."),
     Key("client.rack", Text("up to 255 characters"), None,
-        "Where this consumer is: from Kafka 2.4 on brokers may name a replica there, which is fetched from instead of "
-        "the leader.", default_text="none"),
+        "The rack of this consumer. From Kafka 2.4 on, brokers may name a replica in this rack; the consumer then "
+        "fetches from it instead of the leader.", default_text="none"),
     Key("exclude.internal.topics", Boolean(), True, "Filters never match `__consumer_offsets`."),
 )
 
@@ -101,7 +101,7 @@ _COMMITTING = (
         derive=lambda settings: settings["offsets.storage"] == "kafka",
         default_text="`true` if `offsets.storage` is `kafka`"),
     Key("offsets.intent", Choice(("max", "zookeeper", "kafka", "refuse")), None,
-        "Which offset a partition starts from where ZooKeeper and Kafka differ; `refuse` does not start it.",
+        "Which offset a partition starts from if ZooKeeper and Kafka differ; `refuse` does not start it.",
         derive=_intent,
         default_text="`max` with dual commit, else that of `offsets.storage`", section="own"),
     Key("offsets.channel.backoff.ms", Integer(0), 1000, "Wait before another request to the offset coordinator."),
@@ -112,39 +112,41 @@ _COMMITTING = (
 
 _REBALANCING = (
     Key("partition.assignment.strategy", AssignorChoice(), "range",
-        "How partitions are assigned. All members of a group in ZooKeeper must use the same of `range` and "
-        "`roundrobin`; the members of a group of brokers need one in common, and use the one that most want."),
+        "How partitions are assigned. All members of a group in ZooKeeper must use the same strategy, `range` or "
+        "`roundrobin`. The members of a group of brokers need one strategy in common, and use the one that most of "
+        "them prefer."),
     Key("rebalance.max.retries", Integer(1), 4,
-        "After so many waits for one partition the listener is notified and a line is logged; the wait continues.",
+        "After this many waits for one partition the listener is notified and a line is logged; the wait continues.",
         name_07="rebalance.retries.max"),
-    Key("rebalance.backoff.ms", Integer(0), meaning="Wait between two tries of a rebalance.",
+    Key("rebalance.backoff.ms", Integer(0), meaning="Wait between two attempts of a rebalance.",
         **_as("zookeeper.sync.time.ms")),
 )
 
 _BROKER_GROUPS = (
     Key("group.coordination", Choice(("auto", "zookeeper", "brokers")), "auto",
-        "What coordinates the group; `auto` is ZooKeeper if `zookeeper.connect` is given, else the brokers (Kafka 0.9 "
-        "and later).", section="brokers"),
+        "What coordinates the group. `auto`: ZooKeeper if `zookeeper.connect` is given, otherwise the brokers (Kafka "
+        "0.9 and later).", section="brokers"),
     Key("session.timeout.ms", Integer(1), 10_000,
-        "A member whose heartbeats do not arrive for so long is out of the group. Brokers allow 6000 to 30000 before "
+        "The coordinator removes a member that sends no heartbeat for this time. Brokers allow 6000 to 30000 before "
         "Kafka 0.10.1, and up to 300000 or 1800000 later.", section="brokers"),
     Key("heartbeat.interval.ms", Integer(1), 3000, "Time between two heartbeats; at most half of "
         "`session.timeout.ms`.", section="brokers"),
     Key("rebalance.timeout.ms", Integer(1), 60_000,
-        "How long the others wait for this member when the group is assigned anew: in this time messages in hand are "
-        "finished and committed. Before Kafka 0.10.1 it is `session.timeout.ms`.", section="brokers"),
+        "How long the other members wait for this member in a rebalance. In this time it finishes and commits the "
+        "messages in hand. Before Kafka 0.10.1 it is `session.timeout.ms`.", section="brokers"),
     Key("group.instance.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_group), None,
-        "Makes this a static member (Kafka 2.3 and later): it keeps its partitions if it is back within "
+        "Makes this a static member (Kafka 2.3 and later): it keeps its partitions if it returns within "
         "`session.timeout.ms`, and does not leave the group at the end.", default_text="none", section="brokers"),
     Key("metadata.max.age.ms", Integer(1), 30_000,
-        "How often topics and partitions are read, to find new ones; in ZooKeeper they are watched.",
+        "How often topics and partitions are read, to find new ones. In ZooKeeper they are watched.",
         section="brokers"),
 )
 
 _KAFKA_07 = (
-    Key("fetcher.backoff.ms", Integer(0), 1000, "Kafka 0.7: longest pause behind fetches that returned nothing.",
+    Key("fetcher.backoff.ms", Integer(0), 1000, "Kafka 0.7: longest pause after fetches that returned nothing.",
         section="0.7"),
-    Key("shallowiterator.enable", Boolean(), False, "Deliver compressed entries as they are.", section="0.7"),
+    Key("shallowiterator.enable", Boolean(), False,
+                                          "Deliver compressed entries without decompressing them.", section="0.7"),
 )
 
 _OWN = (
@@ -152,23 +154,24 @@ _OWN = (
         "Longest wait for the message in hand when a partition is revoked.", section="own"),
     Key("rebalance.quiet.ms", Integer(0), 100,
         "Wait between a change of the group and the claims, with jitter.", section="own"),
-    Key("rebalance.quiet.max.ms", Integer(0), 1500, "Longest such wait while the group keeps changing.",
+    Key("rebalance.quiet.max.ms", Integer(0), 1500, "Longest wait of this kind while the group keeps changing.",
         section="own"),
     Key("queued.max.bytes", Integer(1, MAX_INT64), 64 * _MIB,
-        "Largest number of fetched bytes that wait in all streams of a connector; half is reserved in equal shares.",
+        "Largest number of fetched bytes that wait in all streams of a connector. Half of it is reserved in equal "
+        "shares.",
         section="own"),
     Key("decoded.max.bytes", Integer(1, MAX_INT64), 64 * _MIB,
-        "Largest inflated size of one compressed message set.", section="own"),
+        "Largest size of one compressed message set after decompression.", section="own"),
     Key("isolation.level", Choice(("read_uncommitted", READ_COMMITTED)), "read_uncommitted",
-        "`read_committed` leaves out messages of aborted transactions, and reads up to the first open one (brokers of "
-        "Kafka 0.11 and later; older ones have no transactions).", section="own"),
+        "`read_committed` leaves out messages of aborted transactions, and reads up to the first open transaction "
+        "(brokers of Kafka 0.11 and later; older brokers have no transactions).", section="own"),
     Key("on.message.error", Choice(("raise", "skip", "stop")), "raise",
         "What a stream does with a message that cannot be decoded.", section="own"),
     Key("roundrobin.order", Choice(("auto", "0.8", "1.0")), "auto",
         "Order of roundrobin: `0.8` with Java members of 0.8.2 to 0.11, `1.0` with 1.0 and 1.1; `auto` learns it.",
         section="own"),
     Key("max.processing.interval.ms", Integer(1, off=True), None,
-        "Leave the group if a stream has not asked for its next message for so long; rejoin when it does.",
+        "Leave the group if a stream has not asked for its next message for this time; join again when it asks.",
         default_text="`off`", section="own"),
     Key("statistics.interval.ms", Integer(1, off=True), None,
         "Time between two calls of `on_statistics`.", default_text="`off`", section="own"),
@@ -181,9 +184,9 @@ ZOOKEEPER_KEYS = (
     Key("zookeeper.auth", AuthList(), (), "Credentials added to the session.", default_text="none",
         secret=True, section="zookeeper"),
     Key("zookeeper.acl", AclList(), (OPEN_ACL,),
-        "Access list of the nodes that the consumer creates: `open` like Java members, `creator` for its own "
-        "credentials alone, or entries like `digest:user:hash:cdrwa`. All members of a group need the same value: if "
-        "the others may not read a registration, they claim nothing, and Java members own nothing.",
+        "Access list of the nodes that the consumer creates: `open` like Java members, `creator` for only its own "
+        "credentials, or entries such as `digest:user:hash:cdrwa`. All members of a group need the same value: "
+        "members that may not read a registration claim nothing, and Java members own nothing.",
         default_text="`open`", section="zookeeper"),
     Key("zookeeper.use.ssl", Boolean(), False, "Use TLS to ZooKeeper (3.5 and later).", section="zookeeper"),
     Key("zookeeper.ssl.cafile", Text(PATH), None, "Certificates of the trusted authorities, PEM.",
@@ -192,15 +195,15 @@ ZOOKEEPER_KEYS = (
         section="zookeeper"),
     Key("zookeeper.ssl.keyfile", Text(PATH), None, "The key of the client's certificate, PEM.",
         default_text="in the file of the certificate", section="zookeeper"),
-    Key("zookeeper.ssl.keyfile.password", Text(), None, "The password of that key.", default_text="none",
+    Key("zookeeper.ssl.keyfile.password", Text(), None, "Password of that key.", default_text="none",
         secret=True, section="zookeeper"),
-    Key("zookeeper.ssl.verify.certs", Boolean(), True, "Refuse a server whose certificate is not trusted.",
+    Key("zookeeper.ssl.verify.certs", Boolean(), True, "Reject a server whose certificate is not trusted.",
         section="zookeeper"),
     Key("zookeeper.ssl.check.hostname", Boolean(), False,
-        "Refuse a server whose certificate does not name its host as `zookeeper.connect` does.",
+        "Reject a server whose certificate does not have the host name of `zookeeper.connect`.",
         section="zookeeper"),
     Key("zookeeper.sasl.mechanism", Choice(("DIGEST-MD5", "PLAIN", "GSSAPI")), None,
-        "SASL mechanism (needs the package `pure-sasl`, GSSAPI `kerberos`, too).", default_text="none",
+        "SASL mechanism. Needs the package `pure-sasl`; GSSAPI also needs `kerberos`.", default_text="none",
         section="zookeeper"),
     Key("zookeeper.sasl.username", Text(), None, "User name, for DIGEST-MD5 and PLAIN.", default_text="none",
         section="zookeeper"),

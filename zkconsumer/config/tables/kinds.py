@@ -152,7 +152,7 @@ _ACL_WORDS = {"open": OPEN_ACL, "creator": CREATOR_ACL}
 class AuthList:
     r"""`scheme:credential` items between commas; a comma or backslash inside one has a backslash before it."""
 
-    allowed: str = r"scheme:credential, several between commas (a comma inside is written \,)"
+    allowed: str = r"scheme:credential, or several separated by commas (a comma inside is written \,)"
     def convert(self, value: object) -> tuple[ZooKeeperAuth, ...]:
         return tuple(self._item(item) for item in _items(value))
 
@@ -173,7 +173,7 @@ class AuthList:
 class AclList:
     """`scheme:id:permissions` items between commas, or the words open and creator for the usual ones."""
 
-    allowed: str = "open, creator, or scheme:id:permissions (letters of cdrwa), several between commas"
+    allowed: str = "open, creator, or scheme:id:permissions (letters of cdrwa), or several separated by commas"
     def convert(self, value: object) -> tuple[ZooKeeperAcl, ...]:
         entries = tuple(self._item(item) for item in _items(value))
         if not entries:
@@ -196,7 +196,7 @@ class AclList:
             raise ValueError
         if scheme == "digest" and not _DIGEST_ID.fullmatch(identity):
             # With a password in place of the hash nobody could open what is created, its creator neither.
-            raise HiddenValueError("what follows the user of `digest` is the hash: 28 characters, the base64 of the "
+            raise HiddenValueError("the hash after the user of `digest` must have 28 characters: the base64 of the "
                                    "SHA-1 of user:password; `creator` needs no hash")  # fmt: skip
         return ZooKeeperAcl(scheme, identity, permissions)
 

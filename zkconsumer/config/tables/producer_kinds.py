@@ -39,7 +39,7 @@ class BrokerList:
         has_ids: Whether lists of Kafka 0.7 are allowed.
     """
 
-    allowed: str = "host:port, several between commas (in Kafka 0.7 id:host:port)"
+    allowed: str = "host:port, or several separated by commas (in Kafka 0.7 id:host:port)"
     has_ids: bool = True
     def convert(self, value: object) -> tuple[BrokerAddress, ...]:
         if isinstance(value, tuple) and value and all(isinstance(each, BrokerAddress) for each in value):
@@ -49,11 +49,11 @@ class BrokerList:
             raise ValueError
         found = tuple(self._address(item) for item in items)
         if not found:
-            raise ValueError("a list without brokers")
+            raise ValueError("the list has no brokers")
         if not self.has_ids and any(address.id is not None for address in found):
             raise ValueError("a broker with an id, as in lists of Kafka 0.7")
         if len({address.id is None for address in found}) > 1:
-            raise ValueError("some brokers have an id and some have none")
+            raise ValueError("some brokers have an id and others do not")
         return found
 
     def _address(self, item: object) -> BrokerAddress:
@@ -104,7 +104,7 @@ class Codec:
 class NameList:
     """Names between commas, or a list of them."""
 
-    allowed: str = "names between commas"
+    allowed: str = "names separated by commas"
     def convert(self, value: object) -> tuple[str, ...]:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, Iterable):

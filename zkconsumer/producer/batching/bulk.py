@@ -245,7 +245,7 @@ class BulkSend(Counts):
 
     def _give_up(self) -> None:
         """Fail the batches that have no outcome."""
-        reason = f"there was no outcome for {self._stall_s:g} s"
+        reason = f"no message got an outcome for {self._stall_s:g} s"
         while self._open:
             outcome, batch = next(iter(self._open.items()))
             if outcome.is_done:

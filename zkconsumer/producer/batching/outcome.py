@@ -159,8 +159,8 @@ class BatchOutcome:
         event = self._event_to_wait_for()
         if event is not None and timeout_s is None and self.owner is not None and running.owner is self.owner:
             raise RuntimeError(
-                f"a callback of the producer waits for a message for {self.topic}, which is not sent before the "
-                "callback returns: let it call send of a producer with producer.type=async, and add_done_callback"
+                f"a callback of the producer waits for a message for {self.topic}, which is only sent after the "
+                "callback has returned; in callbacks, call send with producer.type=async, and add_done_callback"
             )
         return event is None or event.wait(timeout_s)
 
@@ -233,7 +233,7 @@ class SendFuture:
 
     def _found(self, timeout: float | None) -> SentMessage | ProducerError:
         if not self._outcome.wait(timeout):
-            raise TimeoutError(f"no outcome of a message for {self._outcome.topic} within {timeout:g} s")
+            raise TimeoutError(f"a message for {self._outcome.topic} got no outcome within {timeout:g} s")
         return self._outcome.of_message(self._index)
 
 
@@ -262,7 +262,7 @@ class BatchFuture:
         """
         outcome = self._outcome
         if not outcome.wait(timeout):
-            raise TimeoutError(f"no outcome of {self._count} messages for {outcome.topic} within {timeout:g} s")
+            raise TimeoutError(f"{self._count} messages for {outcome.topic} got no outcome within {timeout:g} s")
         if outcome.error is None and outcome.halves is None and outcome.offset >= 0:
             offsets = range(outcome.offset, outcome.offset + self._count)
             return list(map(SentMessage, repeat(outcome.topic), repeat(outcome.partition), offsets))
@@ -389,4 +389,4 @@ class OpenOutcomes:
         cause = None if effect.error is None else effect.error.__cause__
         is_unknown = isinstance(cause, BrokerError) and cause.code == -1
         if effect.error is not None and is_unknown and self._codec_of(effect.batch.name.topic) == "lz4":
-            effect.error.remedy = "brokers before Kafka 0.8.2 have no lz4: set compression.codec to gzip or snappy"
+            effect.error.remedy = "Kafka 0.8.0 and 0.8.1 do not support lz4: set compression.codec to gzip or snappy"

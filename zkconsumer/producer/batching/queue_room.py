@@ -79,7 +79,7 @@ class QueueRoom:
                 return None
             left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
             if left_s <= 0.0:
-                return full or "what others wait to add before it"
+                return full or "earlier messages that wait for room"
             if is_first:
                 self._make_room()
             turn.wait(min(left_s, _LONGEST_SLEEP_S))

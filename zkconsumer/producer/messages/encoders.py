@@ -34,8 +34,9 @@ class DefaultEncoder:
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
         way = ("encode it, or set serializer.class (for keys: key.serializer.class) to StringEncoder"
-               if isinstance(value, str) else "give a value_encoder or key_encoder that makes bytes of it")  # fmt: skip
-        raise TypeError(f"{value!r:.60} is of type {type(value).__name__}, and DefaultEncoder takes bytes: {way}")
+               if isinstance(value, str) else
+                             "give a value_encoder or key_encoder that returns bytes for it")  # fmt: skip
+        raise TypeError(f"{value!r:.60} is of type {type(value).__name__}; DefaultEncoder needs bytes: {way}")
 
 
 class _Checked:
@@ -85,7 +86,7 @@ class StringEncoder:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise TypeError(f"{value!r:.60} is no text, which StringEncoder needs")
+            raise TypeError(f"{value!r:.60} is not text, which StringEncoder needs")
         return value.encode(self._encoding)
 
 
@@ -125,7 +126,7 @@ def as_encoder(given: Any) -> Encoder:
     named = getattr(made, "toBytes", None) or getattr(made, "toMessage", None)
     method: Encoder | None = made if callable(made) else named
     if method is None:
-        raise TypeError(f"{given!r:.60} is no encoder: a function that returns bytes is one")
+        raise TypeError(f"{given!r:.60} is not an encoder, which is a function that returns bytes")
     if isinstance(made, DefaultEncoder | StringEncoder | NullEncoder) and type(made).__module__ == __name__:
         return made
     return _Checked(method, getattr(given, "__name__", None) or f"{given!r:.60}")

@@ -144,7 +144,8 @@ def hooks_of(handler: object) -> Mapping[str, Callable[..., Any]]:
     if isinstance(handler, type):
         raise TypeError(f"the callback handler {handler.__name__} is a class: give an instance, {handler.__name__}()")
     if handler is not None and not any(hasattr(handler, name) for names in _SPELLINGS.items() for name in names):
-        raise TypeError(f"{handler!r:.60} is no callback handler: it has none of the methods {', '.join(_SPELLINGS)}")
+        raise TypeError(f"{handler!r:.60} is not a callback handler: it has none of the methods "
+                        f"{', '.join(_SPELLINGS)}")
     nothing = CallbackHandler()
     found = {}
     for name, java in _SPELLINGS.items():
@@ -184,7 +185,7 @@ def as_event_handler(made: Any) -> EventHandler:
         TypeError: It has no method `handle`.
     """
     if not callable(getattr(made, "handle", None)):
-        raise TypeError(f"{made!r:.60} is no event handler: it has no method handle")
+        raise TypeError(f"{made!r:.60} is not an event handler: it has no method handle")
     handler: EventHandler = made
     return handler
 
@@ -194,6 +195,6 @@ def _properties(given: Sequence[str], setting: str) -> dict[str, str]:
     for each in given:
         name, separator, value = each.partition("=")
         if not separator:
-            raise ConfigError(setting, each, "name=value, several between commas")
+            raise ConfigError(setting, each, "name=value, or several separated by commas")
         properties[name.strip()] = value.strip()
     return properties

@@ -27,12 +27,13 @@ def as_headers(given: GivenHeaders) -> Headers:
     found = []
     for each in given:
         if not (isinstance(each, tuple | list) and len(each) == 2):
-            raise TypeError(f"the header {each!r:.60} is no pair of name and value")
+            raise TypeError(f"the header {each!r:.60} is not a pair of name and value")
         name, content = each
         if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
-            raise TypeError(f"the header {name!r:.60} has a {type(content).__name__}: a name is text, a value bytes")
+            raise TypeError(f"the header {name!r:.60} has a {type(content).__name__}; a name must be text, a value "
+                            "bytes")
         if not is_utf8(name):
-            raise ValueError(f"the header {name!r:.60} is no text that UTF-8 has")
+            raise ValueError(f"the header {name!r:.60} cannot be encoded as UTF-8")
         found.append((name, content))
     return tuple(found)
 
@@ -58,7 +59,8 @@ class KeyedMessage:
         self, topic: str, *parts: Any, partition: int | str | None = None, headers: GivenHeaders | None = None
     ) -> None:
         if not 1 <= len(parts) <= 3:
-            raise TypeError(f"KeyedMessage takes a topic and 1 to 3 more (key, part_key, message), not {len(parts)}")
+            raise TypeError("KeyedMessage has a topic and 1 to 3 more arguments (key, part_key, message), not "
+                            f"{len(parts)}")
         self.topic = topic
         self.message = parts[-1]
         self.key = parts[0] if len(parts) > 1 else None
@@ -85,7 +87,8 @@ class ProducerData:
 
     def __init__(self, topic: str, *parts: Any) -> None:
         if not 1 <= len(parts) <= 2:
-            raise TypeError(f"ProducerData takes a topic, a key if there is one, and data, not {len(parts)} more")
+            raise TypeError(f"ProducerData has a topic, an optional key, and data; {len(parts)} arguments after the "
+                            "topic are too many or too few")
         self.topic = topic
         self.key = parts[0] if len(parts) == 2 else None
         data = parts[-1]
@@ -106,13 +109,13 @@ def check_messages(messages: Any) -> None:
         TypeError: It is text or bytes, a mapping, or a single message.
     """
     if isinstance(messages, str | bytes | bytearray | memoryview):
-        raise TypeError(f"{messages!r:.60} is of type {type(messages).__name__}, and send_all takes a series of "
-                        "messages, and then the topic; send takes one message")  # fmt: skip
+        raise TypeError(f"{messages!r:.60} is of type {type(messages).__name__}, but send_all accepts a series of "
+                        "messages, and then the topic; send accepts one message")  # fmt: skip
     if isinstance(messages, Mapping):
-        raise TypeError(f"send_all would send the keys of a {type(messages).__name__} alone: give its items(), which "
+        raise TypeError(f"send_all would send only the keys of a {type(messages).__name__}: give its items(), which "
                         "are pairs of key and value, or put it into a list if it is one message")  # fmt: skip
     if isinstance(messages, KeyedMessage | ProducerData):
-        raise TypeError(f"{messages!r:.60} is one message: send takes it, and send_all a list")
+        raise TypeError(f"{messages!r:.60} is one message; give it to send, or give send_all a list")
 
 
 def as_given_messages(message: Any, *, has_value: bool) -> list[KeyedMessage]:
@@ -126,11 +129,11 @@ def as_given_messages(message: Any, *, has_value: bool) -> list[KeyedMessage]:
         TypeError: It is neither, or has a value given besides.
     """
     if has_value:
-        raise TypeError(f"a value is given beside {message!r:.60}, which has its own: send_all takes several")
+        raise TypeError(f"a value is given with {message!r:.60}, which has its own: send_all accepts several")
     if isinstance(message, str):
         raise TypeError(f"no value for a message of topic {message!r}")
     if isinstance(message, list | tuple):
-        raise TypeError(f"a {type(message).__name__} is no message: send takes one, and send_all takes several")
+        raise TypeError(f"a {type(message).__name__} is not a message; send accepts one message, and send_all several")
     return as_keyed_messages(message, None)
 
 
@@ -149,9 +152,9 @@ def as_keyed_messages(message: Any, topic: str | None) -> list[KeyedMessage]:
     if isinstance(message, ProducerData):
         return message.messages()
     if topic is None:
-        raise TypeError(f"{message!r:.60} is no KeyedMessage, which is needed without a topic")
+        raise TypeError(f"{message!r:.60} is not a KeyedMessage, which is required without a topic")
     if isinstance(message, tuple):
         if len(message) != 2:
-            raise TypeError(f"a tuple of {len(message)} is no pair of key and value")
+            raise TypeError(f"a tuple of {len(message)} is not a pair of key and value")
         return [KeyedMessage(topic, message[0], message[1])]
     return [KeyedMessage(topic, message)]

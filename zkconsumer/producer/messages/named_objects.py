@@ -31,7 +31,7 @@ def named_object(name: str, setting: str, use: Callable[[Any], T], known: Iterab
     except NotImported as error:
         reason = f" ({error})" if ":" in name else ""
         names = "".join(f"{each}, " for each in known)
-        allowed = f"{names}{'or ' if names else ''}module:name of one in Python{reason}"
+        allowed = f"{names}{'or ' if names else ''}module:name of a Python object{reason}"
         raise ConfigError(setting, name, allowed) from error.__cause__
     try:
         made = found() if isinstance(found, type) else found
@@ -41,4 +41,4 @@ def named_object(name: str, setting: str, use: Callable[[Any], T], known: Iterab
     try:
         return use(made)
     except TypeError as error:
-        raise ConfigError(setting, name, f"one that can be used as {setting} ({error})") from error
+        raise ConfigError(setting, name, f"an object that can be used as {setting} ({error})") from error

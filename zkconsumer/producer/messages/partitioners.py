@@ -78,8 +78,8 @@ def java_hash(key: object) -> int:
         if _INT_MIN <= key <= _POSITIVE:
             return key
         return _signed((key ^ (key >> 32)) & _WORD)
-    raise TypeError(f"no partition for a key of {type(key).__name__} ({key!r:.60}): text, bytes or an integer of at "
-                    "most 64 bits is needed, or another partitioner")  # fmt: skip
+    raise TypeError(f"no partition for a key of {type(key).__name__} ({key!r:.60}): give text, bytes or an integer "
+                    "of at most 64 bits, or another partitioner")  # fmt: skip
 
 
 def partition_082(key: object, partitions: int) -> int:
@@ -111,7 +111,7 @@ def partition_murmur2(key: object, partitions: int) -> int:
     if isinstance(key, str):
         key = key.encode()
     if not isinstance(key, bytes):
-        raise TypeError(f"no partition for a key of {type(key).__name__} ({key!r:.60}): murmur2 is of bytes or text")
+        raise TypeError(f"no partition for a key of {type(key).__name__} ({key!r:.60}): murmur2 needs bytes or text")
     return (murmur2(key) & _POSITIVE) % partitions
 
 

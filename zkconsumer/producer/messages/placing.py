@@ -127,10 +127,10 @@ class Placer:
             raise TypeError(f"a message for {topic} has no value: Kafka 0.7 stores no null, only values of 0 bytes")
         found = self._delivery.takes_null_values(topic)
         if isinstance(found, str):
-            reason = f"it has no value, and no broker says whether it takes that: {found}"
+            reason = f"it has no value, and no broker says whether it accepts that: {found}"
             raise MessageNotSent(topic, partition, reason)
         if not found:
-            raise TypeError(f"a message for {topic} has no value: consumers of Kafka 0.8.0, of which its brokers are, "
+            raise TypeError(f"a message for {topic} has no value: its brokers are of Kafka 0.8.0, whose consumers "
                             "cannot read a null, only values of 0 bytes")  # fmt: skip
 
     def place_batch(
@@ -204,7 +204,7 @@ class Placer:
         """Look once more for a partition: the topic may have grown since the last look-up."""
         known = self._delivery.partitions_by_now(topic, partition)
         if isinstance(known, str):
-            reason = f"it is not known whether the topic has this partition: {known}"
+            reason = f"whether the topic has this partition is not known: {known}"
             raise MessageNotSent(topic, partition, reason)
         if partition not in known:
             names = ", ".join(map(str, known))
@@ -252,5 +252,5 @@ def as_partitioner(given: Any) -> Partitioner:
 def _method_of(made: Any) -> Partitioner:
     method: Partitioner | None = made if callable(made) else getattr(made, "partition", None)
     if not callable(method):
-        raise TypeError(f"{made!r:.60} is no function, and has no method partition")
+        raise TypeError(f"{made!r:.60} is not a function, and has no method partition")
     return method

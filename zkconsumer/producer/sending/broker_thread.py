@@ -190,8 +190,8 @@ class BrokerThread:
             try:
                 self._exchange(batches)
             except Exception as error:
-                log.exception("broker %s: a fault of the producer", self.broker.id)
-                self._delivery.request_failed(batches, self.broker.id, f"a fault of the producer: {shown(error)}", True)
+                log.exception("broker %s: a bug in the producer", self.broker.id)
+                self._delivery.request_failed(batches, self.broker.id, f"a bug in the producer: {shown(error)}", True)
             if self._connection is not None and (throttled_s := self._connection.throttled_s):
                 self.throttled_until = time.monotonic() + throttled_s
         if self._settings.acks == 0:
@@ -209,7 +209,7 @@ class BrokerThread:
             else:
                 wait_until_read(connection, name)
         except (SimpleConsumerError, AuthenticationFailed) as error:
-            log.warning("broker %s may not have read the last messages, which it does not acknowledge: %s",
+            log.warning("broker %s may not have received the last messages, which it does not acknowledge: %s",
                         self.broker.id, error)  # fmt: skip
 
     def _exchange(self, batches: Sequence[Batch]) -> None:

@@ -97,7 +97,7 @@ class HandledSending:
         try:
             item = self._hooks["before_enqueue"](given)
             if not isinstance(item, QueueItem):
-                raise TypeError(f"it returned {item!r:.60}, and no QueueItem")
+                raise TypeError(f"it returned {item!r:.60}, not a QueueItem")
         except Exception as error:  # noqa: BLE001  (the application raised it)
             return failed_future(_raised(given, "before_enqueue", error))
         try:
@@ -138,7 +138,8 @@ class HandledSending:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if running.owner is self._dispatch.owner and timeout_s is None:
-            raise RuntimeError("a handler or callback of the producer calls flush, which ends after it has returned")
+            raise RuntimeError("a handler or callback of the producer calls flush, which waits for the handler or "
+                               "callback to return")
         with self._changed:
             before = list(self._open)
             self._flushes += 1
@@ -163,7 +164,7 @@ class HandledSending:
         with self._changed:
             left = list(self._open)
         for item in left:
-            reason = "the callback handler kept it" if item in self._kept else _CLOSED
+            reason = "the callback handler dropped it" if item in self._kept else _CLOSED
             self._report(item, MessageNotSent(item.topic, item.partition, reason))
         self._close_handler()
         return len(left)
@@ -208,7 +209,7 @@ class HandledSending:
             if is_waiting:
                 self._report(item, _raised(item, "after_enqueue", error))
             else:
-                log.exception("after_enqueue of the callback handler raised; the message was sent before")
+                log.exception("after_enqueue of the callback handler raised; the message had been sent")
 
     def _wait(self, deadline: float | None) -> bool:
         """Wait for a change; return whether there is time left. The lock is held."""
@@ -284,7 +285,7 @@ class HandledSending:
         kept = set(found)
         for item in batch:
             if item not in kept:
-                self._report(item, MessageNotSent(item.topic, item.partition, "the callback handler left it out"))
+                self._report(item, MessageNotSent(item.topic, item.partition, "the callback handler dropped it"))
         if not found:
             return
         with self._changed:
@@ -305,7 +306,7 @@ class HandledSending:
             found = list(self._hooks[hook](*arguments))
             for each in found:
                 if not isinstance(each, QueueItem):
-                    raise TypeError(f"it returned {each!r:.60}, and no QueueItem")
+                    raise TypeError(f"it returned {each!r:.60}, not a QueueItem")
         except BaseException as error:
             log.exception("%s of the callback handler raised", hook)
             for item in concerned:
@@ -317,7 +318,7 @@ class HandledSending:
         """Wake who flushes; with `producer.type=sync`, a message that the callback handler keeps has failed."""
         if not self._limits.linger_s:
             for item in list(self._kept):
-                self._report(item, MessageNotSent(item.topic, item.partition, "the callback handler kept it"))
+                self._report(item, MessageNotSent(item.topic, item.partition, "the callback handler dropped it"))
         with self._changed:
             self._flushed = flushes
             self._changed.notify_all()

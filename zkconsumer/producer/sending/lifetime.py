@@ -52,9 +52,10 @@ class Lifetime:
         try:
             threading.Thread(target=self.close, args=(None,), name="zkconsumer-producer-dropped", daemon=True).start()
         except RuntimeError:
-            log.warning("a producer that nobody refers to was not closed: there is no thread for it", exc_info=True)
+            log.warning("a producer without references was not closed, because no thread could be "
+                        "started", exc_info=True)
 
     def _at_exit(self) -> None:
         """Send what waits when the program ends; what is left is logged."""
         if self._pid == os.getpid() and (count := self.close(_AT_EXIT_S)):
-            log.error("the program ends without close(): %s messages of the producer were not sent", count)
+            log.error("the program ends without close() of a producer: %s messages were not sent", count)

@@ -123,7 +123,7 @@ class LookupThread:
                 self.wake.notify()
                 left_s = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
                 if left_s <= 0.0:
-                    return failed.reason or f"no broker has answered about it within {wait_s:g} s"
+                    return failed.reason or f"no broker has answered a request about it within {wait_s:g} s"
                 self.layouts.wait(min(left_s, _LONGEST_SLEEP_S))
             return known
 
@@ -158,8 +158,8 @@ class LookupThread:
             try:
                 found = self._lookup.look_up(topics)
             except Exception as error:
-                log.exception("a fault of the look-up of topics")
-                found = dict.fromkeys(topics, FoundTopic({}, f"a fault of the look-up: {shown(error)}"))
+                log.exception("a bug in the look-up of topics")
+                found = dict.fromkeys(topics, FoundTopic({}, f"a bug in the look-up: {shown(error)}"))
             with self._lock:
                 self._looked_up.update(dict.fromkeys(topics, began_at))
             self._take_over(found)

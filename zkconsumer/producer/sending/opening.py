@@ -40,7 +40,7 @@ Sending = DirectSending | HandledSending
 _CODECS_07: Final = ("none", "gzip", "snappy")
 _HINT_07: Final = "list each broker of Kafka 0.7 as id:host:port, or set kafka.generation to 0.7"
 _HINT_08: Final = (
-    "brokers with ids in the list are of Kafka 0.7: leave the ids and kafka.generation out for Kafka 0.8 and later"
+    "brokers with ids in the list are of Kafka 0.7; for Kafka 0.8 and later, leave out the ids and kafka.generation"
 )
 
 

@@ -156,8 +156,8 @@ NO_ZSTD: Final = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 NO_IDEMPOTENCE: Final = ErrorCode.UNSUPPORTED_VERSION
 """For a broker without producer ids; not sent."""
 _REMEDIES: Final[Mapping[int, str]] = {
-    NO_HEADERS: "it has headers, which brokers store from Kafka 0.11 on",
-    NO_ZSTD: "zstd needs brokers of Kafka 2.1 or later: set compression.codec to another one",
+    NO_HEADERS: "it has headers, which brokers only store from Kafka 0.11 on",
+    NO_ZSTD: "zstd needs brokers of Kafka 2.1 or later: set another compression.codec",
     NO_IDEMPOTENCE: "enable.idempotence and transactional.id need brokers of Kafka 0.11 or later",
 }
 MOST_CHECKSUM_TRIES: Final = 3
@@ -179,7 +179,7 @@ def remedy_for(reason: object, pairs: Sequence[Pair]) -> str:
         return _REMEDIES[reason.code]
     is_refused = isinstance(reason, BrokerError) and reason.code in (INVALID, WRONG_CHECKSUM)
     has_no_keys = is_refused and all(pair[0] is None for pair in pairs)
-    return "it has no key: topics with cleanup.policy=compact need one" if has_no_keys else ""
+    return "it has no key, which topics with cleanup.policy=compact need" if has_no_keys else ""
 
 
 def cut_at(code: int, pairs: Sequence[Pair]) -> int | None:

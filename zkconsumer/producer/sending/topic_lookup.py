@@ -114,7 +114,7 @@ class TopicLookup:
             brokers = self._spoken.of(metadata.brokers, are_alike=are_alike)
             self._known = brokers or self._known
             return {topic: _found(metadata.topics[topic], brokers) for topic in topics}
-        reason = f"no broker answers about it ({'; '.join(map(str, failures[:3]))})"
+        reason = f"no broker answers a request about it ({'; '.join(map(str, failures[:3]))})"
         if not self._known and any(isinstance(each, ConnectionFailed) and each.is_sent for each in failures):
             reason += self._hint and f"; {self._hint}"
         return dict.fromkeys(topics, FoundTopic({}, reason))

@@ -53,11 +53,11 @@ class TransactionState(enum.Enum):
     READY = "no transaction is open"
     OPEN = "a transaction is open"
     WAITING = "the transaction is being committed"
-    COMMITTING = "the outcome of its commit is not known: commit it again"
+    COMMITTING = "the outcome of its commit is not known: commit again"
     FAILED = "a message of the transaction failed: abort it"
-    ABORTING = "its abort has begun: abort it again"
-    SPENT = ("whether its last messages are stored is not known, and brokers before Kafka 2.5 have no new epoch for it "
-             "that would not fence a later producer: close it, and make another one")
+    ABORTING = "its abort has begun: abort again"
+    SPENT = ("it is not known whether its last messages are stored, and brokers before Kafka 2.5 cannot give this "
+             "producer a new epoch without fencing a later producer: close it, and create another producer")
     FENCED = ("another producer with the same transactional.id has taken over, or a transaction was open for too long "
               "(transaction.timeout.ms)")
 
@@ -210,7 +210,7 @@ class Transactions:
             if not self._is_unsure:  # nothing was sent
                 self._change(TransactionState.COMMITTING, TransactionState.OPEN)
                 raise
-            said = f"{error.reason}; whether it is committed is not known: commit it again"
+            said = f"{error.reason}; whether it is committed is not known: commit again"
             raise TransactionFailed(self.id, said, True) from error
         if not code:
             self._change(TransactionState.COMMITTING, TransactionState.READY)
@@ -328,7 +328,7 @@ class Transactions:
     def _turn(self, deadline: float) -> Iterator[None]:
         """Have the coordinator asked by this thread alone."""
         if not self._asking.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            raise TransactionFailed(self.id, "another request to its coordinator is under way all the time")
+            raise TransactionFailed(self.id, "another request to its coordinator is always in flight")
         try:
             yield
         finally:
@@ -346,7 +346,7 @@ class Transactions:
         return error
 
     def _unfinished(self, timeout_s: float) -> TransactionFailed:
-        return TransactionFailed(self.id, f"there are messages without an outcome after {timeout_s:g} s")
+        return TransactionFailed(self.id, f"some messages have no outcome after {timeout_s:g} s")
 
     def _change(self, from_state: TransactionState, to_state: TransactionState) -> None:
         with self._lock:

@@ -110,7 +110,7 @@ def audit(
     Raises:
         AuditFailed: the files have rows that were not planned, or an offset twice, or lack one that must be there.
     """
-    wrong = [f"{place.topic}/{place.partition}: {found[place].rows} rows that were not asked for"
+    wrong = [f"{place.topic}/{place.partition}: {found[place].rows} rows that were not requested"
              for place in sorted(found.keys() - asked.keys())]  # fmt: skip
     loaded = []
     for place, span in sorted(asked.items()):
@@ -135,13 +135,13 @@ def _xor_to(last: int) -> int:
 
 def _fault(span: OffsetSpan, rows: PartitionCounts, may_miss: bool) -> str:
     if rows.rows and not span.start <= rows.first <= rows.last < span.end:
-        return f"offsets {rows.first} to {rows.last} were written, {span.start} to {span.end - 1} were asked for"
+        return f"offsets {rows.first} to {rows.last} were written, {span.start} to {span.end - 1} were requested"
     if rows.entries is not None:
         return "" if may_miss else rows.entries.fault(span.start, span.end, rows.rows)
     if rows.rows != rows.distinct:
         return f"{rows.rows} rows with {rows.distinct} different offsets"
     missing = span.end - span.start - rows.distinct
     if missing and not may_miss:
-        return (f"{missing} of the offsets {span.start} to {span.end - 1} are missing; a log that is compacted or has "
-                "transactions has gaps, and is loaded with `--gaps allow`")
+        return (f"{missing} of the offsets {span.start} to {span.end - 1} are missing; if the log is compacted or "
+                "has transactions, it has gaps: load it with `--gaps allow`")
     return ""

@@ -107,7 +107,7 @@ class ClusterStateReader:
         silent = {name: self._logs.failure_of(name) for name in sorted(logs.partitions - logs.ends.keys())}
         if silent and not may_be_silent:
             rows = [f"{name.topic}/{name.partition} ({reason})" for name, reason in silent.items()]
-            raise PlanningFailed(f"nothing is known after {self._options.patience_ms / 1000:g} s of "
+            raise PlanningFailed(f"after {self._options.patience_ms / 1000:g} s no broker has answered for "
                                  + first_few(*rows, between="; ", rest="; and {} more"))
         compacted = self._compacted(logs)
         kept_ends: dict[TopicPartition, int] = {}
@@ -148,14 +148,15 @@ class ClusterStateReader:
         if before and are_byte_positions(before) != self._counts_bytes:
             topic, partition = min(before)
             raise LoadRefused(f"the last run has loaded partition {partition} of topic {topic!r}, and kafka.generation "
-                              f"is {self._options.config.kafka_generation}: it was on another generation of Kafka",
-                              remedy="take another folder")
+                              f"is {self._options.config.kafka_generation}: the folder is of another generation of "
+                              "Kafka",
+                              remedy="use another folder")
         if logs.is_of_another_cluster(self._before.offsets) and self._by_brokers:
-            raise LoadRefused(f"the cluster {where} is not that of the last run: it has another id",
-                              remedy="take another folder for another cluster")
+            raise LoadRefused(f"the cluster {where} is not the cluster of the last run: it has another id",
+                              remedy="use another folder for another cluster")
         if logs.is_of_another_cluster(self._before.offsets):
-            raise LoadRefused(f"the cluster {where} is not that of the last run: its {znodes.TOPICS} was created at "
-                              "another moment", remedy="take another folder for another cluster")
+            raise LoadRefused(f"the cluster {where} is not the cluster of the last run: its {znodes.TOPICS} was "
+                              "created at another time", remedy="use another folder for another cluster")
         named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
         if self._counts_bytes or self._by_brokers:
             waiting = self._before.waiting if self._by_brokers else ()
@@ -167,7 +168,7 @@ class ClusterStateReader:
         if missing and self._counts_bytes:
             raise TopicMissing(f"no broker that is registered {where} has topic {missing[0]!r}")
         if missing:
-            raise TopicMissing(f"there is no topic {missing[0]!r} {where}")
+            raise TopicMissing(f"topic {missing[0]!r} does not exist {where}")
 
     # -- where to start ------------------------------------------------------------------------------------------------
 
@@ -260,7 +261,7 @@ class ClusterStateReader:
         there = {name: message for name, message in last.items()
                  if known.get(name, message.offset + 1) <= message.offset}  # fmt: skip
         now = LastMessageCheck(self._options, self._logs.leaders, frozenset()).compare(there)
-        reasons = {name: f"its log is another one: the message at position {there[name].offset} is not the one that "
+        reasons = {name: f"its log was replaced: the message at position {there[name].offset} is not the one that "
                          "was loaded" for name, found in now.items() if found is Comparison.DIFFERENT}  # fmt: skip
         rest = {name: at for name, at in start.items() if name not in reasons}
         checked = StreamEntries(entry_positions(self._options)).replaced(rest, logs, self._logs.leaders)

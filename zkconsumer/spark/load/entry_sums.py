@@ -53,12 +53,12 @@ class EntrySums(NamedTuple):
             return (f"entries of {self.covered} bytes were written, positions {start} to {end} have {end - start} "
                     "(entries without any message are loaded with `--gaps allow`)")
         if self.ends - self.starts != checksum(end) - checksum(start):
-            return f"the entries from position {start} to {end} are not there once each"
+            return f"the entries from position {start} to {end} were not written exactly once each"
         is_whole = (self.weighed, self.indexes, self.squares) == (
             self.expected_weight, self.expected_indexes, self.expected_squares
         )  # fmt: skip
         if rows != self.expected or not is_whole:
-            return f"{rows} messages were written, their entries have {self.expected}, not the same ones"
+            return f"{rows} messages were written, but not exactly the {self.expected} of their entries"
         return ""
 
 

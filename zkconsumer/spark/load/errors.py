@@ -19,7 +19,7 @@ class LoadRefused(RemediedError):
 class OffsetsLost(LoadRefused):
     """Messages are not in the logs any more: retention, a log that was cut, or a topic that was created anew."""
 
-    remedy = "`--on-data-loss skip` goes on with what there is"
+    remedy = "`--on-data-loss skip` loads the messages that exist"
 
 
 class AppendFailed(RemediedError):

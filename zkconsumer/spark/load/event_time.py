@@ -35,7 +35,7 @@ def check_event_time(where: EventTime) -> None:
         LoadRefused: It is none.
     """
     if isinstance(where, str) and not _FIELD.fullmatch(where):
-        raise LoadRefused(f"the time field {where!r} is no name of a field, or names with dots between them")
+        raise LoadRefused(f"the time field {where!r} is not the name of a field, or names separated by dots")
 
 
 def event_time(frame: Any, where: EventTime) -> Any:

@@ -45,8 +45,8 @@ def failures_in_a_sentence() -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionError) as error:
-        raise SparkFailed("the Java process of Spark has ended, or does not answer any more: was it killed, or out of "
-                          "memory?") from error  # fmt: skip
+        raise SparkFailed("the Java process of Spark has ended or no longer answers; it may have been killed, or "
+                          "have run out of memory") from error  # fmt: skip
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"Spark has failed: {sentence_of_spark(str(error))}") from error
 
@@ -74,12 +74,12 @@ def sentence_of_spark(text: str) -> str:
 def _of_worker(said: re.Match[str]) -> str:
     """What is known of a Python process of Spark that is gone, or did not come."""
     if "connect back" in said[0]:
-        return ("a Python process of Spark did not start in time, as on a machine with much else to do; the next load "
+        return ("a Python process of Spark did not start in time, perhaps because the machine is busy; the next load "
                 "tries again")  # fmt: skip
     fatal = _FATAL.search(said.string, said.end())
     if fatal is None:
-        return ("a Python process of Spark has ended without a word: it was killed, most often because memory was "
-                "short (see the log of the machine or of the cluster), or a compiled package ended it")  # fmt: skip
+        return ("a Python process of Spark has ended without a message: it was killed, most often because memory was "
+                "short (see the log of the machine or of the cluster), or a compiled package crashed")  # fmt: skip
     frame = _FRAME.search(said.string, fatal.end())
     where = f" in {frame[1]}, line {frame[2]}" if frame else ""
     return _shortened(f"a Python process of Spark has crashed{where}: {fatal[1]}")

@@ -68,7 +68,7 @@ class Heartbeat:
             try:
                 self._storage.overwrite(self._folder + _ALIVE, str(number))
             except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
-                log.warning("the heartbeat of this load could not be written beside %s: %s", self._folder, error)
+                log.warning("the heartbeat of this load could not be written next to %s: %s", self._folder, error)
 
 
 def all_dead(storage: Storage, folders: Collection[str]) -> bool:

@@ -86,8 +86,8 @@ class History:
         path = _manifest_path(run)
         found = Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
         if found.run != run:
-            raise LoadRefused(f"{self._storage.url(path)} is that of run {found.run}",
-                              remedy="put the right one back in its place, or load into another folder")
+            raise LoadRefused(f"{self._storage.url(path)} belongs to run {found.run}",
+                              remedy="restore the right file, or load into another folder")
         return found
 
     def earlier(self) -> Iterator[Manifest]:
@@ -111,7 +111,7 @@ class History:
         folders = self._staged(empty.run)
         if not folders or not all_dead(self._storage, folders):
             return None
-        log.warning("%s was left by a load that died, and is removed; run %d is published as an empty one",
+        log.warning("%s was left by a load that was killed, and is removed; run %d is published as an empty one",
                     ", ".join(map(self._storage.url, folders)), empty.run)
         make_room(self._storage, folders)
         with suppress(LoadOvertaken):

@@ -37,15 +37,15 @@ def refuse_other_kind(before: LoadState, *, by_brokers: bool) -> None:
         return
     if by_brokers:
         raise LoadRefused(
-            "the runs in this folder know topics again by what ZooKeeper says of them, and bootstrap.servers is given: "
-            "a topic that was deleted and created again in between would go unnoticed",
-            remedy="go on with zookeeper.connect; if the cluster has no ZooKeeper any more, load into another folder, "
-                   "and begin with startingOffsets set to `ends` of the last manifest in _zkconsumer/runs",
+            "the runs in this folder identify topics by their nodes in ZooKeeper, but bootstrap.servers is given: a "
+            "topic that was deleted and created again would not be noticed",
+            remedy="continue with zookeeper.connect; if the cluster no longer has ZooKeeper, load into another "
+                   "folder, and set startingOffsets to the `ends` of the last manifest in _zkconsumer/runs",
         )  # fmt: skip
     raise LoadRefused(
-        "the runs in this folder know topics again by what brokers say of them, and zookeeper.connect is given: a "
-        "topic that was deleted and created again in between would go unnoticed",
-        remedy="go on with bootstrap.servers",
+        "the runs in this folder identify topics by the ids that brokers report, but zookeeper.connect is given: a "
+        "topic that was deleted and created again would not be noticed",
+        remedy="continue with bootstrap.servers",
     )
 
 
@@ -66,7 +66,7 @@ def refuse_recreated_topics(
     now = _ids_by_leaders(source, names) if isinstance(source, MetadataReader) else _created_zxids(source, names)
     recreated = [topic for topic in names if now.get(topic, set()) - {created_zxids[topic]}]
     if recreated:
-        raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created anew "
+        raise AuditFailed(f"nothing was published: {', '.join(map(repr, recreated))} was deleted and created again "
                           "while it was read", remedy="start the load again")
 
 
@@ -94,7 +94,7 @@ def unchanged_epochs(
         logs.close()
     cut = [f"{name.topic}/{name.partition} at {now.cuts[name]}" for name in sorted(now.cuts.keys() & read)]
     if cut:
-        raise AuditFailed(f"nothing was published: while they were read, logs were cut: {', '.join(cut)}",
+        raise AuditFailed(f"nothing was published: logs were truncated while they were read: {', '.join(cut)}",
                           remedy="start the load again")
     return {name: epoch for name, epoch in planned.epochs.items() if name in now.ends or name not in read}
 

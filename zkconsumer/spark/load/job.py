@@ -108,8 +108,8 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     before = LoadState() if last is None else last.state
     cluster, plan = _plan(settings, options, history, before)
     if any(name.topic == NULL_TOPIC for name in cluster.logs.partitions):
-        raise LoadRefused(f"a topic is named {NULL_TOPIC}, and readers take a directory of this name for a null",
-                          remedy="leave it out (--blacklist)")
+        raise LoadRefused(f"a topic is named {NULL_TOPIC}, and readers treat a directory of this name as null",
+                          remedy="exclude it (--blacklist)")
     known = len(cluster.logs.partitions)
     if not plan.asked and last is not None and plan.state.equals(before):
         stored = _store(options, last)
@@ -174,15 +174,15 @@ def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> 
     wanted = settings.shape[:3]
     if had != wanted:
         words = [f"{kind} by {by}{' as text' if text else ''}" for kind, by, text in (had, wanted)]
-        raise LoadRefused(f"{folder} holds {words[0]}; what was asked for is {words[1]}",
-                          remedy="take another folder")
+        raise LoadRefused(f"{folder} has {words[0]}, but {words[1]} was requested",
+                          remedy="use another folder")
     if last.headers and not settings.shape.has_headers:
-        raise LoadRefused(f"{folder} was begun with headers, and those of the next messages would be lost",
+        raise LoadRefused(f"{folder} was started with headers, and the headers of the next messages would be lost",
                           remedy="continue it with includeHeaders=true (--include-headers)")
     if settings.shape.has_headers and not last.headers:
-        raise LoadRefused(f"{folder} was begun without headers, and its rows have no such column",
-                          remedy="continue it without includeHeaders, or load into another folder; with the `ends` in "
-                                 "the last manifest as startingOffsets it starts where this one ends")
+        raise LoadRefused(f"{folder} was started without headers, and its rows have no such column",
+                          remedy="continue it without includeHeaders, or load into another folder; with the `ends` "
+                                 "in the last manifest as startingOffsets it starts where this folder ends")
 
 
 def _empty_run(settings: LoadSettings, last: Manifest | None) -> Manifest:
@@ -236,7 +236,7 @@ def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int | st
         with open_source(options.config) as source:
             latest = ClusterOffsets(source, options.config, options.patience_ms / 1000).latest(names)
     except ZkConsumerError as error:
-        log.warning("how much is left to be read is not known: %s", error)
+        log.warning("the lag is not known: %s", error)
         return {}
     ends = manifest.state.offsets.offsets
     return {(name.topic, name.partition): max(0, end - ends[name]) for name, end in latest.items()}
@@ -252,7 +252,7 @@ def _store(options: SourceOptions, manifest: Manifest) -> bool | None:
             group = GroupOffsets(port, options.config.group_id, options.commit_to_live_group)
             group.commit(offsets.offsets, offsets.created_zxids)
     except ZkConsumerError as error:
-        log.warning("the data is published, the offsets of the group are left to the next run: %s", error)
+        log.warning("the data is published, but the offsets of the group are left to the next run: %s", error)
         return False
     return True
 

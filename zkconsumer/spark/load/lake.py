@@ -66,7 +66,7 @@ def read_lake(storage: Storage, looked: Callable[[int, int], None] = lambda done
         before = compactions.numbers()
         numbers = history.numbers()
         if not numbers:
-            raise LoadRefused(f"no load has published anything into {storage.folder}")
+            raise LoadRefused(f"no load has published anything in {storage.folder}")
         runs = []
         for done, number in enumerate(numbers):
             looked(done, len(numbers))
@@ -92,8 +92,8 @@ def refuse_table(last: Manifest, folder: str) -> None:
     Raises:
         LoadRefused: It contains a table, which has its own list of files.
     """
-    advice = {DELTA: f"a Delta table, which Delta reads and compacts: OPTIMIZE delta.`{folder}`",
-              ICEBERG: "an Iceberg table, which Iceberg reads and compacts: rewrite_data_files"}  # fmt: skip
+    advice = {DELTA: f"a Delta table; read and compact it with Delta: OPTIMIZE delta.`{folder}`",
+              ICEBERG: "an Iceberg table; read and compact it with Iceberg: rewrite_data_files"}  # fmt: skip
     if last.format in advice:
         raise LoadRefused(f"{folder} is {advice[last.format]} merges small files")
 

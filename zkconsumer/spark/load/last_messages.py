@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _SAMPLE_BYTES: Final = 16 * 1024
 _AT_ONCE: Final = 8
-_NOT_KNOWN: Final = "%s-%s: whether the message at %d is the one that was read is not known: %s"
+_NOT_KNOWN: Final = "%s-%s: it is not known whether the message at %d is the message that was read: %s"
 
 
 class Comparison(enum.Enum):

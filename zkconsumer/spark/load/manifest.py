@@ -86,11 +86,11 @@ def parse_manifest(
         version = found.pop("version")
         if version not in versions:
             known = ", ".join(map(str, versions))
-            raise LoadRefused(f"{path} is of version {version!r}; this release knows {known}")
+            raise LoadRefused(f"{path} has version {version!r}; this release supports {known}")
         return build(found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise LoadRefused(f"{path} is no manifest of {kind} ({reason})", remedy=remedy) from error
+        raise LoadRefused(f"{path} is not a manifest of {kind} ({reason})", remedy=remedy) from error
 
 
 VERSION: Final = 4
@@ -198,7 +198,7 @@ class Manifest:
         Raises:
             LoadRefused: it is none, or of a version that is not known.
         """
-        remedy = "put a copy of it back in its place, or load into another folder"
+        remedy = "restore it from a copy, or load into another folder"
         return parse_manifest(path, text, "a load", _KNOWN, cls._of_fields, remedy)
 
     @classmethod
@@ -254,7 +254,7 @@ def _state(fields: Mapping[str, Any]) -> LoadState:
     if by_brokers:
         marks = {topic: number_of_topic(each) for topic, each in fields["ids"].items()}
         if not all(map(is_id, marks.values())):
-            raise ValueError("ids: one of them is no id of a topic")
+            raise ValueError("ids: one of them is not the id of a topic")
         name = fields["cluster_id"]
         cluster = None if name is None else number_of_cluster(name)
     else:
@@ -288,7 +288,7 @@ def _flat(topics: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, Any]:
 def _partition(text: str) -> int | str:
     found = parse_partition(text)
     if found is None:
-        raise ValueError(f"{text!r} names no partition")
+        raise ValueError(f"{text!r} is not the name of a partition")
     return found
 
 

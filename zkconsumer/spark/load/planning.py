@@ -90,7 +90,7 @@ def plan_run(
     lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:
         shown = first_few(*lost, between="; ", rest="; and {} more")
-        raise OffsetsLost(f"messages are not in the logs any more: {shown}")
+        raise OffsetsLost(f"messages are no longer in the logs: {shown}")
     positions: dict[TopicPartition, int] = {}
     for name, position in step.positions.items():
         if name not in logs.partitions and selects(name) and not logs.may_return:
@@ -123,9 +123,9 @@ def _never_reached(before: LoadState, logs: Logs, selects: Callable[[TopicPartit
         if not selects(name):
             continue
         if logs.is_recreated(name.topic, before.offsets):
-            yield Loss(name, 0, None, "it had no leader, and its topic was deleted and created anew")
+            yield Loss(name, 0, None, "it had no leader, and its topic was deleted and created again")
         elif name not in logs.partitions and not logs.may_return:
-            yield Loss(name, 0, None, "it had no leader, and does not exist any more")
+            yield Loss(name, 0, None, "it had no leader, and no longer exists")
 
 
 def _created_zxids(

@@ -163,8 +163,8 @@ class RunWriter:
         with suppress(Exception):
             last = self.history.last()
         if last is not None and last.run >= run:
-            raise LoadOvertaken(f"another load has published run {last.run} into {self.storage.folder} meanwhile; "
-                                "nothing of this one was published, start it again")
+            raise LoadOvertaken(f"another load has published run {last.run} in {self.storage.folder} in the "
+                                "meantime; nothing of this load was published; start it again")
 
 
 def _losses(plan: RunPlan, deleted: Mapping[TopicPartition, int]) -> list[Loss]:

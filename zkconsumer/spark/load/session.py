@@ -64,8 +64,8 @@ def spark_session(master: str, settings: Mapping[str, str], table: str | None = 
         raise
     except (PySparkException, OSError) as error:
         packages = settings.get("spark.jars.packages")
-        hint = (f" Before that it had to fetch {packages} from Maven Central, see its output above; "
-                "`--conf spark.jars=FILES` uses local jars") if packages else ""  # fmt: skip
+        hint = (f" It had to download {packages} from Maven Central, see its output above; `--conf spark.jars=FILES` "
+                "uses local jars") if packages else ""  # fmt: skip
         raise LoadRefused(f"Spark does not start at {master}: {error}{hint}") from error
     try:
         yield spark

@@ -67,9 +67,9 @@ class LoadSettings:
         if self.shape.event_time is not None:
             check_event_time(self.shape.event_time)
         if self.max_messages is not None and self.max_messages < 1:
-            raise LoadRefused(f"max_messages is {self.max_messages}: at least 1 is needed")
+            raise LoadRefused(f"max_messages is {self.max_messages}; it must be at least 1")
         if self.shape.file_bytes is not None and self.shape.file_bytes < 1:
-            raise LoadRefused(f"the file size is {self.shape.file_bytes} bytes: at least 1 is needed")
+            raise LoadRefused(f"the file size is {self.shape.file_bytes} bytes; it must be at least 1")
         for name in self.source:
             if name.lower() == "maxbytesperpartition" and self.shape.file_bytes is not None:
                 raise OptionRefused(name, "the file size sets it already: a file contains what one task has read")
@@ -85,11 +85,12 @@ class LoadSettings:
     def _refuse_for_07(self) -> None:
         """Refuse what a load of Kafka 0.7 has not, where offsets count bytes."""
         if self.shape.is_table:
-            raise LoadRefused(f"a table ({self.shape.format}) takes no messages of Kafka 0.7: its columns do not tell "
-                              "messages of one compressed entry apart", remedy="load into parquet or json")
+            raise LoadRefused(f"a table ({self.shape.format}) cannot have messages of Kafka 0.7: its columns do not "
+                              "distinguish messages of one compressed entry", remedy="load into parquet or json")
         if self.max_messages is not None:
-            raise LoadRefused("a run on Kafka 0.7 cannot be limited by messages or time: how many messages lie between "
-                              "two byte positions is not known", remedy="leave the limit out, or load fewer topics")
+            raise LoadRefused("a run on Kafka 0.7 cannot be limited by messages or time: the number of messages "
+                              "between two byte positions is not known",
+                              remedy="leave the limit out, or load fewer topics")
 
     def options(self) -> SourceOptions:
         """The options for the source."""
@@ -138,4 +139,4 @@ def of_found_generation(settings: LoadSettings, source: ZooKeeperPort | Metadata
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise LoadRefused(f"{what} {value!r} is not known; there are {', '.join(allowed)}")
+        raise LoadRefused(f"{what} {value!r} is not known; it must be one of {', '.join(allowed)}")

@@ -42,7 +42,7 @@ class Storage:
         self._jvm = context._jvm
         self._hadoop = self._jvm.org.apache.hadoop.fs
         if folder.startswith("~"):
-            raise LoadRefused(f"{folder}: the shell has not replaced the ~, and Spark does not know it",
+            raise LoadRefused(f"{folder}: the shell has not expanded ~, and Spark does not expand it",
                               remedy="give the whole path")  # fmt: skip
         try:
             path = self._hadoop.Path(folder)
@@ -53,7 +53,7 @@ class Storage:
         self.folder = str(self._root.toString())
         signs = sorted(_GLOB & set(self.folder))
         if signs:
-            raise LoadRefused(f"{self.folder}: Spark takes {' '.join(signs)} for a pattern",
+            raise LoadRefused(f"{self.folder}: Spark treats {' '.join(signs)} as a pattern",
                               remedy="give it another name")  # fmt: skip
         self._local = Path(self._root.toUri().getPath()) if self._root.toUri().getScheme() == "file" else None
 
@@ -99,7 +99,7 @@ class Storage:
         try:
             size = self._system.getFileStatus(place).getLen()
             if size > _LARGEST_TEXT:
-                raise LoadRefused(f"{self.url(path)} has {size} bytes, a manifest at most {_LARGEST_TEXT}")
+                raise LoadRefused(f"{self.url(path)} has {size} bytes; a manifest has at most {_LARGEST_TEXT}")
             return self._content(path).decode("utf-8")
         except LoadRefused:
             raise
@@ -123,8 +123,9 @@ class Storage:
         try:
             at_once = self._system.hasPathCapability(self._path(path), _ONLY_IF_NEW)
             if not (self._put(path, text) if at_once else self._write_and_name(path, text)):
-                raise LoadOvertaken(f"{self.url(path)} is there already: another load has published into {self.folder} "
-                                    "meanwhile; nothing of this one was published", remedy="start it again")
+                raise LoadOvertaken(
+                    f"{self.url(path)} exists already: another load has published in {self.folder} in the meantime; "
+                    f"nothing of this load was published", remedy="start it again")
         except LoadOvertaken:
             raise
         except Exception as error:
@@ -207,7 +208,7 @@ class Storage:
             LoadRefused: it is in neither place, or cannot be moved.
         """
         old, new = self._path(before), self._path(after)
-        reason = f"neither it nor {before} is there"
+        reason = f"neither it nor {before} exists"
         try:
             self._system.mkdirs(new.getParent())
             if self._system.exists(old) and self._system.rename(old, new):
@@ -219,7 +220,7 @@ class Storage:
         if self._are_equally_long(old, new):
             self._system.delete(old, False)
         elif not self._system.exists(new) or self._system.exists(old):
-            raise LoadRefused(f"{self.url(after)} belongs to a published run and cannot be put there: {reason}")
+            raise LoadRefused(f"{self.url(after)} belongs to a published run and cannot be moved there: {reason}")
 
     def _are_equally_long(self, one: Any, other: Any) -> bool:
         """Whether both files exist and have the same size."""

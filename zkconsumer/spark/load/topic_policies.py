@@ -62,7 +62,7 @@ def _told_by_broker(
         some = topics[first : first + _AT_ONCE]
         for topic, (code, settings) in zip(some, _settings(reader, config, some), strict=True):
             if code:
-                log.warning("%s: whether it is compacted is not known, and it is treated as if it was not",
+                log.warning("%s: it is not known whether the topic is compacted; it is treated as not compacted",
                             BrokerError(code, topic, None))  # fmt: skip
             yield topic, settings.get(_POLICY) or ""
 

@@ -166,7 +166,7 @@ def _shaped(frame: Any, shape: Shape, started: datetime) -> Any:
     if shape.text:
         for name in ("value", "key"):
             wrong = f.col(name).isNotNull() & ~f.is_valid_utf8(f.col(name))
-            error = f.coalesce(error, f.when(wrong, f.lit(f"the {name} is not text in UTF-8")))
+            error = f.coalesce(error, f.when(wrong, f.lit(f"the {name} is not UTF-8 text")))
     own = [] if shape.event_time is None else [event_time(frame, shape.event_time)]
     moment = f.coalesce(*own, f.col("timestamp"), f.lit(started.isoformat()).cast("timestamp"))
     whole = f.to_json(f.struct(f.col("reason"), f.base64("key").alias("key"), f.base64("value").alias("value")))

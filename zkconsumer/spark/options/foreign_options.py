@@ -39,36 +39,36 @@ class Foreign:
         return f"{self.why}: set {options}" if options else self.why
 
 
-_NO_GROUP: Final = "Spark gives partitions to tasks, which join no group"
-_FIGURES: Final = "figures are in the progress of a query"
+_NO_GROUP: Final = "Spark assigns partitions to tasks, which join no group"
+_FIGURES: Final = "the progress of a query has the figures"
 _ROWS: Final = "change the rows with Spark"
 _ADDRESSES: Final = "all addresses of a name are tried"
 _OPENED: Final = "connections are opened when they are needed"
 
 READING: Final = (
     Foreign(("groupIdPrefix", "kafka.group.id"), ("group.id",),
-            "the source reads without a group; if offsets shall be stored for one in ZooKeeper"),
+            "the source reads without a group; to store offsets for a group in ZooKeeper"),
     Foreign(("fetchOffset.numRetries", "kafka.default.api.timeout.ms"), ("kafkaConsumer.pollTimeoutMs",),
-            "leaders are asked again until a time is over"),
+            "leaders are asked again until a time-out"),
     Foreign(("fetchOffset.retryIntervalMs", "kafka.retry.backoff.ms", "kafka.retry.backoff.max.ms",
              "kafka.reconnect.backoff.ms", "kafka.reconnect.backoff.max.ms"), ("refresh.leader.backoff.ms",)),
     Foreign(("maxBytesPerTrigger", "maxFilesPerTrigger"), ("maxOffsetsPerTrigger",), "batches are limited by offsets"),
     Foreign(("kafka.max.partition.fetch.bytes",), ("fetch.message.max.bytes",)),
     Foreign(("kafka.fetch.max.bytes",), ("fetch.message.max.bytes",), "a task fetches one partition at a time"),
     Foreign(("kafka.fetch.max.wait.ms",), ("fetch.wait.max.ms",)),
-    Foreign(("kafka.fetch.min.bytes",), (), "a task reads up to an end that is known, and takes what a broker has"),
+    Foreign(("kafka.fetch.min.bytes",), (), "a task reads up to a known end"),
     Foreign(("kafka.request.timeout.ms", "kafka.socket.connection.setup.timeout.ms",
              "kafka.socket.connection.setup.timeout.max.ms"), ("socket.timeout.ms",)),
     Foreign(("kafka.receive.buffer.bytes",), ("socket.receive.buffer.bytes",)),
     Foreign(("kafka.send.buffer.bytes",), (), "requests of the source are small"),
     Foreign(("kafka.max.poll.records",), ("maxRecordsPerPartition",),
-            "a task takes as many messages as a fetch brings; to have it read fewer offsets in all"),
+            "a task reads as many messages as a fetch returns; to have it read fewer offsets in total"),
     Foreign(("kafka.max.poll.interval.ms", "kafka.session.timeout.ms", "kafka.heartbeat.interval.ms",
              "kafka.group.instance.id", "kafka.group.protocol", "kafka.group.remote.assignor",
              "kafka.partition.assignment.strategy"), (), _NO_GROUP),
     Foreign(("kafka.enable.auto.commit", "kafka.auto.commit.interval.ms", "auto.commit.enable"), ("commitOffsets",),
             "the source stores the ends of finished batches"),
-    Foreign(("kafka.auto.offset.reset",), ("startingOffsets", "failOnDataLoss"), "Spark knows where to go on"),
+    Foreign(("kafka.auto.offset.reset",), ("startingOffsets", "failOnDataLoss"), "Spark knows where to continue"),
     Foreign(("kafka.key.deserializer", "kafka.value.deserializer"), (), "key and value are bytes: cast the columns"),
     Foreign(("kafka.interceptor.classes",), (), _ROWS),
     Foreign(("kafka.check.crcs",), (), "checksums are always checked"),
@@ -92,19 +92,19 @@ WRITING: Final = (
     Foreign(("kafka.transactional.id", "kafka.transaction.timeout.ms"), (),
             "rows are written at least once, outside transactions: Spark may run a task again"),
     Foreign(("kafka.key.serializer", "kafka.value.serializer", "key.serializer.class", "serializer.class",
-             "serializer.encoding"), (), "columns key and value are bytes or text, which are written as they are"),
+             "serializer.encoding"), (), "columns key and value are bytes or text, and are written unchanged"),
     Foreign(("kafka.linger.ms", "producer.type", "queue.buffering.max.ms", "queue.time"), (),
             "a task sends its rows as soon as a batch is full, and waits for the acknowledgements"),
     Foreign(("kafka.max.block.ms", "queue.enqueue.timeout.ms", "queue.enqueueTimeout.ms"), ("delivery.timeout.ms",),
             "a task waits for room in its queue"),
     Foreign(("kafka.batch.size",), ("batch.num.messages", "batch.max.bytes"),
-            "it counts messages in Kafka 0.7 and bytes in newer producers"),
-    Foreign(("kafka.max.in.flight.requests.per.connection",), (), "a task has one request to each broker under way"),
+            "it counts messages in Kafka 0.7, and bytes in newer producers"),
+    Foreign(("kafka.max.in.flight.requests.per.connection",), (), "a task has one request in flight to each broker"),
     Foreign(("kafka.compression.gzip.level", "kafka.compression.lz4.level", "kafka.compression.zstd.level"), (),
-            "codecs compress with their default levels"),
+            "codecs use their default levels"),
     Foreign(("kafka.partitioner.ignore.keys", "kafka.partitioner.adaptive.partitioning.enable",
              "kafka.partitioner.availability.timeout.ms"), ("partitioner.class",),
-            "a column partition decides, and without one"),
+            "the column partition decides; without it"),
     Foreign(("kafka.reconnect.backoff.ms", "kafka.reconnect.backoff.max.ms", "kafka.retry.backoff.max.ms"),
             ("retry.backoff.ms",)),
     Foreign(("kafka.socket.connection.setup.timeout.ms", "kafka.socket.connection.setup.timeout.max.ms"),
@@ -130,7 +130,7 @@ def hint_of(name: str, table: Iterable[Foreign]) -> str:
     """Return what to do about a name, a clause; empty if the table does not know it. `kafka.` may be missing.
 
     >>> hint_of("Kafka.Fetch.Max.Wait.Ms", READING), hint_of("metrics.num.samples", WRITING), hint_of("zzz", READING)
-    ('it is called fetch.wait.max.ms here', 'figures are in the progress of a query', '')
+    ('it is called fetch.wait.max.ms here', 'the progress of a query has the figures', '')
     """
     plain = _plain(name)
     for row in table:

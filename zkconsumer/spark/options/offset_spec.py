@@ -98,18 +98,18 @@ def _by_offsets(option: str, text: str) -> OffsetSpec:
     if text.lower() in ("earliest", "latest", "group"):
         return OffsetSpec(text.lower(), option)
     if not text.startswith("{"):
-        raise OptionRefused(option, f"{text!r} is none of earliest, latest, group, and no JSON of offsets")
+        raise OptionRefused(option, f"{text!r} is not earliest, latest, group, or JSON of offsets")
     return OffsetSpec("each", option, converted(option, parse_offsets, text))
 
 
 def _milliseconds(text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > MAX_INT64:
-        raise ValueError(f"{text[:40]!r} is not a time: a number of milliseconds since 1970, from 0, is needed")
+        raise ValueError(f"{text[:40]!r} is not a time; it must be milliseconds since 1970, from 0")
     return int(text)
 
 
 def _strategy(text: str) -> str:
     if text.strip().lower() not in (ERROR, LATEST):
-        raise ValueError(f"{text[:40]!r} is none of {ERROR}, {LATEST}")
+        raise ValueError(f"{text[:40]!r} is not {ERROR} or {LATEST}")
     return text.strip().lower()

@@ -54,7 +54,7 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
         ValueError: Not JSON, or not of that shape; a clause that names the value.
     """
     topics = _object(text, '{"topic": {"0": 1393632000000}}')
-    return _each_partition(topics, 0, MAX_INT64, "a time in milliseconds since 1970, from 0, is needed")
+    return _each_partition(topics, 0, MAX_INT64, "it must be a time in milliseconds since 1970, from 0")
 
 
 def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
@@ -63,7 +63,7 @@ def read_offsets(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
     Raises:
         ValueError: Not of that shape; a clause that names the value.
     """
-    return _each_partition(topics, EARLIEST_OFFSET, MAX_INT64, "an offset, -1 (latest) or -2 (earliest) is needed")
+    return _each_partition(topics, EARLIEST_OFFSET, MAX_INT64, "it must be an offset, -1 (latest) or -2 (earliest)")
 
 
 def _each_partition(topics: Mapping[str, Any], least: int, most: int, needed: str) -> dict[TopicPartition, int]:
@@ -75,7 +75,7 @@ def _each_partition(topics: Mapping[str, Any], least: int, most: int, needed: st
         for text, number in partitions.items():
             name = TopicPartition(_topic(topic), _partition(topic, text))
             if name in found:
-                raise ValueError(f"partition {name.partition} of {topic!r} is there twice")
+                raise ValueError(f"partition {name.partition} of {topic!r} is named twice")
             if not _is_integer(number) or not least <= number <= most:
                 raise ValueError(f"{topic}/{text} has {_shown(number)}: {needed}")
             found[name] = number
@@ -96,7 +96,7 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
             is_number = _is_integer(number) and 0 <= number <= _MAX_PARTITION
             if not is_number and not (isinstance(number, str) and isinstance(parse_partition(number), str)):
                 raise ValueError(f"topic {topic!r} has partition {_shown(number)}, not a number from 0 (on Kafka 0.7: "
-                                 'text, as "0-3")')
+                                 'text, such as "0-3")')
             found.add(TopicPartition(_topic(topic), number))
     return tuple(sorted(_of_one_generation(dict.fromkeys(found, 0))))
 
@@ -118,7 +118,7 @@ def _of_one_generation(found: dict[TopicPartition, int]) -> dict[TopicPartition,
     kinds = {type(name.partition): name for name in found}
     if len(kinds) > 1:
         one, other = (f"{name.topic}/{name.partition}" for name in kinds.values())
-        raise ValueError(f"{one} and {other} are of two generations of Kafka: no cluster has both")
+        raise ValueError(f"{one} and {other} are of two generations of Kafka, and no cluster has both")
     return found
 
 
@@ -138,7 +138,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is named twice")
     return found
 
 
@@ -153,7 +153,7 @@ def _partition(topic: str, text: str) -> int | str:
     partition = parse_partition(text)
     if partition is None:
         raise ValueError(f"topic {topic!r} has partition {_shown(text)}, not a number from 0 (on Kafka 0.7: "
-                         "broker-partition, as 0-3)")
+                         "broker-partition, such as 0-3)")
     return partition
 
 

@@ -41,12 +41,12 @@ class Option:
 _OWN = (
     Option("subscribe", BOTH, "", "Topics, separated by commas."),
     Option("subscribePattern", BOTH, "",
-           "A white list as the consumer's: a comma means 'or', and the whole name has to match."),
+           "A white list like the consumer's: a comma means 'or', and the whole name has to match."),
     Option("blacklist", BOTH, "",
            "All topics except those that match; together with subscribePattern, the topics to exclude from it."),
-    Option("assign", BOTH, "", 'Partitions, as `{"clicks": [0, 1]}`.'),
+    Option("assign", BOTH, "", 'Partitions, such as `{"clicks": [0, 1]}`.'),
     Option("startingOffsets", BOTH, "earliest in a batch, latest in a stream",
-           'Where to start: `earliest`, `latest`, `group` (the offsets of group.id in ZooKeeper), or JSON as '
+           'Where to start: `earliest`, `latest`, `group` (the offsets of group.id in ZooKeeper), or JSON such as '
            '`{"clicks": {"0": 42, "1": -2}}`, where -2 is earliest and -1 latest.'),
     Option("endingOffsets", BATCH, "latest",
            "Where to end, without the offset itself: `latest`, `group`, or JSON."),
@@ -54,7 +54,7 @@ _OWN = (
            "The time at which all partitions start, in milliseconds since 1970. Takes precedence over "
            "startingOffsetsByTimestamp, which takes precedence over startingOffsets."),
     Option("startingOffsetsByTimestamp", BOTH, "",
-           'A time for each partition, as `{"clicks": {"0": 1393632000000, "1": 1393635600000}}`.'),
+           'A time for each partition, such as `{"clicks": {"0": 1393632000000, "1": 1393635600000}}`.'),
     Option("startingOffsetsByTimestampStrategy", BOTH, "error",
            "If no message is that recent: `error`, or `latest`, to start at the end of the log."),
     Option("endingTimestamp", BATCH, "",
@@ -69,15 +69,16 @@ _OWN = (
            "About how many bytes one task may read, estimated from a sample of the log; larger partitions are split; "
            "or `off`."),
     Option("failOnDataLoss", BOTH, "true",
-           "Fail if offsets that were asked for are not in the log; `false` omits them and logs how many."),
+           "Fail if requested offsets are not in the log; `false` omits them and logs how many."),
     Option("onMessageError", BOTH, "raise",
-           "If a message cannot be read: `raise`; `skip` and log it; or `row`: return a row with its place and the "
+           "If a message cannot be read: `raise`; `skip` and log it; or `row`: return a row with its offset and the "
            "column `error`."),
     Option("config", BOTH, "",
-           "Properties file of the consumer, read on the driver, for what no plan should show: zookeeper.connect and "
-           "the settings below, but group.id. A relative name may be that of a file of `spark.files`."),
+           "Properties file of the consumer, read on the driver, for values that no plan should show: "
+           "zookeeper.connect and the settings below, except group.id. A relative name may be that of a file of "
+           "`spark.files`."),
     Option("profile", BOTH, "",
-           "Such a file by its name, `~/.config/zkconsumer/NAME.properties` on the driver."),
+           "The properties file `~/.config/zkconsumer/NAME.properties` on the driver."),
     Option("filterPushdown", BATCH, "false",
            "Read only what the filters on topic, partition and offset accept; for one query of each `load()`, and "
            "with `spark.sql.python.filterPushdown.enabled`."),
@@ -91,10 +92,11 @@ _OWN = (
     Option("minOffsetsPerTrigger", STREAM, "1",
            "Least offsets of one micro-batch (on Kafka 0.7: bytes): fewer wait for more; not with "
            "`Trigger.AvailableNow` or `Once`."),
-    Option("maxTriggerDelay", STREAM, "15m", "How long they wait at most, as 90s, 15m, 1h or milliseconds."),
+    Option("maxTriggerDelay", STREAM, "15m", "Longest wait of such offsets, such as 90s, 15m, 1h or milliseconds."),
     Option("commitOffsets", STREAM, "true if group.id is set",
            "Store the end of each finished batch in ZooKeeper, as the offsets of group.id."),
-    Option("commitToLiveGroup", STREAM, "false", "Store them although the group has members, who commit there, too."),
+    Option("commitToLiveGroup", STREAM, "false",
+           "Store them even while the group has members, which also commit there."),
     Option("logLevel", STREAM, "warning",
            "What the stream logs on the driver, to stderr: with `info` the lag of each micro-batch; or `debug`."),
 )
@@ -158,7 +160,7 @@ def unknown_option(name: str) -> str:
     """Return the reason for refusing an unknown name, with the most similar option or where to look.
 
     >>> unknown_option("statingoffsets")
-    'there is no such option; did you mean startingOffsets?'
+    'no such option exists; did you mean startingOffsets?'
     """
     if name.lower().startswith(_OF_TABLES):
         return "Spark does not pass the options of `create table` to Python sources; use `create temporary view`"
@@ -168,12 +170,12 @@ def unknown_option(name: str) -> str:
     of_setting = setting is not None and known is None and hint_of(setting.name, READING)
     instead = hint_of(name, READING) or of_setting or newer_name(plain, _BY_LOWER_NAME)
     if instead:
-        return f"there is no such option; {instead}"
+        return f"no such option exists; {instead}"
     if known is not None:
         return f"it is called {known.name} here"
     if setting is not None:
-        return "this setting of the consumer has no meaning here"
+        return "this setting of the consumer has no effect here"
     near = difflib.get_close_matches(plain, _BY_LOWER_NAME, n=1, cutoff=0.7)
     if near:
-        return f"there is no such option; did you mean {_BY_LOWER_NAME[near[0]].name}?"
-    return f"there is no such option; there are {', '.join(option.name for option in _OWN)}, and settings"
+        return f"no such option exists; did you mean {_BY_LOWER_NAME[near[0]].name}?"
+    return f"no such option exists; the options are {', '.join(option.name for option in _OWN)}, and settings"

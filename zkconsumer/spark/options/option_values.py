@@ -43,14 +43,14 @@ def parse_bytes(text: str) -> int:
     """
     found = _BYTES.fullmatch(text.strip())
     if found is None or not int(found[1]):
-        raise ValueError(f"{text[:40]!r} is not a number of bytes like 1048576 or 512m")
+        raise ValueError(f"{text[:40]!r} is not a number of bytes such as 1048576 or 512m")
     return int(found[1]) * _UNITS[found[2].lower()]
 
 
 def milliseconds(text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text[:40]!r} is not a time like 90s, 15m or 1h, nor a number of milliseconds")
+        raise ValueError(f"{text[:40]!r} is neither a time such as 90s, 15m or 1h nor a number of milliseconds")
     return int(found[1]) * _DURATIONS_MS[found[2].lower()]
 
 
@@ -67,7 +67,7 @@ def boolean(text: str) -> bool:
 def one_of(*words: str) -> Callable[[str], str]:
     def convert(text: str) -> str:
         if text.strip().lower() not in words:
-            raise ValueError(f"{text[:40]!r} is none of {', '.join(words)}")
+            raise ValueError(f"{text[:40]!r} is not one of {', '.join(words)}")
         return text.strip().lower()
 
     return convert

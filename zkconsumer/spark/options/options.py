@@ -119,8 +119,8 @@ def check_secrets(options: Mapping[str, str]) -> None:
             raise OptionRefused(
                 key.name,
                 "it holds a secret, and Spark shows the options of a query to others (SQL pages of the UI, event log)",
-                "put it into a properties file that option config or profile names (docs/SPARK.md), and replace a "
-                "secret that a statement of SQL contained: Spark may have shown it already",
+                "put it into a properties file for option config or profile (docs/SPARK.md); if an SQL statement "
+                "contained a secret, replace the secret, because Spark may have shown it already",
             )
 
 
@@ -146,8 +146,8 @@ def batch_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionRefused("startingOffsets", "a batch that starts at latest would be empty")
     if ending.kind == "earliest":
         raise OptionRefused("endingOffsets", "a batch that ends at earliest would be empty")
-    _refuse_value(starting, LATEST_OFFSET, "-1 (latest): nothing would be read of it")
-    _refuse_value(ending, EARLIEST_OFFSET, "-2 (earliest): nothing would be read of it")
+    _refuse_value(starting, LATEST_OFFSET, "-1 (latest), so nothing of it would be read")
+    _refuse_value(ending, EARLIEST_OFFSET, "-2 (earliest), so nothing of it would be read")
     if starting.time_ms is not None and ending.time_ms is not None and starting.time_ms > ending.time_ms:
         raise OptionRefused(ending.option, f"{ending.time_ms} is before {starting.option}, which is {starting.time_ms}")
     return _options(given, starting, ending, DEFAULT_MAX_BYTES)
@@ -173,7 +173,7 @@ def _given(options: Mapping[str, str], not_where: str) -> dict[str, str]:
             raise OptionRefused(option.name, f"it is for a {not_where} only")
         own_name = name.lower() if option is None else option.name.lower()
         if given.setdefault(own_name, str(value)) != str(value):
-            raise OptionRefused(name, f"{own_name} is given, too, with another value")
+            raise OptionRefused(name, f"{own_name} is also given, with another value")
     return given
 
 
@@ -193,9 +193,9 @@ def _options(
             if choice.topics and name.topic not in choice.topics:
                 raise OptionRefused(spec.option, f"topic {name.topic!r} is not subscribed to")
     if "bootstrap.servers" in given and "zookeeper.connect" in given:
-        raise OptionRefused("bootstrap.servers", "zookeeper.connect is given, too: leave one of them out")
+        raise OptionRefused("bootstrap.servers", "zookeeper.connect is also given; leave one of them out")
     if "bootstrap.servers" in given and has_group:
-        raise OptionRefused("group.id", "groups keep their offsets in ZooKeeper: give zookeeper.connect, and not "
+        raise OptionRefused("group.id", "groups have their offsets in ZooKeeper: give zookeeper.connect instead of "
                                         "bootstrap.servers")  # fmt: skip
     if is_of_07(given):
         _refuse_for_07(given, choice)
@@ -205,7 +205,7 @@ def _options(
     if largest > _LARGEST_FETCH:
         raise OptionRefused("maxMessageBytes", f"{largest} is more than {_LARGEST_FETCH}, the largest answer allowed")
     if config.fetch_message_max_bytes > largest and "fetch.message.max.bytes" not in given:
-        reason = f"{largest} is less than {_LEAST_FETCH_BYTES}, the size of a fetch: set fetch.message.max.bytes, too"
+        reason = f"{largest} is less than {_LEAST_FETCH_BYTES}, the size of a fetch: also set fetch.message.max.bytes"
         raise OptionRefused("maxMessageBytes", reason)
     if config.fetch_message_max_bytes > largest:
         reason = f"{config.fetch_message_max_bytes} is more than maxMessageBytes, {largest}"
@@ -239,16 +239,16 @@ def _refuse_for_07(given: Mapping[str, str], choice: TopicChoice) -> None:
     if "maxrecordsperpartition" in given:
         raise OptionRefused(
             "maxRecordsPerPartition",
-            "offsets of Kafka 0.7 count bytes, so how many messages a task "
-            "reads is not known: set maxBytesPerPartition",
+            "offsets of Kafka 0.7 count bytes, so the number of messages of a task is not known: set "
+            "maxBytesPerPartition",
         )
     if option_value(given, "includeHeaders", boolean, False):
         raise OptionRefused("includeHeaders", "messages of Kafka 0.7 have no headers")
     if option_value(given, "filterPushdown", boolean, False):
         raise OptionRefused(
             "filterPushdown",
-            "a filter on offsets of Kafka 0.7, which are byte positions, may cut "
-            "within an entry: choose with assign, startingOffsets and endingOffsets",
+            "offsets of Kafka 0.7 are byte positions, so a filter on them may cut inside an entry: use assign, "
+            "startingOffsets and endingOffsets",
         )
     for topic, partition in choice.partitions:
         if isinstance(partition, int):

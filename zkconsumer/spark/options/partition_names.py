@@ -80,5 +80,5 @@ def partition_of_column(value: int) -> str:
 def _parts(partition: str) -> tuple[int, int]:
     found = _OF_BROKER.fullmatch(partition)
     if found is None:
-        raise ValueError(f"partition {partition!r} is not named broker-partition, as 0-3")
+        raise ValueError(f"partition {partition!r} is not named broker-partition, such as 0-3")
     return int(found[1]), int(found[2])

@@ -62,9 +62,10 @@ def choose_topics(given: Mapping[str, str]) -> TopicChoice:
     names = ("subscribe", "subscribePattern", "blacklist", "assign")
     chosen = [name for name in names if name.lower() in given]
     if not chosen:
-        raise OptionRefused("subscribe", f"it is not set, nor is any other of {', '.join(names)}: what is to be read?")
+        raise OptionRefused("subscribe",
+                            f"it is not set, and neither is any other of {', '.join(names)}; set one of them")
     if len(chosen) > 1 and chosen != ["subscribePattern", "blacklist"]:
-        raise OptionRefused(chosen[1], f"{chosen[0]} is set, too: choose topics in one way")
+        raise OptionRefused(chosen[1], f"{chosen[0]} is also set; choose topics in one way")
     if chosen == ["subscribe"]:
         return TopicChoice(topics=option_value(given, "subscribe", _topics, ()))
     if chosen == ["assign"]:

@@ -103,13 +103,13 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
     where = options.config.where
     for topic in topics:
         if topic not in partitions and not choice.is_filter:
-            raise TopicMissing(f"there is no topic {topic!r} {where}", remedy=_nearest(topic, known))
+            raise TopicMissing(f"topic {topic!r} does not exist {where}", remedy=_nearest(topic, known))
         if options.counts_bytes and not partitions[topic] and not choice.is_filter:
             raise TopicMissing(f"no broker that is registered {where} has topic {topic!r}",
-                               remedy="its partitions are known as soon as their brokers run")  # fmt: skip
+                               remedy="its partitions are known when their brokers run")  # fmt: skip
     for topic, number in choice.partitions:
         if number not in partitions[topic]:
-            raise TopicMissing(f"there is no partition {number} of topic {topic!r} {where}: it has "
+            raise TopicMissing(f"partition {number} of topic {topic!r} does not exist {where}: the topic has "
                                f"{_described(partitions[topic])}")
     if choice.partitions:
         return list(choice.partitions)
@@ -160,5 +160,5 @@ def _nearest(topic: str, known: list[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     if not known:
-        return "there are no topics at all"
-    return f"there are {first_few(*known, most=10, rest=', ...')}"
+        return "no topic exists"
+    return f"existing topics: {first_few(*known, most=10, rest=', ...')}"

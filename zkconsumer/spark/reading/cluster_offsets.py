@@ -82,7 +82,7 @@ class ClusterOffsets:
                     f"the brokers {self._config.where} are of Kafka 0.7, where offsets are "
                     "byte positions",
                     remedy="set option kafka.generation to 0.7: the table then has the columns broker and entry_index, "
-                           "which tell messages of one compressed entry apart",
+                           "which distinguish messages of one compressed entry",
                 )  # fmt: skip
         except GroupRefused as error:  # its text is about joining a group, which a query does not do
             raise PlanningFailed(f"the brokers {self._config.where} cannot be read: {error.reason}") from error
@@ -126,7 +126,7 @@ class ClusterOffsets:
             ZooKeeperSilent: No answer in time.
         """
         if isinstance(self._source, MetadataReader):
-            raise PlanningFailed(f"the offsets of group {group!r} are in ZooKeeper, and bootstrap.servers is given",
+            raise PlanningFailed(f"the offsets of group {group!r} are in ZooKeeper, but bootstrap.servers is given",
                                  remedy="give zookeeper.connect instead")  # fmt: skip
         names = sorted(partitions)
         # On Kafka 0.7 the node of a topic is no incarnation of it: offsets of any age are those of its logs.
@@ -139,7 +139,7 @@ class ClusterOffsets:
             raise GroupHasNoOffsets(
                 f"group {group!r} has no offset of {names[0].topic}/{names[0].partition}, nor of any other of the "
                 f"{len(names)} partitions, {self._config.where} ({paths[0]})",
-                remedy="is its name right, and does it keep its offsets in ZooKeeper? To start without it: `earliest`, "
+                remedy="check its name, and that it stores its offsets in ZooKeeper; to start without it: `earliest`, "
                        "`latest`, or JSON",
             )  # fmt: skip
         created_zxids = {topic: stat.czxid for topic, stat in zip(topics, values, strict=False) if stat is not None}
@@ -262,7 +262,8 @@ class ClusterOffsets:
                     self._ask_broker(broker, some, ask, missing, reasons)
             backoff_s = self._backoff.wait_s(failures)
             if missing and time.monotonic() + backoff_s > deadline:
-                raise PlanningFailed(f"nothing is known after {self._patience_s:g} s of {_shown(missing, reasons)}")
+                raise PlanningFailed(
+                    f"after {self._patience_s:g} s no broker has answered for {_shown(missing, reasons)}")
             if missing:
                 time.sleep(backoff_s)
                 failures += 1
@@ -271,7 +272,7 @@ class ClusterOffsets:
         topics = sorted({name.topic for name in missing})
         gone = set(topics) - set(self._cluster.reader.existing(topics))
         if gone:
-            raise TopicMissing(f"topic {min(gone)!r} is not there any more, {self._config.where}")
+            raise TopicMissing(f"topic {min(gone)!r} no longer exists {self._config.where}")
         return self._cluster.leaders(missing)
 
     def _ask_broker(
@@ -312,8 +313,8 @@ def refuse_unfit(topic: str, partitions: Iterable[int | str], generation: str) -
     """
     for partition in partitions:
         if isinstance(partition, str) != (generation == "0.7"):
-            raise PlanningFailed(f"topic {topic!r} has partition {partition}, and kafka.generation is {generation}: it "
-                                 "is of another generation of Kafka")
+            raise PlanningFailed(f"topic {topic!r} has partition {partition}, and kafka.generation is {generation}: "
+                                 "that is another generation of Kafka")
         try:
             column_value(partition)
         except ValueError as error:

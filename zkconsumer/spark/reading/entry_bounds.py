@@ -66,10 +66,11 @@ def _at_entry(
     found = entries.around(name, log_ends.leader, position)
     if found.position_is is PositionIs.BOUNDARY:
         return position
-    place = f"{name.topic}/{name.partition}: position {position} is within the entry from {found.start} to {found.end}"
+    place = f"{name.topic}/{name.partition}: position {position} is inside the entry from {found.start} to {found.end}"
     if spec.kind == "each":
         raise OptionRefused(spec.option, f"{place}; {found.start} and {found.end} are possible")
-    log.warning("%s; the group's offset is taken for %d, so messages may be read again", place, found.start)
+    log.warning("%s; reading starts at %d instead of the group's offset, so messages may be read "
+                "again", place, found.start)
     return found.start
 
 

@@ -178,7 +178,7 @@ class EntryPositions:
                 continue
             empty += 1
             if empty >= _EMPTY_TRIES:
-                raise PlanningFailed(f"nothing comes from {at}, before position {position}")
+                raise PlanningFailed(f"the broker sends nothing from {at} on, before position {position}")
             time.sleep(_PAUSE_S)
         raise NoEntryFound(f"no entry is found around position {position} within {MOST_WALKED_BYTES} bytes from "
                            f"{start} on")

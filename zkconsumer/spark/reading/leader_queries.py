@@ -173,7 +173,7 @@ class LeaderQueries:
                 self._failures.setdefault(name, _Failure(reason))
         except RebalanceError as error:
             if self._reports.is_due(str(error), time.monotonic()):
-                log.warning("leaders cannot be looked for: %s", error)
+                log.warning("leaders cannot be looked up: %s", error)
 
     def _ask_known(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
@@ -239,4 +239,4 @@ class LeaderQueries:
         failure = self._failures.setdefault(name, _Failure("no broker leads it"))
         if not failure.is_logged:
             failure.is_logged = True
-            log.warning("%s-%s cannot be asked about its log: %s", *name, failure.reason)
+            log.warning("%s-%s: its log cannot be read: %s", *name, failure.reason)

@@ -53,7 +53,7 @@ def search_leader(config: ConsumerConfig) -> LeaderSearch:
                 timeout_s, security = config.socket_timeout_ms / 1000, security_here(config)
                 cluster = Cluster(source, config.client_id, timeout_s, security=security)
                 if not cluster.reader.topic_exists(name.topic):
-                    return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} is not there any more")
+                    return FoundLeader(is_gone=True, reason=f"topic {name.topic!r} no longer exists")
                 broker = cluster.leaders({name: denied_by}).get(name)
                 epoch = cluster.directory.epochs.get(name, -1)
                 return FoundLeader(broker, reason="" if broker else cluster.why_unled([name])[name], epoch=epoch)

@@ -98,7 +98,8 @@ def plan_ranges(
     parts = [_parts(whole, limits, (message_bytes or {}).get(whole.name)) for whole in wholes]
     if sum(parts) > MAX_TASKS:
         option = "maxBytesPerPartition" if limits.max_bytes is not None else "maxRecordsPerPartition"
-        raise OptionRefused(option, f"it would make {sum(parts)} tasks, and {MAX_TASKS} are the most; make it larger")
+        raise OptionRefused(option,
+            f"it would create {sum(parts)} tasks, and at most {MAX_TASKS} are possible; set a larger value")
     if limits.min_partitions is not None:
         if limits.min_partitions > MAX_TASKS:
             raise OptionRefused("minPartitions", f"{limits.min_partitions} is more than {MAX_TASKS}")

@@ -252,8 +252,8 @@ class RangeFetcher:
             self._empty += 1
             if self._empty >= _EMPTY_TRIES:
                 log.warning(
-                    "%s/%s: nothing comes from offset %d on, though the log ends at %d: either compaction has taken "
-                    "the rest, or the broker takes an entry of damaged offset for the end; going on behind %d",
+                    "%s/%s: the broker sends nothing from offset %d on, although the log ends at %d: either "
+                    "compaction has removed the rest, or an entry has a damaged offset; continuing after %d",
                     self._wanted.topic, self._wanted.partition, self._position, log_end,
                     self._end - 1,
                 )  # fmt: skip
@@ -342,9 +342,9 @@ class RangeFetcher:
             self._broker = broker
             return
         if 0 <= epoch < self._leader_epoch:
-            reason = f"its leader has epoch {epoch}, and had {self._leader_epoch} before"
+            reason = f"its leader has epoch {epoch}, but had {self._leader_epoch} before"
             if self._lasts():
-                yield from self._lose(self._end, f"{reason}: its topic was deleted and created anew")
+                yield from self._lose(self._end, f"{reason}: its topic was deleted and created again")
             else:
                 self._pause(reason)
             return
@@ -365,7 +365,7 @@ class RangeFetcher:
         """Read no further than the place where the log was cut: what is behind it now was not planned."""
         if cut >= self._end:
             return
-        reason = (f"the log was cut at {cut} since, when its leader changed ({shown_broker(broker)} now, epoch "
+        reason = (f"the log was truncated at {cut}, when its leader changed ({shown_broker(broker)} now, epoch "
                   f"{self._leader_epoch} after {self._wanted.epoch})")  # fmt: skip
         loss = DataLoss(*self._wanted.name, cut, self._end, reason)
         if self._fail_on_data_loss:
@@ -418,7 +418,7 @@ class RangeFetcher:
         self._throttled_s += seconds
         if self._throttled_s > _LONGEST_THROTTLED_S:
             raise self._unreadable(
-                f"no message arrived for {_LONGEST_THROTTLED_S:g} s, since the broker throttles this client, whose "
+                f"no message arrived for {_LONGEST_THROTTLED_S:g} s, because the broker throttles this client, whose "
                 f"client.id is {self._config.client_id!r}: a client quota is smaller than the next record batch"
             )
 

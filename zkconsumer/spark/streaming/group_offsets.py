@@ -55,7 +55,7 @@ class GroupHasMembers(SparkSourceError):  # noqa: N818 - as in `errors`, the nam
         self.group = group
         self.members = list(members)
 
-    remedy = "stop them, take another group.id, or set commitToLiveGroup to true"
+    remedy = "stop them, use another group.id, or set commitToLiveGroup to true"
 
     def _sentence(self) -> str:
         shown = first_few(*self.members, rest=", ...")
@@ -126,7 +126,7 @@ class GroupOffsets:
             ZooKeeperSilent: ZooKeeper does not answer.
         """
         ends_at = time.monotonic() + self._timeout_s
-        written, reason = 0, "other processes write them all the time"
+        written, reason = 0, "other processes keep writing them"
         left = dict(offsets)
         for _ in range(_ROUNDS):
             writes = self._needed(left, created_zxids, ends_at)

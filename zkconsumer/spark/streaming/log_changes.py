@@ -26,7 +26,7 @@ from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 __all__ = ["Logs", "Loss", "Step", "next_step", "remaining_ranges", "shrunk", "needing_log_start"]
 
 _UNKNOWN = -1
-_CUT = "its log was cut there when its leader changed"
+_CUT = "its log was truncated there when its leader changed"
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def next_step(
             step.losses.append(Loss(name, at, None, logs.replaced[name]))
             step._stay(name, log_starts.get(name, at))
         elif logs.is_recreated(name.topic, start):
-            step.losses.append(Loss(name, at, None, "its topic was deleted and created anew"))
+            step.losses.append(Loss(name, at, None, "its topic was deleted and created again"))
             if name in logs.partitions:
                 step._stay(name, log_starts.get(name, 0))
         elif name in logs.cuts:
@@ -163,7 +163,7 @@ def next_step(
             step.positions[name], step.ends[name] = at, at if target is None else max(at, target.get(name, at))
         else:
             if selects(name):
-                step.losses.append(Loss(name, at, None, "it does not exist any more"))
+                step.losses.append(Loss(name, at, None, "it no longer exists"))
             step._stay(name, at)
     return step
 
@@ -177,7 +177,7 @@ def _add_new(
         return
     log_start = log_starts[name]
     if log_start > 0 and not logs.may_return and any(known.topic == name.topic for known in start.offsets):
-        step.losses.append(Loss(name, 0, log_start, "deleted before this query knew of the partition"))
+        step.losses.append(Loss(name, 0, log_start, "deleted before this query knew the partition"))
     step._stay(name, log_start)
     step.new_partitions.append(name)
 
@@ -199,12 +199,12 @@ def _continue(
     if end is not None and end < at:
         where = "there" if kept_end is None or kept_end >= end else f"at {end}"
         first_lost = end if kept_end is None else min(kept_end, end)
-        step.losses.append(Loss(name, first_lost, at, f"its log was cut and ends {where} now"))
+        step.losses.append(Loss(name, first_lost, at, f"its log was truncated and now ends {where}"))
         step._stay(name, end)
         return
     if kept_end is not None:
         how_far = "up to the end" if end == at else "past the end"
-        step.losses.append(Loss(name, kept_end, at, f"its log was cut, and has grown {how_far} since"))
+        step.losses.append(Loss(name, kept_end, at, f"its log was truncated, and has since grown {how_far}"))
     if target is not None:
         # A leader that does not answer now may answer the task: the run reads up to its target, or fails.
         goal = target.get(name, at)
@@ -244,17 +244,17 @@ def remaining_ranges(
             ranges[name] = (at, until)
             continue
         if name not in logs.partitions:
-            losses.append(Loss(name, at, until, "it does not exist any more"))
+            losses.append(Loss(name, at, until, "it no longer exists"))
             continue
         if logs.is_recreated(name.topic, end):
-            losses.append(Loss(name, at, until, "its topic was deleted and created anew"))
+            losses.append(Loss(name, at, until, "its topic was deleted and created again"))
             continue
         first = max(at, log_starts.get(name, at))
         last = min(until, logs.ends.get(name, until), logs.cuts.get(name, until))
         if first > at:
             losses.append(Loss(name, at, min(first, until), "deleted before it was read"))
         if last < until:
-            reason = _CUT if last == logs.cuts.get(name) else "its log was cut and ends before"
+            reason = _CUT if last == logs.cuts.get(name) else "its log was truncated and ends before"
             losses.append(Loss(name, max(at, last), until, reason))
         if first < last:
             ranges[name] = (first, last)

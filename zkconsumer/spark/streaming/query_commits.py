@@ -67,7 +67,7 @@ def newest_finished(checkpoint: str) -> FinishedBatch | None:
     # Spark writes a local path as `file:/path`.
     system, root = fs.FileSystem.from_uri(re.sub(r"^file:/(?!/)", "file:///", checkpoint))
     if system.get_file_info(root).type != fs.FileType.Directory:
-        raise ValueError(f"there is no checkpoint folder {checkpoint}")
+        raise ValueError(f"the checkpoint folder {checkpoint} does not exist")
     finished = _numbers(system, posixpath.join(root, "offsets")) & _numbers(system, posixpath.join(root, "commits"))
     if not finished:
         return None
@@ -192,8 +192,8 @@ def _ends(query: StreamingQuery, count: int) -> list[str | None]:
         finished = newest_finished(_execution(query).resolvedCheckpointRoot())
         ends = [None] * count if finished is None else finished.ends
     if len(ends) != count:
-        raise SparkSourceError(f"query {query.id} reports {len(ends)} sources and has {count}; which is which is not "
-                               "known")
+        raise SparkSourceError(f"query {query.id} reports {len(ends)} sources and has {count}, so it is not known "
+                               "which is which")
     return ends
 
 

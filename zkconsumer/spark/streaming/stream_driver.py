@@ -249,15 +249,15 @@ class StreamDriver:
             topic, partition = min(offsets.offsets)
             raise PlanningFailed(
                 f"the checkpoint has partition {partition} of topic {topic!r}, and kafka.generation is "
-                f"{self._options.config.kafka_generation}: it is of another generation of Kafka",
-                remedy="a query on this one needs a checkpoint of its own, and startingOffsets",
+                f"{self._options.config.kafka_generation}: that is another generation of Kafka",
+                remedy="use another checkpoint for a query on this cluster, with startingOffsets",
             )
         by_brokers = self._options.config.zookeeper_connect is None
         if any(is_id(mark) != by_brokers for mark in offsets.marks):
             known, given = ("ZooKeeper", "bootstrap.servers") if by_brokers else ("topic ids", "zookeeper.connect")
             raise PlanningFailed(
-                f"the checkpoint knows topics again by {known}, and {given} is given",
-                remedy="continue it with the option with which it was begun, or begin a checkpoint of its own",
+                f"the checkpoint identifies topics by {known}, but {given} is given",
+                remedy="continue with the option with which the checkpoint was created, or use another checkpoint",
             )
         if logs.is_of_another_cluster(offsets):
             raise AnotherCluster(self._options.config.where, offsets.cluster_ms, logs.cluster_ms)
@@ -318,7 +318,7 @@ class StreamDriver:
             if loss not in self._logged_losses:
                 self._logged_losses.add(loss)
                 self._skipped += loss.messages
-                log.warning("omitted, as failOnDataLoss is false: %s; %d %s in this run so far", loss,
+                log.warning("omitted, because failOnDataLoss is false: %s; %d %s in this run so far", loss,
                             self._skipped, "bytes" if self._options.counts_bytes else "offsets")
 
 

@@ -69,10 +69,10 @@ class StreamEntries:
                     self._log_wait(name, error)
                     del ends[name]
                     continue
-                reasons[name] = f"its log is another one, or damaged: {error}"
+                reasons[name] = f"its log was replaced or is damaged: {error}"
                 continue
             if found.position_is is PositionIs.INSIDE:
-                reasons[name] = (f"its log is another one: position {at} is within its entry from {found.start} to "
+                reasons[name] = (f"its log was replaced: position {at} is inside its entry from {found.start} to "
                                  f"{found.end}")
             else:
                 self._checked.add(name)
@@ -107,8 +107,9 @@ class StreamEntries:
                     self._checked.add(name)
                     self._waiting.discard(name)
                 else:
-                    reasons[name] = (f"its log is another one: the {tail.position - tail.start} bytes before position "
-                                     f"{tail.position} are not those that the last batch ended with")
+                    reasons[name] = (
+                        f"its log was replaced: the {tail.position - tail.start} bytes before position "
+                        f"{tail.position} are not the bytes with which the last batch ended")
 
     def remember(
         self, starts: _Positions, ends: _Positions, leaders: Mapping[TopicPartition, Broker]
@@ -127,7 +128,7 @@ class StreamEntries:
             try:
                 self._tails.update(self._entries.tails(broker, wanted))
             except PlanningFailed as error:
-                log.debug("the ends of a batch are not kept for comparison: %s", error)
+                log.debug("the ends of a batch cannot be kept for comparison: %s", error)
 
     def batch_ends(
         self, positions: _Positions, admitted: _Positions, log_ends: _Positions,

@@ -144,7 +144,7 @@ class StreamLogs:
         for name in self._lagging.keys() - lagging:
             del self._lagging[name]
         for name in lagging:
-            reason = f"its log reaches {offsets.offsets[name]}, and readers get it up to {logs.ends[name]} so far"
+            reason = f"its log ends at {offsets.offsets[name]}, but readers get it only up to {logs.ends[name]} so far"
             if name not in self._lagging:
                 is_committed = self._config.isolation_level == READ_COMMITTED
                 waits_for = "its replicas, or for an open transaction" if is_committed else "its replicas"

@@ -125,12 +125,12 @@ def parse_stream_offsets(value: object) -> StreamOffsets:
         if wrong:
             raise ValueError(f"{wrong[0].topic}/{wrong[0].partition} has {offsets[wrong[0]]}, not an offset from 0")
         if any(epoch < 0 for epoch in epochs.values()) or epochs.keys() - offsets.keys():
-            raise ValueError(f"{EPOCHS_KEY!r} holds no epochs of these partitions")
+            raise ValueError(f"{EPOCHS_KEY!r} has no epochs of these partitions")
         if not isinstance(zxids, dict) or not all(type(zxid) is int and zxid >= 0 for zxid in zxids.values()):
-            raise ValueError(f"{ZXIDS_KEY!r} holds no numbers")
+            raise ValueError(f"{ZXIDS_KEY!r} has values that are not numbers")
         if IDS_KEY in topics:
             if zxids:
-                raise ValueError(f"they have {ZXIDS_KEY!r} and {IDS_KEY!r}")
+                raise ValueError(f"they have both {ZXIDS_KEY!r} and {IDS_KEY!r}")
             zxids = _numbers(topics[IDS_KEY])
     except RecursionError:
         raise ValueError("offsets of a stream cannot be read: they are nested too deep") from None
@@ -150,8 +150,8 @@ def _excerpt(value: object) -> str:
 def _numbers(ids: object) -> dict[str, int]:
     """Return the numbers of the ids of topics and of the cluster; ValueError if they are none."""
     if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
-        raise ValueError(f"{IDS_KEY!r} holds no ids")
+        raise ValueError(f"{IDS_KEY!r} has values that are not ids")
     found = {topic: number_of_topic(each) for topic, each in ids.items() if topic != CLUSTER_KEY}
     if not all(map(is_id, found.values())):
-        raise ValueError(f"{IDS_KEY!r} holds no ids of topics")
+        raise ValueError(f"{IDS_KEY!r} has values that are not ids of topics")
     return found if CLUSTER_KEY not in ids else {**found, CLUSTER_KEY: number_of_cluster(ids[CLUSTER_KEY])}

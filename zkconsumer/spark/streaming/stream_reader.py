@@ -25,8 +25,8 @@ try:
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 except ImportError as error:
     raise RequirementMissing(
-        f"a stream needs pyspark 4.2 or newer, not {pyspark.__version__}, which cannot limit its batches; a batch does "
-        "not need it"
+        f"a stream needs pyspark 4.2 or newer, not {pyspark.__version__}, which cannot limit its batches; batch "
+        "queries work with it"
     ) from error
 
 if TYPE_CHECKING:

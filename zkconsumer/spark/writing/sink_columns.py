@@ -25,7 +25,7 @@ _TYPES: Final = {
     _HEADERS: (HEADERS_COLUMN.type,),
 }  # fmt: skip
 _OF_SOURCE: Final = ("offset", "timestamp", "timestampType", "broker", "entry_index", "next_offset", "error")
-_SELECT: Final = 'name the columns to write, as in select("key", "value", "topic")'
+_SELECT: Final = 'name the columns to write, for example with select("key", "value", "topic")'
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None, is_07: bo
     types: dict[str, str] = {}
     for name, kind in fields:
         if name in types:
-            raise ColumnsRefused(f"column {name!r} is there twice", remedy=_SELECT)
+            raise ColumnsRefused(f"column {name!r} appears twice", remedy=_SELECT)
         types[name] = _checked_type(name, kind)
     if "value" not in types:
-        raise ColumnsRefused("there is no column 'value', whose bytes or text are written",
-                             remedy='make one, as in selectExpr("to_json(struct(*)) as value")')  # fmt: skip
+        raise ColumnsRefused("column 'value', the bytes or text to write, is missing",
+                             remedy='create it: selectExpr("to_json(struct(*)) as value")')  # fmt: skip
     if topic is None and "topic" not in types:
-        raise ColumnsRefused("no topic is named", remedy="set option topic, or make a column 'topic'")
+        raise ColumnsRefused("no topic is named", remedy="set option topic, or add a column 'topic'")
     if _HEADERS in types and is_07:
-        raise ColumnsRefused("column 'headers' cannot be written: messages of Kafka 0.7 have none",
+        raise ColumnsRefused("column 'headers' cannot be written: messages of Kafka 0.7 have no headers",
                              remedy="drop('headers'), or put them into the value")  # fmt: skip
     return SinkColumns(
         tuple(types), types.get("key"), types["value"], topic is None, types.get("partition"), _HEADERS in types
@@ -82,7 +82,7 @@ def _checked_type(name: str, kind: str) -> str:
     if name in _OF_SOURCE:
         raise ColumnsRefused(f"column {name!r} cannot be written: brokers set it", remedy=_SELECT)
     if name not in _TYPES:
-        raise ColumnsRefused(f"there is no column {name!r} in a sink ({_hint(name)})", remedy=_SELECT)
+        raise ColumnsRefused(f"a sink has no column {name!r} ({_hint(name)})", remedy=_SELECT)
     # Text with a collation is "string collate UNICODE", and char and varchar come as text.
     plain = STRING if kind.split(" ")[0].split("(")[0] in (STRING, "varchar", "char") else kind
     if plain not in _TYPES[name]:
@@ -98,4 +98,4 @@ def _cast(name: str) -> str:
 def _hint(name: str) -> str:
     same = [each for each in _TYPES if each == name.lower()]
     near = same or difflib.get_close_matches(name, _TYPES, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_TYPES)}"
+    return f"did you mean {near[0]!r}?" if near else f"existing columns: {', '.join(_TYPES)}"

@@ -21,17 +21,16 @@ __all__ = ["SINK_OPTIONS", "SINK_SETTING_NAMES", "find_sink_option", "sink_setti
 _PREFIX: Final = "kafka."
 
 _OWN: Final = (
-    Option("topic", BOTH, "the column `topic`", "Topic of all rows; the column `topic` is not used then."),
+    Option("topic", BOTH, "the column `topic`", "Topic of all rows; the column `topic` is then ignored."),
     Option("delivery.timeout.ms", BOTH, "120000",
-           "How long a task waits for brokers that find no partition, make no room and acknowledge nothing, before it "
-           "fails."),
+           "How long a task waits for a partition, for room in its queue, or for an acknowledgement before it fails."),
     Option("config", BOTH, "",
-           "Properties file of a producer or a consumer, read on the driver, for what no plan should show: "
+           "Properties file of a producer or a consumer, read on the driver, for values that no plan should show: "
            "zookeeper.connect, metadata.broker.list and the settings below. A relative name may be that of a file of "
            "`spark.files`."),
     Option("profile", BOTH, "",
-           "Such a file by its name, `~/.config/zkconsumer/NAME.properties` on the driver."),
-    Option("includeHeaders", BOTH, "", "Means nothing, as in Spark's own sink: a column `headers` is always written."),
+           "The properties file `~/.config/zkconsumer/NAME.properties` on the driver."),
+    Option("includeHeaders", BOTH, "", "No effect, as in Spark's own sink: a column `headers` is always written."),
 )
 _OF_SPARK: Final = (
     Option("checkpointLocation", STREAM, "", "Spark's own, of `writeStream`."),
@@ -116,22 +115,22 @@ def unknown_sink_option(name: str) -> str:
     """Return the reason for refusing a name that `find_sink_option` does not know.
 
     >>> unknown_sink_option("request.requierd.acks")
-    'there is no such option; did you mean request.required.acks?'
+    'no such option exists; did you mean request.required.acks?'
     """
     plain = name.lower().removeprefix(_PREFIX)
     if instead := hint_of(name, WRITING):
-        return f"there is no such option of a sink; {instead}"
+        return f"no such option of a sink exists; {instead}"
     if plain in _BY_LOWER_NAME:
-        return f"there is no such option; it is called {_BY_LOWER_NAME[plain].name} here"
+        return f"no such option exists; it is called {_BY_LOWER_NAME[plain].name} here"
     if find_option(name) is not None or hint_of(name, READING):
-        return "it is for reading, and has no meaning where rows are written"
+        return "it is for reading, and has no effect on writing"
     if PRODUCER_SETTINGS.find(plain) is not None:
-        return "this setting of the producer has no meaning here"
+        return "this setting of the producer has no effect here"
     if instead := newer_name(plain, SINK_SETTING_NAMES):
-        return f"there is no such option; {instead}"
+        return f"no such option exists; {instead}"
     near = difflib.get_close_matches(plain, _BY_LOWER_NAME, n=1, cutoff=0.7)
     if near:
-        return f"there is no such option; did you mean {_BY_LOWER_NAME[near[0]].name}?"
+        return f"no such option exists; did you mean {_BY_LOWER_NAME[near[0]].name}?"
     unknown: UnknownSetting = PRODUCER_SETTINGS.unknown(plain)
     hint = f"; {unknown.hint}" if getattr(unknown, "hint", "") else ""
-    return f"there is no such option{hint}; there are {', '.join(option.name for option in _OWN)}, and settings"
+    return f"no such option exists{hint}; the options are {', '.join(option.name for option in _OWN)}, and settings"

@@ -67,7 +67,7 @@ def sink_settings(options: Mapping[str, str], is_stream: bool) -> dict[str, str]
             raise OptionRefused(option.name, "it is for a stream only")
         text = _acks(str(value)) if option.name == _ACKS else str(value)
         if given.setdefault(option.name.lower(), text) != text:
-            raise OptionRefused(name, f"{spelled[option.name]} is given, too, with another value")
+            raise OptionRefused(name, f"{spelled[option.name]} is also given, with another value")
         spelled.setdefault(option.name, name)
     return given
 
@@ -85,7 +85,7 @@ def sink_options(given: Mapping[str, str], of_files: Mapping[str, str]) -> SinkO
     option_value(given, "includeHeaders", boolean, False)
     if of_files.get(_ACKS, "").strip() == "0" and _ACKS not in given:
         raise OptionRefused(
-            _ACKS, "the file of config or profile has 0, with which messages are lost without an error",
+            _ACKS, "the file of config or profile has 0, so messages could be lost without an error",
             f"set option {_ACKS} to 1 or -1; or to 0, if rows may be lost",
         )  # fmt: skip
     topic = given.get("topic")

@@ -127,8 +127,8 @@ def _log_written(what: str, messages: Sequence[WriterCommitMessage | None]) -> N
 def _log_failed(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
     ended = sum(message is not None for message in messages)
     counts = _counts(messages)
-    log.warning("%s; %s of its %s tasks ended, and what these wrote is in the topics (%s rows: %s), as may be rows of "
-                "the others", what, ended, len(messages), counts.total(), _shown(counts))  # fmt: skip
+    log.warning("%s; %s of its %s tasks ended, and their rows are in the topics (%s rows: %s), perhaps with rows of "
+                "the other tasks", what, ended, len(messages), counts.total(), _shown(counts))  # fmt: skip
 
 
 def _counts(messages: Sequence[WriterCommitMessage | None]) -> Counter[TopicPartition]:

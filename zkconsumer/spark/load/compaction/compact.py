@@ -61,7 +61,7 @@ class CompactionSettings:
 
     def __post_init__(self) -> None:
         if self.file_bytes < 1:
-            raise LoadRefused(f"the file size is {self.file_bytes} bytes: at least 1 is needed")
+            raise LoadRefused(f"the file size is {self.file_bytes} bytes; it must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _finish_others(storage: Storage, compactions: CompactionHistory, tell: Tell)
     history = History(storage, lambda done, total: tell("publishing", done, total))
     last = history.last()
     if last is None:
-        raise LoadRefused(f"no load has published anything into {storage.folder}")
+        raise LoadRefused(f"no load has published anything in {storage.folder}")
     refuse_table(last, storage.folder)
     unsettled: set[str] = set()
     if storage.exists(staging_folder(last.run, last.run_id)):

@@ -79,7 +79,7 @@ class Compaction:
             LoadRefused: It is none, or of a version that is not known.
         """
         return parse_manifest(
-            path, text, "a compaction", (VERSION,), cls._of_fields, "put a copy of it back in its place"
+            path, text, "a compaction", (VERSION,), cls._of_fields, "restore the file from a copy"
         )
 
     @classmethod

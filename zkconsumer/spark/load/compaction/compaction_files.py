@@ -87,7 +87,7 @@ def compare_groups(spark: Any, storage: Storage, groups: Sequence[Group], shape:
         schema = f"{rows_of_files(shape)}, {_GROUP} int"
         after = _sums(spark.read.format(shape.file_format).schema(schema).option("mode", "FAILFAST")
                       .load(storage.url(to)), shape)  # fmt: skip
-    wrong = [f"{groups[place[0]][0].directory}, partition {place[1]}: {_said(before.get(place))} were there, "
+    wrong = [f"{groups[place[0]][0].directory}, partition {place[1]}: the files had {_said(before.get(place))}, and "
              f"{_said(after.get(place))} were written"
              for place in sorted(before.keys() | after.keys()) if before.get(place) != after.get(place)]  # fmt: skip
     if wrong:
@@ -136,5 +136,5 @@ def _sums(rows: Any, shape: Shape) -> dict[tuple[int, int], _Sums]:
     found = sums.collect()
     lost = sum(row[2] for row in found if row[0] is None)
     if lost:
-        raise AuditFailed(f"nothing was published: {lost} rows are of files that were not asked for")
+        raise AuditFailed(f"nothing was published: {lost} rows come from files that were not requested")
     return {(row[0], row[1]): _Sums(row[2], row[3], row[4], int(row[5]), row[6], int(row[7]), row[8]) for row in found}

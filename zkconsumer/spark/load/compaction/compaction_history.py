@@ -129,8 +129,8 @@ class CompactionHistory:
 
     def overtaken(self) -> LoadOvertaken:
         """The error to raise when another compaction has published."""
-        return LoadOvertaken(f"another compaction has published into {self._storage.folder} meanwhile; nothing of this "
-                             "one was published", remedy="start it again")
+        return LoadOvertaken(f"another compaction has published in {self._storage.folder} in the meantime; nothing "
+                             "of this compaction was published", remedy="start it again")
 
     def replace_dead(self) -> bool:
         """Remove what compactions have left that died before they were published; return whether there were any.
@@ -142,7 +142,8 @@ class CompactionHistory:
         folders = self._folders(f"{_PREFIX}{run_name(empty.number)}-")
         if not folders or not all_dead(self._storage, folders):
             return False
-        log.warning("%s was left by a compaction that died, and is removed; compaction %d is published as an empty one",
+        log.warning("%s was left by a compaction that was killed, and is removed; compaction %d is published as an "
+                    "empty one",
                     ", ".join(map(self._storage.url, folders)), empty.number)
         make_room(self._storage, folders)
         with suppress(LoadOvertaken):  # it was published at the last moment

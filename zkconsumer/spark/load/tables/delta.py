@@ -31,7 +31,7 @@ _CATALOG: Final = "spark.sql.catalog.spark_catalog"
 _DELTA_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _PACKAGES: Final = "spark.jars.packages"
 _JARS: Final = "spark.jars"
-_INSTALL: Final = "pip install 'zkconsumer[delta]' brings both"
+_INSTALL: Final = "pip install 'zkconsumer[delta]' installs both"
 
 
 def delta_settings(given: Mapping[str, str]) -> dict[str, str]:
@@ -56,8 +56,8 @@ def delta_packages(given: Mapping[str, str]) -> str | None:
     version = _installed()
     if version is None:
         raise RequirementMissing(
-            "loading into a Delta table needs delta-spark, and a pyspark that it is made for",
-            remedy=f"{_INSTALL}, `--conf spark.jars=FILES` takes a jar of yours",
+            "loading into a Delta table needs delta-spark, and a pyspark for which it is made",
+            remedy=f"{_INSTALL}; `--conf spark.jars=FILES` uses your own jar",
         )
     refuse_unfit_versions(version, importlib.metadata.requires("delta_spark") or [], pyspark.__version__)
     from delta import configure_spark_with_delta_pip
@@ -95,8 +95,8 @@ def check_session(spark: Any) -> None:
 
     extensions = spark.conf.get(_EXTENSIONS, "") or ""
     settings = f"{_EXTENSIONS}={_EXTENSION} and {_CATALOG}={_DELTA_CATALOG}"
-    way = ("`zkconsumer load` makes such a session, "
-           "`delta.configure_spark_with_delta_pip` of the package delta-spark helps to make one")  # fmt: skip
+    way = ("`zkconsumer load` creates such a session; `delta.configure_spark_with_delta_pip` of the package "
+           "delta-spark helps to create one")  # fmt: skip
     if isinstance(spark._sc._jvm.io.delta.sql.DeltaSparkSessionExtension, JavaPackage):
         raise RequirementMissing("a load into a Delta table needs a session with the jar of Delta, and this one has "
                                  f"none: start it with that jar, {settings}", remedy=way)  # fmt: skip

@@ -52,8 +52,8 @@ def iceberg_packages(given: Mapping[str, str], pyspark: str) -> str | None:
     if version not in _MADE_FOR:
         raise RequirementMissing(f"a load into an Iceberg table needs a jar of Iceberg made for Spark {version}, and "
                                  f"Iceberg {_RELEASE} has them for {' and '.join(_MADE_FOR)}",
-                                 remedy="pip install 'pyspark==4.1.*' brings such a Spark, `--conf spark.jars=FILE` "
-                                        "takes a jar of yours")  # fmt: skip
+                                 remedy="pip install 'pyspark==4.1.*' installs such a Spark; `--conf spark.jars=FILE` "
+                                        "uses your own jar")  # fmt: skip
     return ",".join(filter(None, [packages, f"org.apache.iceberg:{_RUNTIME}-{version}_2.13:{_RELEASE}"]))
 
 
@@ -68,7 +68,7 @@ def check_session(spark: Any) -> None:
     if isinstance(spark._sc._jvm.org.apache.iceberg.spark.SparkSchemaUtil, JavaPackage):
         raise RequirementMissing("a load into an Iceberg table needs a session with the jar of Iceberg, and this one "
                                  f"has none: start it with {_RUNTIME} for its Spark in spark.jars or "
-                                 "spark.jars.packages; `zkconsumer load` makes such a session")  # fmt: skip
+                                 "spark.jars.packages; `zkconsumer load` creates such a session")  # fmt: skip
 
 
 def _is_shipped_with_spark() -> bool:

@@ -86,27 +86,26 @@ class LakeTable(ABC):
         folder = self._storage.folder
         if not self.is_there():
             if last is not None:
-                raise LoadRefused(f"{folder} had {self.named}, and has none any more, though {last.run} runs were "
-                                  "published there",
-                                  remedy="put it back, or load everything anew into another folder")
+                raise LoadRefused(f"{folder} no longer has {self.named}, although {last.run} runs were published there",
+                                  remedy="restore it, or load everything again into another folder")
             return
         if last is None and had_rows:
-            raise LoadRefused(f"{folder} has {self.named} with rows that no load has written, or whose _zkconsumer "
-                              "was removed", remedy="take another folder, or an empty table")
+            raise LoadRefused(f"{folder} has {self.named} with rows that no load has written, or its _zkconsumer was "
+                              "removed", remedy="use another folder, or an empty table")
         has = self._columns()
         written = dict(table_columns(self._shape))
         unwritten = [name for name in ("date", "hour") if name in has and name not in written]
         if unwritten:
             raise LoadRefused(f"the {self.kind} table in {folder} has a column {unwritten[0]!r}, which a load by "
                               f"{self._shape.partition_by} does not write",
-                              remedy=f"take --partition-by {unwritten[-1]}")
+                              remedy=f"use --partition-by {unwritten[-1]}")
         for name, kind in written.items():
             if name not in has:
                 raise LoadRefused(f"the {self.kind} table in {folder} has no column {name!r}, which a load by "
                                   f"{self._shape.partition_by} writes; it has {', '.join(has)}")
             if has[name] != kind:
-                raise LoadRefused(f"column {name!r} of the {self.kind} table in {folder} is {has[name]}, and {kind} is "
-                                  "what would be written")
+                raise LoadRefused(f"column {name!r} of the {self.kind} table in {folder} is {has[name]}, but {kind} "
+                                  "would be written")
 
     def _columns(self) -> dict[str, str]:
         try:
@@ -140,7 +139,7 @@ class LakeTable(ABC):
             reason = sentence_of_spark(str(error))
             raise LoadRefused(
                 f"the {self.kind} table in {self._storage.folder} cannot be created: {reason}",
-                remedy=f"the jar of {self.kind} has to be the one for Spark {self._spark.version}",
+                remedy=f"the jar of {self.kind} has to be made for Spark {self._spark.version}",
             ) from error
 
     def append(self, manifest: Manifest, is_done: Callable[[], bool]) -> None:
@@ -158,8 +157,9 @@ class LakeTable(ABC):
             try:
                 missing = sorted(staged.difference(self._storage.files(folder)))
                 if missing:
-                    raise AppendFailed(f"run {manifest.run} is published, and {len(missing)} of its files are gone "
-                                       f"before their rows were in the table: {self._storage.url(missing[0])}")
+                    raise AppendFailed(
+                        f"run {manifest.run} is published, but {len(missing)} of its files were removed before their "
+                        f"rows were in the table: {self._storage.url(missing[0])}")
                 with settings_of_writing(self._spark, self._settings(manifest)):
                     started = datetime.fromisoformat(manifest.began_at)
                     self._write(manifest, self._staged_rows(self._storage.url(f"{folder}/{DATA_FOLDER}"), started))
@@ -172,7 +172,7 @@ class LakeTable(ABC):
                     raise
                 if not left or not any(name in str(error) for name in self.conflicts):
                     reason = sentence_of_spark(str(error))
-                    raise AppendFailed(f"run {manifest.run} is published, and its rows cannot be appended to the "
+                    raise AppendFailed(f"run {manifest.run} is published, but its rows cannot be appended to the "
                                        f"{self.kind} table in {self._storage.folder}: {reason}; the next load tries "
                                        "again first") from error  # fmt: skip
 
