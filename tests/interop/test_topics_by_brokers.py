@@ -18,7 +18,7 @@ from zkconsumer.admin import (
     TopicRefused,
     TopicSettings,
 )
-from zkconsumer.admin.topics.topics_of_brokers import topics_of_brokers
+from zkconsumer.admin.topics.topic_nodes import topics_of_brokers
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.producer import Producer, ProducerConfig
 from zkconsumer.testing import load

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from simpleconsumer.security import Security, WrongSecuritySetting
-from simpleconsumer.security.jaas import parse_jaas
-from simpleconsumer.security.sasl import Sasl
+from simpleconsumer.security.sasl import Sasl, parse_jaas
 from simpleconsumer.security.tls import Tls
 
 SECRET = "s3cret"

@@ -31,7 +31,8 @@ from simpleconsumer.errors import (
     broker_error,
 )
 from simpleconsumer.types import Broker, TopicMetadata, TopicVerdict
-from zkconsumer.admin.errors import (
+from zkconsumer.admin.topics.topic_plans import nearest_setting
+from zkconsumer.admin.values import (
     AdminError,
     ControllerUnavailable,
     NotFound,
@@ -39,12 +40,9 @@ from zkconsumer.admin.errors import (
     TopicRefused,
     TopicUnfinished,
 )
-from zkconsumer.admin.topics.topic_settings import nearest_setting
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer_error import ErrorCode
-
-__all__ = ["ControllerCalls", "create_by_brokers", "delete_by_brokers", "grow_by_brokers", "refusal"]
 
 T = TypeVar("T")
 _Replicas = Mapping[int, tuple[int, ...]]

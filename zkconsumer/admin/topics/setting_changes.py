@@ -20,20 +20,16 @@ from dataclasses import dataclass
 
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Create, GetData, SetData, ZooKeeperPort
+from rebalance.zookeeper.znodes import format_topic_config
 from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import TopicVerdict
-from zkconsumer.admin.errors import NotFound, TopicRefused
-from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topics.controller_calls import ControllerCalls, refusal
-from zkconsumer.admin.topics.topic_brokers import CONFIG_CHANGES, TopicBrokers, json_fields, read_brokers
 from zkconsumer.admin.topics.topic_changes import read_topic, write
-from zkconsumer.admin.topics.topic_settings import as_text, check_settings, nearest_setting
-from zkconsumer.admin.values import JsonValue
-from zkconsumer.cluster.topic_payloads import format_topic_config
-from zkconsumer.cluster.zookeeper_reads import read_all
-
-__all__ = ["SettingChange", "TopicSettings", "set_by_brokers", "set_by_nodes"]
+from zkconsumer.admin.topics.topic_nodes import CONFIG_CHANGES, TopicBrokers, json_fields, read_brokers
+from zkconsumer.admin.topics.topic_plans import as_text, check_settings, nearest_setting
+from zkconsumer.admin.values import JsonValue, NotFound, TopicRefused, nearest
+from zkconsumer.cluster.zookeeper_connection import read_all
 
 _BY_NAME: int = 2
 """Registration version from which brokers take an object as a notification (Kafka 0.9)."""
