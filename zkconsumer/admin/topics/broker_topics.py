@@ -33,7 +33,7 @@ from zkconsumer.admin.topics.topic_creation import (
     check_new_name,
     chosen_replicas,
 )
-from zkconsumer.admin.topics.topic_plans import MAX_PARTITIONS, as_text, check_count, check_settings
+from zkconsumer.admin.topics.topic_plans import MAX_PARTITIONS, check_count, check_settings, texts_of
 from zkconsumer.admin.topics.topic_producers import TopicProducers, topic_producers
 from zkconsumer.admin.values import NotFound, TopicUnfinished, count_of, nearest
 
@@ -59,10 +59,8 @@ class BrokerTopicStore:
         calls.require("create", new.name, "created", _INSTEAD)
         racks = dict.fromkeys(broker.id for broker in calls.cluster.brokers())
         chosen = chosen_replicas(new, racks)
-        settings = {name: as_text(value) for name, value in new.config.items()}
         checks = calls.serves("check")
-        if not checks:
-            settings = check_settings(settings, _BEFORE_BROKERS_CHECK)
+        settings = texts_of(new.config) if checks else check_settings(new.config, _BEFORE_BROKERS_CHECK)
         are_fixed = new.assignment is not None or not new.rack_aware
         if checks or not dry_run:
             create_by_brokers(
@@ -134,7 +132,7 @@ class BrokerTopicStore:
         known = calls.cluster.topics()
         found = calls.ask(lambda client: client.ask(KAFKA011.cluster_metadata([topic]))).topics[topic]
         if topic not in known or not found.partitions:
-            raise NotFound(f"there is no topic {topic!r} {calls.where}", nearest(topic, known, "topic"))
+            raise NotFound(f"topic {topic!r} does not exist {calls.where}", nearest(topic, known, "topic"))
         return found
 
     def _obstacles(self, topic: TopicMetadata) -> list[str]:

@@ -83,7 +83,7 @@ def refusal(verdict: TopicVerdict, topic: str, done: str, where: str) -> AdminEr
     if verdict.error_code in _NOT_AUTHORIZED:
         return TopicNotAuthorized(sentence, _right(done, topic))
     if verdict.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return NotFound(f"there is no topic {topic!r} {where}")
+        return NotFound(f"topic {topic!r} does not exist {where}")
     if verdict.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         return TopicRefused(f"topic {topic!r} exists already {where}", f"`zkconsumer topics {topic}` shows it")
     if done == "deleted" and verdict.error_code == ErrorCode.INVALID_REQUEST:  # as brokers before 2.1 say it

@@ -27,7 +27,7 @@ from simpleconsumer.types import TopicVerdict
 from zkconsumer.admin.topics.controller_calls import ControllerCalls, refusal
 from zkconsumer.admin.topics.topic_changes import read_topic, write
 from zkconsumer.admin.topics.topic_nodes import CONFIG_CHANGES, TopicBrokers, json_fields, read_brokers
-from zkconsumer.admin.topics.topic_plans import as_text, check_settings, nearest_setting
+from zkconsumer.admin.topics.topic_plans import check_settings, nearest_setting, texts_of
 from zkconsumer.admin.values import JsonValue, NotFound, TopicRefused, nearest
 from zkconsumer.cluster.zookeeper_connection import read_all
 
@@ -78,7 +78,7 @@ def _wanted(topic: str, config: Mapping[str, object], unset: Collection[str]) ->
         raise TopicRefused(f"topic {topic!r} is not set: {both[0]} is both set and taken away")
     if not config and not unset:
         raise TopicRefused(f"topic {topic!r} is not set: no setting is named")
-    return {**{name: as_text(value) for name, value in config.items()}, **dict.fromkeys(unset)}
+    return {**texts_of(config), **dict.fromkeys(unset)}
 
 
 def _changes(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> tuple[SettingChange, ...]:
@@ -105,7 +105,7 @@ def set_by_brokers(
     wanted = _wanted(topic, config, unset)
     known = calls.cluster.topics()
     if topic not in known:  # brokers before 2.0 answer with their own settings
-        raise NotFound(f"there is no topic {topic!r} {calls.where}", nearest(topic, known, "topic"))
+        raise NotFound(f"topic {topic!r} does not exist {calls.where}", nearest(topic, known, "topic"))
 
     def read(client: BrokerClient) -> tuple[TopicVerdict, dict[str, str]]:
         return client.ask(KAFKA011.topic_overrides(topic))

@@ -45,6 +45,7 @@ from zkconsumer.admin.topics.topic_plans import (
     check_count,
     check_numbers,
     check_settings,
+    texts_of,
 )
 from zkconsumer.admin.values import TopicRefused, count_of
 from zkconsumer.cluster.zookeeper_connection import children, read_all
@@ -91,9 +92,10 @@ def create_topic(
     _check_name(port, topic.name)
     brokers = read_brokers(port)
     replicas = chosen_replicas(topic, brokers.racks)
-    settings = _settings(topic, brokers)
+    checks = calls is not None and calls.serves("check")  # then the brokers say best which settings they know
+    settings = texts_of(topic.config) if checks else _settings(topic, brokers)
     change = TopicChange(topic.name, assigned(replicas), settings, (), not dry_run, False)
-    if calls is not None and (not dry_run or calls.serves("check")):
+    if calls is not None and (checks or not dry_run):
         create_by_brokers(calls, topic.name, replicas, 0, settings, wait_s, dry_run)
     if dry_run:
         return change

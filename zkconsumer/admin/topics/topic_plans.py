@@ -298,9 +298,14 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
 }  # fmt: skip
 
 
-def as_text(value: object) -> str:
+def _as_text(value: object) -> str:
     """Return a value as brokers read it."""
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+def texts_of(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as brokers read them, unchecked."""
+    return {name: _as_text(value) for name, value in settings.items()}
 
 
 def nearest_setting(name: str) -> str:
@@ -321,7 +326,7 @@ def check_settings(settings: Mapping[str, object], registration_version: int) ->
     """
     found = {}
     for name, value in settings.items():
-        text = as_text(value)
+        text = _as_text(value)
         setting = _SETTINGS.get(name)
         if setting is None:
             remedy = nearest_setting(name) or f"known are {', '.join(_SETTINGS)}"
