@@ -100,7 +100,7 @@ def test_offsets_of_deleted_topics_and_logs_that_are_not_known_are_found() -> No
 def test_an_owner_that_has_not_committed_is_worth_knowing() -> None:
     found = found_in(state(classic(member("a", has=[ZERO, ONE])), {ONE: 20}))
     assert {kind: each.fault for kind, each in found.items()} == {"uncommitted": False}
-    assert "clicks-0: a-1 has it, but no offset is stored, though its log has" in found["uncommitted"].sentence
+    assert "clicks-0: a-1 has it, but no offset is stored, although its log has" in found["uncommitted"].sentence
 
 
 def test_what_cannot_be_read_is_named() -> None:

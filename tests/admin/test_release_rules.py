@@ -30,7 +30,7 @@ def test_a_persistent_node_of_nobody_who_is_registered_is_dead() -> None:
 @pytest.mark.parametrize("vouched", [None, 0x64])
 def test_the_claim_of_a_registered_consumer_is_never_broken(claim: Claim, registered: str, vouched: int | None) -> None:
     evidence = Evidence(["g_bob", registered], session_lives=False, vouched_czxid=vouched)
-    assert f"is of {registered}, which is registered" in refusal(claim, evidence)
+    assert f"belongs to {registered}, which is registered" in refusal(claim, evidence)
 
 
 def test_a_node_left_behind_by_an_ended_session_is_dead() -> None:

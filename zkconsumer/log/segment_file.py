@@ -15,7 +15,7 @@ _MOST_HINT_BYTES: Final = 64 * 1024 * 1024
 """Checkpoints are small, and an index has 10 MB by default."""
 
 
-class SegmentFile:
+class ReadOnlyFile:
     """A file that is open for reading.
 
     Attributes:

@@ -269,7 +269,7 @@ class _Verifier:
             assigned = self._assigned((topic, number))
             what = f"{topic}-{number} has no owner"
             if assigned is not None and self.preview is not None:
-                what += f", and {self.preview.strategy} assigns it to {assigned}{self._idle(consumer_id_of(assigned))}"
+                what += f", but {self.preview.strategy} assigns it to {assigned}{self._idle(consumer_id_of(assigned))}"
             path = znodes.owner_path(self.nodes.group, topic, number)
             yield Finding("unowned", path, what, self._remedy(assigned and consumer_id_of(assigned)), passing=True)
 

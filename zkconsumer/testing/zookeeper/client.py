@@ -189,7 +189,7 @@ def _check(connect: str, login: ZooKeeperLogin | None, timeout_s: float) -> None
     except NamespaceMissing:
         pass  # some callers make it
     except AccessRefused as error:
-        if "demands credentials" in error.cause:
+        if "requires credentials" in error.cause:
             raise NoSession(f"{error} (the kit came with {_named(login)})") from error
     except ZkConsumerError as error:
         raise NoSession(f"{error} (the kit came with {_named(login)})") from error
