@@ -87,3 +87,10 @@ def test_a_client_loads_only_what_every_program_needs_that_uses_it(name: str) ->
     elsewhere = ("kazoo", "numpy", "pyarrow", "pyspark", "ssl", "hashlib", "zkconsumer.admin",
                  "zkconsumer.member.zookeeper_coordination", "rebalance.brokers.coordinator")  # fmt: skip
     assert [each for each in loaded if each.startswith(elsewhere)] == []
+
+
+def test_importing_the_consumer_loads_nothing_that_only_some_programs_need() -> None:
+    shown = "import sys; from zkconsumer import KafkaConsumer, ConsumerConnector; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert loaded & {"asyncio", "click", "crcmod", "kazoo", "numpy", "pyarrow", "pyspark", "rich", "ssl"} == set()

@@ -8,10 +8,9 @@ Converts the `zookeeper.*` settings to arguments of the ZooKeeper client.
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zkconsumer.config.consumer_config import ConsumerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
@@ -19,6 +18,9 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.config.properties import FrozenSettings
 from zkconsumer.config.tables.kinds import OPEN_ACL
 from zkconsumer.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
 
 _CAFILE = "zookeeper.ssl.cafile"
 _CERTFILE = "zookeeper.ssl.certfile"
@@ -55,6 +57,8 @@ class ZooKeeperTls:
         )
 
     def __call__(self) -> ssl.SSLContext:
+        import ssl  # which programs without TLS do not need
+
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.check_hostname
         context.verify_mode = ssl.CERT_REQUIRED if self.verify_certs else ssl.CERT_NONE
@@ -69,6 +73,8 @@ class ZooKeeperTls:
         return context
 
     def _load_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
+        import ssl
+
         keyfile = self.keyfile or certfile
         if b"PRIVATE KEY-----" not in _read(_KEYFILE, keyfile):
             if self.keyfile is None:
@@ -103,6 +109,8 @@ class ZooKeeperTls:
 
 def _check_certificates(setting: str, path: str) -> None:
     """Raise unless the file holds certificates that can be read, all of them."""
+    import ssl
+
     data = _read(setting, path)
     if b"-----BEGIN CERTIFICATE-----" not in data and b"-----BEGIN TRUSTED CERTIFICATE-----" not in data:
         raise ConfigError(setting, path, f"a PEM file with certificates, but it has none ({_FROM_JAVA})")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.lazy_names import lazy_names
-from zkconsumer.spark.requirements import name_driver_python
+from zkconsumer.spark.driver_python import name_driver_python
 
 if TYPE_CHECKING:
     from zkconsumer.spark.errors import (
