@@ -92,11 +92,20 @@ def hole(log: WrittenLog, draw: random.Random) -> Expected | None:
         return None
     path = log.path(file)
     data = path.read_bytes()
+    if _slid(log, file, data, start, end, -1) != touched or _slid(log, file, data, start, end, 1) != touched:
+        return None  # the same bytes are left if others are left out
     path.write_bytes(data[:start] + data[end:])
     said = f"bytes {start} to {end} of {file} left out"
     if log.is_07 and file == log.files[-1] and touched[-1] is rows[-1]:
         return Expected(f"{said}, at the end of the log", touched, gap="")
     return Expected(said, touched, [(file, touched[0].start, touched[-1].end - end + start)])
+
+
+def _slid(log: WrittenLog, file: str, data: bytes, start: int, end: int, step: int) -> list[Row]:
+    """The entries that a hole touches that is moved as far as what is left stays the same."""
+    while 0 < start and end < len(data) and data[start - (step < 0)] == data[end - (step < 0)]:
+        start, end = start + step, end + step
+    return log.touched(file, start, end)
 
 
 def zeros(log: WrittenLog, draw: random.Random) -> Expected | None:
