@@ -103,7 +103,7 @@ def hole(log: WrittenLog, draw: random.Random) -> Expected | None:
 
 def _slid(log: WrittenLog, file: str, data: bytes, start: int, end: int, step: int) -> list[Row]:
     """The entries that a hole touches that is moved as far as what is left stays the same."""
-    while 0 < start and end < len(data) and data[start - (step < 0)] == data[end - (step < 0)]:
+    while start > 0 and end < len(data) and data[start - (step < 0)] == data[end - (step < 0)]:
         start, end = start + step, end + step
     return log.touched(file, start, end)
 
