@@ -129,7 +129,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert "--partition needs --topic" in run("check", tmp_path, "--partition", "0").output
     assert "one of --json, --raw and --format" in run("dump", tmp_path, "--topic", TOPIC, "--raw", "--json").output
     assert "--null has no effect" in run("dump", tmp_path, "--topic", TOPIC, "--null", "x").output
-    assert "is no field" in run("dump", tmp_path, "--topic", TOPIC, "-f", "%!").output
+    assert "Invalid value for --format" in run("dump", tmp_path, "--topic", TOPIC, "-f", "%!").output
     missing = run("dump", tmp_path, "--topic", "orders")
     assert (missing.exit_code, "there is no log of topic 'orders'" in missing.stderr) == (1, True)
 
