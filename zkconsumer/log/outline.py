@@ -12,7 +12,7 @@ from zkconsumer.log.checking import format_of
 from zkconsumer.log.checkpoints import index_end
 from zkconsumer.log.heads import BATCH, LOG_FILE, LogFile, head_fields
 from zkconsumer.log.partition_log import DiskPartition, DiskSegment
-from zkconsumer.log.segment_file import SegmentFile, read_hint
+from zkconsumer.log.segment_file import ReadOnlyFile, read_hint
 
 __all__ = ["PartitionOutline", "outline_of"]
 
@@ -98,14 +98,14 @@ def outline_of(log: DiskPartition) -> PartitionOutline:
 
 def _ends_07(segment: DiskSegment) -> _Ends:
     """Return where a segment of Kafka 0.7 ends, which its name and size say; of entries the first one is read."""
-    with SegmentFile(segment.path) as file:
+    with ReadOnlyFile(segment.path) as file:
         head = file.read(0, min(6, file.size))
         kinds = {(head[4], head[5] & 3 if head[4] else 0)} if len(head) > 5 and head[4] <= 1 else set()
         return _Ends(None, segment.name.base + file.size, -1, kinds, file.size, "")
 
 
 def _ends(segment: DiskSegment) -> _Ends:
-    with SegmentFile(segment.path) as file:
+    with ReadOnlyFile(segment.path) as file:
         if not file.size:
             return _Ends(None, None, -1, set(), 0, "")
         start = index_end(read_hint(segment.path.with_suffix(".index")))[1]
@@ -116,7 +116,7 @@ def _ends(segment: DiskSegment) -> _Ends:
         return found._replace(first=first.first, kinds=found.kinds | first.kinds)
 
 
-def _walked(file: SegmentFile, start: int, layout: LogFile, most: int = -1) -> _Ends:
+def _walked(file: ReadOnlyFile, start: int, layout: LogFile, most: int = -1) -> _Ends:
     """Return the ends of a segment, from heads alone, from one entry on."""
     position, behind, last_ms = start, None, -1
     first: tuple[int, int, int] | None = None

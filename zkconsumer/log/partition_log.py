@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zkconsumer.log.checkpoints import Checkpoint, SegmentName, index_end
 from zkconsumer.log.heads import KAFKA_FILE, LOG_FILE, DiskLayout
 from zkconsumer.log.order import Limit, OffsetOrder, first_offset_of
-from zkconsumer.log.segment_file import SegmentFile, read_hint
+from zkconsumer.log.segment_file import ReadOnlyFile, read_hint
 from zkconsumer.log.values import Damage, DiskEntry, Gap, GapKind, LogTail, WalkedDamage
 from zkconsumer.log.walk import ZEROS, SegmentWalk
 
@@ -134,7 +134,7 @@ class DiskPartition:
             is_last = number == len(placed) - 1
             limit = self._limit(first, placed[number + 1 :])
             base, name = segment.name.base, segment.path.name
-            with SegmentFile(segment.path) as file:
+            with ReadOnlyFile(segment.path) as file:
                 size = file.size
                 if self.is_07 and limit.offset is not None:
                     size = max(0, min(size, limit.offset - base))
@@ -217,7 +217,7 @@ class DiskPartition:
 
     def _first_offset(self, segment: DiskSegment, following: int | None, bounds: tuple[int, int]) -> int | None:
         """Return the offset with which a segment starts; None if nothing in it is sound."""
-        with SegmentFile(segment.path) as file:
+        with ReadOnlyFile(segment.path) as file:
             walk = SegmentWalk(file.read, file.size, LOG_FILE, *bounds)
             entries = list(islice((item for item in walk if isinstance(item, DiskEntry)), 3))
         return first_offset_of(entries, segment.name.base, following) if entries else None
@@ -239,7 +239,7 @@ class _Place(NamedTuple):
 class _Noted:
     """The items of a walk; keeps the damage behind which nothing came, and says which pages the disk cannot read."""
 
-    def __init__(self, walk: SegmentWalk, file: SegmentFile) -> None:
+    def __init__(self, walk: SegmentWalk, file: ReadOnlyFile) -> None:
         self.has_damage = False
         self._items = iter(walk)
         self._file = file
