@@ -6,10 +6,10 @@
     ├── zkconsumer.errors                          of the consumer: settings, streams, commits, ZooKeeper
     ├── zkconsumer.polling.errors.PollingError     of polling: subscriptions and positions
     ├── zkconsumer.producer.errors.ProducerError   of producers: messages that were not sent
-    ├── zkconsumer.admin.errors.AdminError         of group administration
+    ├── zkconsumer.admin.values.AdminError         of group administration
     ├── zkconsumer.spark.errors.SparkSourceError   of the Spark source and of loads
     ├── zkconsumer.testing.errors.KitError         of the test kit
-    └── zkconsumer.cli.failures.CliError           of the command line
+    └── zkconsumer.cli.terminal.CliError           of the command line
 
 `from zkconsumer import ZkConsumerError` is its public name.
 """

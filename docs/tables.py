@@ -31,7 +31,7 @@ from zkconsumer.polling import partition_position
 from zkconsumer.producer.sending.produce_codes import PRODUCE_CODES
 from zkconsumer.spark.options.foreign_options import READING, WRITING, Foreign
 from zkconsumer.spark.options.option_table import OPTIONS, Option
-from zkconsumer.spark.writing.sink_option_table import SINK_OPTIONS
+from zkconsumer.spark.writing.sink_options import SINK_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
@@ -48,7 +48,7 @@ MANY_STATES = 4
 
 MESSAGE_WAY = {
     "coordinator": (
-        ("rebalance/assignment.py", "assigns the partition to a stream"),
+        ("rebalance/subscription.py", "assigns the partition to a stream"),
         ("rebalance/zookeeper/claims.py", "creates the owner node"),
         ("zkconsumer/offsets/zookeeper_offsets.py", "reads the stored offset"),
         ("zkconsumer/member/delivery.py", "gives the partition to a fetcher"),
@@ -347,11 +347,11 @@ def sections() -> dict[Path, dict[str, str]]:
         },
         SPARK: {
             "options": option_table(OPTIONS, "consumer"),
-            "foreign options": foreign_options(READING, "option of `format(\"kafka\")`"),
+            "foreign options": foreign_options(READING, 'option of `format("kafka")`'),
         },
         SPARK_SINK: {
             "options": option_table(SINK_OPTIONS, "producer"),
-            "foreign options": foreign_options(WRITING, "option of `format(\"kafka\")`"),
+            "foreign options": foreign_options(WRITING, 'option of `format("kafka")`'),
         },
     }
 

@@ -1,19 +1,19 @@
 """The errors of the group: names, filters, registrations, and access to znodes. Pure.
 
-    RebalanceError
-    ├── UnreadableNode           a znode holds text that cannot be used; it is reported, and no member stops
-    │   ├── Kafka07Node          the text is in the format of Kafka 0.7, where that of 0.8 is expected
-    │   ├── Kafka08Node          the text is in the format of Kafka 0.8, where that of 0.7 is expected
-    │   └── NoListener  a broker registration without an address of the protocol that is wanted
-    ├── UnreadableMetadata       a subscription or an assignment of a group of brokers that cannot be read
-    ├── RefusedNode              ZooKeeper does not let this client read a znode: its content is unknown, not wrong
-    ├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
-    ├── UnsupportedFilter        a topic filter that Java refuses, or that cannot be translated from Java
-    ├── UnequalSubscriptions     round robin needs the same threads for every topic, and they differ
-    ├── ConsumerIdInUse          another live session is registered under the same consumer id
-    ├── GroupRefused             the group cannot be joined in its present state
-    ├── AccessRefused            ZooKeeper refuses the credentials, or access to a node (a PermissionError)
-    └── NamespaceMissing         the chroot of the connection string does not exist
+RebalanceError
+├── UnreadableNode           a znode holds text that cannot be used; it is reported, and no member stops
+│   ├── Kafka07Node          the text is in the format of Kafka 0.7, where that of 0.8 is expected
+│   ├── Kafka08Node          the text is in the format of Kafka 0.8, where that of 0.7 is expected
+│   └── NoListener  a broker registration without an address of the protocol that is wanted
+├── UnreadableMetadata       a subscription or an assignment of a group of brokers that cannot be read
+├── RefusedNode              ZooKeeper does not let this client read a znode: its content is unknown, not wrong
+├── InvalidName              a group, topic, client or consumer name that Kafka does not allow (a ValueError)
+├── UnsupportedFilter        a topic filter that Java refuses, or that cannot be translated from Java
+├── UnequalSubscriptions     round robin needs the same threads for every topic, and they differ
+├── ConsumerIdInUse          another live session is registered under the same consumer id
+├── GroupRefused             the group cannot be joined in its present state
+├── AccessRefused            ZooKeeper refuses the credentials, or access to a node (a PermissionError)
+└── NamespaceMissing         the chroot of the connection string does not exist
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
-from rebalance.assignment import Partition
-
-__all__ = ["SINCE_START", "KnownTopics", "SeenTopic", "TopicsSeen"]
+from rebalance.subscription import Partition
 
 SINCE_START: Final = "since the start"
 """Instead of an end of the log: with what was written to it since the member started. Kafka 0.7 alone has this."""

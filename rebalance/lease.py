@@ -20,8 +20,6 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["CONFIRM_FRACTION", "LEASE_FRACTION", "Lease", "lease_clock"]
-
 LEASE_FRACTION = 2 / 3
 """Share of the session time-out for which a proof is valid; the rest covers clock drift and one tick."""
 

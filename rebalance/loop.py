@@ -11,8 +11,6 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Loop", "Timer"]
-
 Call = Callable[[], None]
 
 

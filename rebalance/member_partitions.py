@@ -15,16 +15,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from rebalance import partition as p
-from rebalance.assignment import Assignment, Partition
-from rebalance.fence import is_same_session
 from rebalance.known_topics import KnownTopics, TopicsSeen
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition, by_reason
-from rebalance.ports import Claims, Member, MemberParts
+from rebalance.ports import Claims, Member, MemberParts, is_same_session
 from rebalance.rebalance_statistics import RebalanceStatistics
-from rebalance.takeover import Takeover
-
-__all__ = ["MemberPartitions", "PartitionsFollower"]
+from rebalance.subscription import Assignment, Partition
+from rebalance.takeover import MemberPartition, Takeover, by_reason
 
 log = logging.getLogger(__name__)
 
@@ -158,8 +154,14 @@ class MemberPartitions:
             entry.since = self._loop.clock()
             entry.is_blocked_reported = False
             entry.uncommitted &= entry.machine.state in _RELEASING
-            log.debug("%s %s-%s: %s -> %s after %s", self.member.consumer_id, *partition, before.value,
-                      entry.machine.state.value, type(event).__name__)
+            log.debug(
+                "%s %s-%s: %s -> %s after %s",
+                self.member.consumer_id,
+                *partition,
+                before.value,
+                entry.machine.state.value,
+                type(event).__name__,
+            )
             if before in (p.PartitionState.OWNED, p.PartitionState.DRAINING):
                 entry.turn = 0
         if isinstance(event, p.Fenced):
@@ -333,9 +335,7 @@ class MemberPartitions:
 
     def _commit_drained(self, turns: Mapping[Partition, int]) -> None:
         live = [
-            partition
-            for partition, turn in turns.items()
-            if partition in self.all and self.all[partition].turn == turn
+            partition for partition, turn in turns.items() if partition in self.all and self.all[partition].turn == turn
         ]
         positions = {
             partition: position

@@ -15,38 +15,6 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = [
-    "Action",
-    "AwaitEnd",
-    "Claim",
-    "ClaimPutOff",
-    "ClaimRefused",
-    "Claimed",
-    "ClaimsAllowed",
-    "Drain",
-    "Drained",
-    "Event",
-    "Fenced",
-    "Inspect",
-    "OwnerChanged",
-    "OwnerGone",
-    "OwnerRead",
-    "PartitionMachine",
-    "PartitionState",
-    "Recheck",
-    "Reconnected",
-    "Release",
-    "ReleaseRefused",
-    "Released",
-    "ResultUnknown",
-    "MoveToThread",
-    "MovedToThread",
-    "SessionOver",
-    "Start",
-    "Stop",
-    "Want",
-]
-
 
 class PartitionState(enum.Enum):
     """The states of a partition, as this member sees it."""

@@ -1,6 +1,10 @@
-"""The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener. Pure.
+"""The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener.
+
+Pure.
 
 They are protocols: `rebalance` decides who owns which partition and knows nothing about fetch requests.
+
+The fence of a decision: what is decided under one membership is never carried out under a later one.
 """
 
 from __future__ import annotations
@@ -10,14 +14,23 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
-from rebalance.fence import Fence
-from rebalance.subscription import Subscription
+from rebalance.subscription import Partition, Subscription
 
-__all__ = [
-    "NO_START", "Claims", "Delivery", "Listener", "Member", "MemberParts", "Offsets", "OwnerChanged", "Report",
-    "Starts",
-]  # fmt: skip
+
+class Fence(Protocol):
+    """What a commit, load or claim was decided under; equal ones are the same."""
+
+    @property
+    def session_id(self) -> int:
+        """What it is part of: a session with ZooKeeper, or an uninterrupted membership in a group of brokers."""
+
+    def __hash__(self) -> int: ...
+
+
+def is_same_session(one: Fence | None, other: Fence | None) -> bool:
+    """Whether two fences are of one session, or there is neither."""
+    return (one.session_id if one is not None else None) == (other.session_id if other is not None else None)
+
 
 Report = Callable[[p.Event], None]
 """Takes the answer about a claim."""

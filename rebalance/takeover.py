@@ -10,26 +10,80 @@ Start delivery. Rules, and which failure each prevents:
   its data must not be moved on by `auto.offset.reset`.
 
 Source: docs/REBALANCE.md, "Step by step"; docs/SEMANTICS.md, "The rebalance listener".
+
+The state that a member keeps for one partition that it wants, holds or releases.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
-from rebalance.fence import Fence
 from rebalance.known_topics import SINCE_START
-from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition, by_reason
-from rebalance.ports import NO_START, Member, MemberParts, Starts
+from rebalance.loop import Loop, Timer
+from rebalance.ports import NO_START, Fence, Member, MemberParts, Starts
+from rebalance.subscription import Partition
+from zkconsumer_error import first_few
 
-__all__ = ["Takeover"]
+
+@dataclass(slots=True)
+class MemberPartition:
+    """One partition that this member wants, holds or releases.
+
+    Attributes:
+        since: when the machine entered its state.
+        turn: number of the step that waits for an answer during a takeover or a release, 0 if none does.
+        asked: number of the last request to ZooKeeper; only its answer counts.
+        looked_at: when the owner node was last read.
+        position: where delivery starts, or where it ended.
+        started: whether delivery runs.
+        is_blocked_reported: whether the listener was notified that the claim has waited for long.
+        uncommitted: whether the commit of the drained position has failed; it is tried again before the release.
+    """
+
+    machine: p.PartitionMachine
+    since: float
+    turn: int = 0
+    asked: int = 0
+    looked_at: float = 0.0
+    position: int | None = None
+    started: bool = False
+    drain_timer: Timer | None = None
+    is_blocked_reported: bool = False
+    uncommitted: bool = False
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether its delivery has ended, and its last position is not committed yet."""
+        return self.machine.state is p.PartitionState.DRAINING and self.drain_timer is None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is being delivered or blocked."""
+        state = self.machine.state
+        return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED
+
+
+def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tuple[str, str]]:
+    """Return the names of the partitions that share each reason, and the reason: one log line for each.
+
+    A request that fails does so for all of its partitions: a line for each of them would fill the log.
+
+    Args:
+        reasons: partition -> reason, a clause, which may begin with the name of the partition.
+        between: what stands between topic and partition.
+    """
+    found: dict[str, list[str]] = {}
+    for (topic, number), reason in reasons.items():
+        reason = reason.removeprefix(f"{topic}/{number}: ")
+        found.setdefault(reason, []).append(f"{topic}{between}{number}")
+    return [(first_few(*names), reason) for reason, names in found.items()]
+
 
 log = logging.getLogger(__name__)
-
 RESETS = ("smallest", "largest")
 """The ends of a log at which a partition may start."""
 
@@ -188,8 +242,11 @@ class Takeover:
                 # A successor without such a listener would go on behind what is to be read again.
                 self._store_chosen(partition, turn, fence, offset)
                 return
-            self._refuse(partition, turn, f"on_partitions_assigned returned offset {offset}, and the log has "
-                                          f"{earliest} to {latest}")
+            self._refuse(
+                partition,
+                turn,
+                f"on_partitions_assigned returned offset {offset}, and the log has {earliest} to {latest}",
+            )
             self._moved()
 
         self._delivery.bounds(partition, lambda earliest, latest: self._loop.post(answered, earliest, latest))

@@ -6,8 +6,6 @@ from abc import abstractmethod
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Closing"]
-
 
 class Closing:
     """Something that a `with` block closes at its end."""

@@ -14,21 +14,6 @@ from simpleconsumer import kernel
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import MAX_INT64, Headers
 
-__all__ = [
-    "APPEND_TIME",
-    "COLUMNS",
-    "COLUMNS_07",
-    "CREATE_TIME",
-    "KNOWN",
-    "LARGEST_BATCH_BYTES",
-    "NO_TIME",
-    "batches_of",
-    "checked_schema",
-    "header_bytes",
-    "last_wanted",
-    "rows_of",
-]
-
 COLUMNS: Final = {
     "key": pa.binary(),
     "value": pa.binary(),

@@ -11,6 +11,12 @@ Each answer is read into a buffer of exactly its size. TLS and SASL come before 
 SASL again before its session ends, within the deadline of the call that needs it.
 
 Source: kafka.network.BlockingChannel, kafka.consumer.SimpleConsumer (0.8.2.2); KAFKA-738, 1147, 1228, 2241.
+
+How many requests of this process are under way at each broker, over whatever connections.
+
+Look-ups go to the broker that has the fewest of them. A process that was forked starts from zero.
+
+Source: org.apache.kafka.clients.NetworkClient.leastLoadedNode (2.8).
 """
 
 from __future__ import annotations
@@ -22,24 +28,61 @@ import time
 from collections.abc import Callable
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, DecodeError, Throttled
 from simpleconsumer.primitives import MAX_FRAME_BYTES, MAX_OPENING_FRAME_BYTES, SIZE_BYTES, Frame, frame_size, packets
-from simpleconsumer.security.authentication import Exchange
+from simpleconsumer.security.authentication import Exchange, Session, in_tries, sasl_demand
 from simpleconsumer.security.sasl import SaslRefused
-from simpleconsumer.security.sasl_demand import sasl_demand
+from simpleconsumer.security.secret import WrongSecuritySetting
 from simpleconsumer.security.security import Security
-from simpleconsumer.security.session import Session
 from simpleconsumer.security.tls import Tls
-from simpleconsumer.security.tries import in_tries
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from simpleconsumer.throttling import LONGEST_THROTTLE_S, Patience, throttled_beyond
 from simpleconsumer.transport import Transport, connected, is_deadline
-from simpleconsumer.under_way import UNDER_WAY
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+class RequestsUnderWay:
+    """Counts requests by the address of their broker.
+
+    Threads: any.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start from zero."""
+        self._lock = threading.Lock()  # another thread may have held that of the parent process
+        self._counts: dict[Address, int] = {}
+
+    def begin(self, address: Address) -> None:
+        """Count a request."""
+        with self._lock:
+            self._counts[address] = self._counts.get(address, 0) + 1
+
+    def end(self, address: Address) -> None:
+        """Take a request back that was counted; nothing happens in a process that was forked in between."""
+        with self._lock:
+            left = self._counts.get(address, 0) - 1
+            if left > 0:
+                self._counts[address] = left
+            else:
+                self._counts.pop(address, None)
+
+    def at(self, address: Address) -> int:
+        """Return how many are under way at a broker."""
+        return self._counts.get(address, 0)
+
+
+UNDER_WAY: Final = RequestsUnderWay()
+"""Those of this process."""
+os.register_at_fork(after_in_child=UNDER_WAY.forget)
+
 
 T = TypeVar("T")
-
 _INT32 = Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 _MOST_KEPT_BYTES = 16 * 1024 * 1024
@@ -214,8 +257,10 @@ class Connection:
             if self._closed:
                 raise self._failed("closed", False)
             if self._busy:
-                raise RuntimeError(f"{self.host}:{self.port}: a second call was made while one was under way; a "
-                                   "connection is for one call at a time")
+                raise RuntimeError(
+                    f"{self.host}:{self.port}: a second call was made while one was under way; a "
+                    "connection is for one call at a time"
+                )
             self._busy = True
         UNDER_WAY.begin((self.host, self.port))
 
@@ -313,8 +358,10 @@ class Connection:
         return transport if self._security.tls is None else self._start_tls(transport, self._security.tls, deadline)
 
     def _start_tls(self, plain: Transport, tls: Tls, deadline: float) -> Transport:
-        from simpleconsumer.security.tls_context import tls_context  # they load the ssl module, which is large
-        from simpleconsumer.security.tls_transport import TlsTransport
+        from simpleconsumer.security.tls_context import (
+            TlsTransport,
+            tls_context,  # they load the ssl module, which is large
+        )
 
         try:
             context = tls_context(tls)

@@ -9,9 +9,7 @@ Source: kafka.javaapi.consumer.SimpleConsumer (0.8.2.2).
 from __future__ import annotations
 
 from simpleconsumer.calls.fetch_calls import FetchCalls
-from simpleconsumer.calls.group_offset_calls import GroupOffsetCalls
-from simpleconsumer.calls.log_offset_calls import EARLIEST, LATEST, LogOffsetCalls
-from simpleconsumer.calls.produce_calls import ProduceCalls
+from simpleconsumer.calls.offset_calls import EARLIEST, LATEST, GroupOffsetCalls, LogOffsetCalls, ProduceCalls
 
 __all__ = ["EARLIEST", "LATEST", "SimpleConsumer"]
 

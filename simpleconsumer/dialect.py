@@ -1,4 +1,4 @@
-"""The dialect of a generation of Kafka: its requests, its message sets, and what its answers to fetches mean. Pure.
+"""The dialect of a generation of Kafka: its requests, its message sets, and what its answers to fetches mean.
 
 There is one object for each generation. A broker names its generation (`Broker.generation`), and `dialect_of` returns
 the object. Look it up once for a connection or a chunk, never for a message.
@@ -12,6 +12,8 @@ Code outside of a generation's own package asks the dialect and imports no gener
                       starts: several messages may share one, and the next one is not `offset + 1`
     requests          in versions, from 0.10.0 on those that the broker says it serves; in 0.7 without, and one request
                       for the offsets of each partition
+
+What producers need of Kafka 0.11 and later: record batches, producer ids, and which broker takes what.
 """
 
 from __future__ import annotations
@@ -30,9 +32,12 @@ from simpleconsumer.dialect_types import (
     Request,
 )
 from simpleconsumer.kafka011.dialect import Kafka011
+from simpleconsumer.kafka011.record_encode import NO_PRODUCER, BatchProducer, Run, encode_producer_batch
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
+from simpleconsumer.messages.apis import INIT_PRODUCER_ID, PRODUCE
 from simpleconsumer.types import (
+    NO_ID,
     AbortedTransaction,
     Broker,
     Buffer,
@@ -46,11 +51,14 @@ from simpleconsumer.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     ProducedPartition,
+    ProducerId,
     TopicPartition,
 )
 
 __all__ = [
-    "KAFKA07", "KAFKA08", "KAFKA011", "MAX_DECODED_BYTES", "Dialect", "Encodable", "coordinates_groups", "dialect_of",
+    "KAFKA011", "KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchProducer",
+    "Dialect", "Encodable", "ProducerId", "Run", "coordinates_groups", "dialect_of", "encode_producer_batch",
+    "takes_producer_ids", "takes_zstd",
 ]  # fmt: skip
 
 
@@ -399,3 +407,18 @@ def coordinates_groups(broker: Broker) -> bool:
     if broker.generation == KAFKA08.name:
         return broker.commit_version >= _FIRST_COMMIT_VERSION_OF_COORDINATORS
     return broker.generation == KAFKA011.name
+
+
+RECORD_BATCH: Final = 2
+"""The magic of record batches."""
+_FIRST_WITH_ZSTD: Final = 7
+
+
+def takes_zstd(served: Mapping[int, range]) -> bool:
+    """Return whether a broker that serves these versions takes batches with zstd: Kafka 2.1 and later."""
+    return _FIRST_WITH_ZSTD in served.get(PRODUCE.key, ())
+
+
+def takes_producer_ids(served: Mapping[int, range]) -> bool:
+    """Return whether a broker that serves these versions keeps batches once: Kafka 0.11 and later."""
+    return any(version in served.get(INIT_PRODUCER_ID.key, ()) for version in INIT_PRODUCER_ID.versions)

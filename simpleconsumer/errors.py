@@ -114,8 +114,12 @@ _CODES = tuple(
         (44, "PolicyViolation", False, "a policy of the cluster forbids the request"),
         (45, "OutOfOrderSequenceNumber", False, "an earlier batch of the same producer is missing"),
         (46, "DuplicateSequenceNumber", False, "the batch has been stored before"),
-        (47, "InvalidProducerEpoch", False,
-         "another producer with the same transactional id has taken over, or a transaction was open for too long"),
+        (
+            47,
+            "InvalidProducerEpoch",
+            False,
+            "another producer with the same transactional id has taken over, or a transaction was open for too long",
+        ),
         (48, "InvalidTxnState", False, "the transaction is not in a state for that"),
         (49, "InvalidProducerIdMapping", False, "the producer id does not belong to that transactional id"),
         (50, "InvalidTransactionTimeout", False, "the transaction's time-out is longer than the broker allows"),
@@ -146,8 +150,12 @@ _CODES = tuple(
         (87, "InvalidRecord", False, "a record violates a rule of the topic, for example it has no key"),
         (88, "UnstableOffsetCommit", True, "offsets of a transaction are being committed"),
         (89, "ThrottlingQuotaExceeded", True, "the quota is exceeded"),
-        (90, "ProducerFenced", False,
-         "another producer with the same transactional id has taken over, or a transaction was open for too long"),
+        (
+            90,
+            "ProducerFenced",
+            False,
+            "another producer with the same transactional id has taken over, or a transaction was open for too long",
+        ),
         (100, "UnknownTopicId", True, "this broker does not know that topic id"),
         (103, "InconsistentTopicId", True, "the topic has been created again"),
         (106, "FetchSessionTopicIdError", True, "the fetch session names some topics by id and some by name"),
@@ -287,9 +295,7 @@ class VersionNotServed(SimpleConsumerError):
         served: The oldest and the newest version that the broker serves; None: it does not have the request at all.
     """
 
-    def __init__(
-        self, host: str, port: int, api: str, spoken: tuple[int, ...], served: tuple[int, int] | None
-    ) -> None:
+    def __init__(self, host: str, port: int, api: str, spoken: tuple[int, ...], served: tuple[int, int] | None) -> None:
         super().__init__(host, port, api, spoken, served)
         self.host = host
         self.port = port

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["NotImported", "imported", "is_place"]
-
 
 class NotImported(ValueError):  # noqa: N818 - says what happened
     """Nothing can be imported under a name; the text is a clause that says why."""

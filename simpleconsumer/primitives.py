@@ -7,19 +7,28 @@ A frame is `int32 size` and as many bytes, the same in every Kafka version. `fra
 memory is allocated for it.
 
 Source: kafka.api.ApiUtils, kafka.common (0.8.2.2).
+
+Rows of partitions in requests and answers: `[topic [partition]]`, written by topic and read in the order asked.
+
+`check_numbers` checks that partitions can exist before a broker is asked for them.
+
+Finds the whole entries of a message set by their sizes, without reading any message.
+
+A fetcher needs it for each set, to know where to fetch next before anything is decoded. The kernel has the same in
+compiled form (`simpleconsumer/kernel/entry_walk.pxi`). Whoever changes one changes the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from simpleconsumer import kernel
 from simpleconsumer.errors import BrokenFraming, BufferUnderflow, DecodeError, LimitExceeded
 from simpleconsumer.types import Buffer
 
 T = TypeVar("T")
-
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -175,11 +184,9 @@ bytes that are no size field (text, a TLS alert) nearly always give a larger num
 MAX_OPENING_FRAME_BYTES: Final = 64 * 1024
 """Limit of an answer before the first request of a connection, while nobody has shown who he is: lists of versions and
 of mechanisms, and tokens of SASL."""
-
 _MOST_JOINED_BYTES = 64 * 1024
 """Largest request whose pieces are sent as one."""
 _SIZE = Struct(">i")
-
 Frame = bytes | Sequence[bytes]
 """A whole request with its size, or the pieces of one."""
 
@@ -204,3 +211,161 @@ def frame_size(header: Buffer, max_frame_bytes: int = MAX_FRAME_BYTES) -> int:
     if size > max_frame_bytes:
         raise LimitExceeded(f"frame of {size} bytes, at most {max_frame_bytes} are accepted")
     return size
+
+
+Partition = tuple[str, int]
+Values = dict[str, Any]
+_SMALLEST_TOPIC = 6  # string length, partition count
+
+
+def by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return `[topic [partition]]` of encoded partitions, topics in the order of first mention."""
+    topics: dict[str, list[bytes]] = {}
+    for topic, row in rows:
+        topics.setdefault(topic, []).append(row)
+    return encode_array([encode_string(topic) + encode_array(parts) for topic, parts in topics.items()])
+
+
+def read_topics(
+    answer: Buffer, offset: int, read: Callable[[Buffer, int], tuple[tuple[int, T], int]], smallest_partition: int
+) -> tuple[list[tuple[str, list[tuple[int, T]]]], int]:
+    """Return `[topic [partition number and result]]` and the offset behind it."""
+
+    def read_topic(buffer: Buffer, offset: int) -> tuple[tuple[str, list[tuple[int, T]]], int]:
+        topic, offset = read_string(buffer, offset)
+        partitions, offset = read_array(buffer, offset, read, smallest_partition)
+        return (topic, partitions), offset
+
+    return read_array(answer, offset, read_topic, _SMALLEST_TOPIC)
+
+
+def in_order(what: str, topics: list[tuple[str, list[tuple[int, T]]]], asked: Sequence[Partition]) -> list[T]:
+    """Return the results in the order asked, exactly one for each."""
+    wanted = set(asked)
+    results: dict[Partition, T] = {}
+    for topic, partitions in topics:
+        for number, result in partitions:
+            if (topic, number) not in wanted:
+                raise DecodeError(f"{what} response: {topic}/{number} was not requested")
+            if (topic, number) in results:
+                raise DecodeError(f"{what} response: {topic}/{number} appears twice")
+            results[topic, number] = result
+    missing = [partition for partition in asked if partition not in results]
+    if missing:
+        topic, number = missing[0]
+        raise DecodeError(f"{what} response: {topic}/{number} and {len(missing) - 1} more are missing")
+    return [results[partition] for partition in asked]
+
+
+def topics_of(rows: Iterable[tuple[str, Any]]) -> list[Values]:
+    """Return the topics of a request, in the order of first mention, each with its rows of partitions."""
+    topics: dict[str, list[Any]] = {}
+    for topic, row in rows:
+        topics.setdefault(topic, []).append(row)
+    return [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+
+
+def results_of(
+    what: str, topics: Iterable[Values], asked: Sequence[Partition], result: Callable[[Values], T]
+) -> list[T]:
+    """Return what the topics of an answer say of each partition, in the order asked.
+
+    Args:
+        result: Returns the result of a partition's row.
+
+    Raises:
+        DecodeError: A partition was not asked for, appears twice or is missing.
+    """
+    rows = [(topic["name"], [(row["partition_index"], result(row)) for row in topic["partitions"]]) for topic in topics]
+    return in_order(what, rows, asked)
+
+
+_MAX_PARTITION: Final = 0x7FFFFFFF
+
+
+def check_numbers(partitions: Iterable[tuple[str, int | str]]) -> None:
+    """Raise for partitions that no broker can have; Kafka 0.7 names them by texts, which are not checked.
+
+    Raises:
+        ValueError: A number below 0 or above 2^31-1.
+    """
+    for topic, number in partitions:
+        if isinstance(number, int) and not 0 <= number <= _MAX_PARTITION:
+            raise ValueError(f"{topic}/{number}: partition numbers are 0 to {_MAX_PARTITION}")
+
+
+_BLOCK: Final = 4
+"""The tail of a walk starts with the block before the one that the last entry is in."""
+
+
+class EntryLayout:
+    """How the entries of a generation are framed.
+
+    Attributes:
+        size_at: Where the int32 size is in an entry.
+        overhead: How many bytes of an entry its size does not count.
+        smallest: The least size that a message can have.
+        size: Reads the size of the entry at a byte of a buffer.
+    """
+
+    def __init__(self, size_at: int, overhead: int, smallest: int) -> None:
+        self.size_at = size_at
+        self.overhead = overhead
+        self.smallest = smallest
+        self.size = Struct(f">{size_at}xi")
+
+
+class Walk(NamedTuple):
+    """The whole entries of a set.
+
+    Attributes:
+        end: Where they end.
+        last: Where the last one starts.
+        entries: How many there are.
+        tail: Where one of the last ones starts, which is the first one or has some behind it.
+        tail_entries: How many there are from that one on: all of them, or more than a block and at most two.
+    """
+
+    end: int
+    last: int
+    entries: int
+    tail: int
+    tail_entries: int
+
+
+def walk_entries(view: Buffer, layout: EntryLayout) -> Walk:
+    """Return the whole entries of a set; `view` holds bytes (`plain`).
+
+    Raises:
+        BrokenFraming: A size field is negative or below the least size of a message.
+    """
+    walk = plain_walk if kernel.compiled is None else kernel.compiled.walk_entries
+    *found, size = walk(view, layout.size_at, layout.overhead, layout.smallest, _BLOCK)
+    if size < layout.smallest:
+        raise BrokenFraming(f"entry at byte {found[0]}, after {found[2]} entries, has size {size}")
+    return Walk(*found)
+
+
+def plain_walk(
+    view: Buffer, size_at: int, overhead: int, smallest: int, block: int
+) -> tuple[int, int, int, int, int, int]:
+    """Return the fields of a `Walk`, and a size that is impossible, or `smallest`."""
+    length, size_of = len(view), Struct(f">{size_at}xi").unpack_from
+    position = last = entries = tail = before_tail = block_start = 0
+    while position + overhead <= length:
+        (size,) = size_of(view, position)
+        if size < smallest:
+            return position, last, entries, tail, entries - before_tail, size
+        end = position + overhead + size
+        if end > length:
+            break
+        if entries % block == 0 and entries:
+            tail, before_tail, block_start = block_start, entries - block, position
+        last, position = position, end
+        entries += 1
+    return position, last, entries, tail, entries - before_tail, smallest
+
+
+def plain(buffer: Buffer) -> Buffer:
+    """Return the buffer itself, as bytes if it is a view of something larger than bytes."""
+    return buffer.cast("B") if isinstance(buffer, memoryview) and buffer.format != "B" else buffer

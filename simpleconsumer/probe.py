@@ -22,8 +22,6 @@ from simpleconsumer.primitives import encode_array
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
 
-__all__ = ["Probe", "has_no_older_peers", "probed_broker"]
-
 _NO_ID = -1
 _VERSIONS_ID, _GROUPS_ID, _METADATA_ID = 1, 2, 3
 _FIRST_FETCH_OF_KAFKA_4: Final = 4

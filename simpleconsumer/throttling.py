@@ -22,11 +22,6 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.errors import Throttled
 
-__all__ = [
-    "HELD_S", "LONGEST_THROTTLE_S", "THROTTLE_LOG", "FetchPace", "Patience", "Throttle", "ThrottleLog", "counting",
-    "throttled_beyond",
-]  # fmt: skip
-
 log = logging.getLogger(__name__)
 
 HELD_S: Final = 300.0

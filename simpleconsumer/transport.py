@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final
 
-__all__ = ["SILENT", "Transport", "addresses_of", "connected", "is_deadline", "seconds_left", "some"]
-
 _SILENT_S: Final = 600.0
 """How long an address that dropped packets is tried last."""
 _MOST_SILENT: Final = 1000

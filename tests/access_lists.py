@@ -6,8 +6,10 @@ REMEDY = "set zookeeper.auth or zookeeper.sasl.* to credentials that it accepts,
 
 
 def unread_cause(path: str) -> str:
-    return (f"ZooKeeper does not let this client read {path} (NoAuth): the access list of {path} does not name its "
-            "credentials")
+    return (
+        f"ZooKeeper does not let this client read {path} (NoAuth): the access list of {path} does not name its "
+        "credentials"
+    )
 
 
 def unread(path: str) -> str:
@@ -17,5 +19,7 @@ def unread(path: str) -> str:
 
 def unmade(path: str) -> str:
     """The message about a node that may not be created, because of the access list of its parent."""
-    return (f"ZooKeeper does not let this client create {path} (NoAuth): the access list of "
-            f"{path.rpartition('/')[0]} does not name its credentials; {REMEDY}")
+    return (
+        f"ZooKeeper does not let this client create {path} (NoAuth): the access list of "
+        f"{path.rpartition('/')[0]} does not name its credentials; {REMEDY}"
+    )

@@ -6,8 +6,8 @@ import json
 import socket
 import struct
 
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 
 __all__ = ["set_quota"]
 

@@ -23,9 +23,9 @@ from hypothesis import settings
 from kazoo.client import KazooClient
 
 from tests import durations, sets
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.kafka.security import BrokerCertificates, BrokerSecurity
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 settings.register_profile("unhurried", deadline=None)  # how long an example takes means nothing on a busy machine

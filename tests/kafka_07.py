@@ -14,7 +14,7 @@ import pytest
 
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
+from zkconsumer.testing.kafka.known_versions import KAFKA_07_JAR
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
 from zkconsumer.testing.waiting import wait_until
 

@@ -64,7 +64,8 @@ SETS: Final[Mapping[str, SetOfTests]] = {
     "simulation": SetOfTests(
         ("tests/simulation",),
         ("rebalance", "tests/simulator", "zkconsumer/fetching", "zkconsumer/member", "zkconsumer/offsets",
-         "zkconsumer/streams", "zkconsumer/testing/embedded/groups", "zkconsumer/testing/history"),
+         "zkconsumer/streams", "zkconsumer/testing/embedded/group.py",
+         "zkconsumer/testing/embedded/group_values.py", "zkconsumer/testing/history"),
     ),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from tests.mutants.modules import TESTS
 from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
 from zkconsumer.config.tables.keys import find_key
 from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
-from zkconsumer.spark.writing.sink_option_table import find_sink_option
+from zkconsumer.spark.writing.sink_options import find_sink_option
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md")])

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 import click
 import pytest
 
-from simpleconsumer.messages.flexible import encode_compact_string
+from simpleconsumer.messages.schema import encode_compact_string
 from simpleconsumer.primitives import encode_string
 from simpleconsumer.security.sasl import Sasl, SaslRefused, conversation
-from zkconsumer.cli.messages.line_parsers import json_parser
-from zkconsumer.cli.options.option_types import NameFilter
+from zkconsumer.cli.messages.message_lines import json_parser
+from zkconsumer.cli.option_types import NameFilter
 from zkconsumer.polling.arguments import pattern_of
-from zkconsumer.producer.messages.keyed_message import as_headers
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.producer.keyed_message import as_headers
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.manifest import parse_manifest
 from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 

@@ -13,13 +13,13 @@ import zkconsumer_error
 from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing, RefusedNode
 from rebalance.zookeeper.port.requests import Fault
 from simpleconsumer.errors import broker_error
-from zkconsumer.cli.failures import CliError, sentence_of
+from zkconsumer.cli.terminal import CliError, sentence_of
 from zkconsumer.errors import ConfigError, ForkedConnector, MessageStreamsExist, Obstacle, ZooKeeperUnavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zkconsumer.spark.errors",
-           "zkconsumer.spark.load.errors", "zkconsumer.testing.errors", "zkconsumer.admin.errors",
-           "zkconsumer.cli.failures", "zkconsumer.polling.errors")  # fmt: skip
+           "zkconsumer.spark.load.failures", "zkconsumer.testing.errors", "zkconsumer.admin.values",
+           "zkconsumer.cli.terminal", "zkconsumer.polling.errors")  # fmt: skip
 NO_ERRORS = {
     "Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "NothingYet", "_Fault", "RecordFault",
     "ScramRefused", "SaslRefused", "FencedFirst", "_NotFound",

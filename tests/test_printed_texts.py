@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, CorruptMessage
-from zkconsumer.cli.terminal.tables import print_problem, print_table
+from zkconsumer.cli.terminal import print_problem, print_table
 from zkconsumer.errors import ConfigError, StreamFailed
-from zkconsumer.member.failing import stream_failure
+from zkconsumer.member.leaving import stream_failure
 from zkconsumer.testing.errors import KitError
 from zkconsumer_error import RemediedError, ZkConsumerError, printable, shown
 
@@ -62,4 +62,3 @@ def test_tables_and_problems_escape_them(capsys: pytest.CaptureFixture[str]) -> 
     assert len(lines) == 5
     assert all(line.isprintable() for line in lines)
     assert lines[3:] == [f"! {ESCAPED}", f"    at: {ESCAPED}"]
-

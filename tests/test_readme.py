@@ -17,8 +17,8 @@ import click
 import pytest
 
 from zkconsumer.admin.broker_groups import BrokerAdmin
-from zkconsumer.cli.demo.outcome import outcome_of
-from zkconsumer.cli.options.listing_group import ListingGroup
+from zkconsumer.cli.demo.scene import outcome_of
+from zkconsumer.cli.option_types import ListingGroup
 from zkconsumer.cli.program import program
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
@@ -68,9 +68,7 @@ def test_the_programs_consume_and_commit_a_topic(
     script = tmp_path / "program.py"
     script.write_text(re.sub(r"\bclicks\b", topic, text))
     output = tmp_path / "output"
-    child = ChildProcess(
-        "program", [sys.executable, str(script)], tmp_path / "log", output_path=output, stdin=True
-    )
+    child = ChildProcess("program", [sys.executable, str(script)], tmp_path / "log", output_path=output, stdin=True)
     try:
         wait_until(
             lambda: all(f"b'{value}'" in output.read_text() for value in values), 60, "all messages",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from zkconsumer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from rebalance.brokers.assignors.simple import SimpleAssignor
+    from rebalance.brokers.assignor import SimpleAssignor
     from rebalance.errors import (
         AccessRefused,
         ConsumerIdInUse,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from zkconsumer.cluster.metadata_reader import BrokersSilent
     from zkconsumer.config import ConsumerConfig, ProducerConfig
     from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-    from zkconsumer.connector import ConsumerConnector
-    from zkconsumer.consumer import Consumer
+    from zkconsumer.connector import Consumer, ConsumerConnector
     from zkconsumer.errors import (
         CommitFailed,
         ConcurrentStreamUse,
@@ -64,14 +63,17 @@ if TYPE_CHECKING:
     from zkconsumer.kafka_consumer import KafkaConsumer
     from zkconsumer.member.broker_coordination import CoordinatorSilent
     from zkconsumer.member.listening import RebalanceListener
-    from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ConsumerWokenUp, PollTimeout
     from zkconsumer.polling.errors import (
+        ConcurrentConsumerUse,
+        ConsumerClosed,
+        ConsumerWokenUp,
         LogTruncated,
         NoOffsetForPartition,
         NotAssigned,
         NotSubscribed,
         OffsetOutOfRange,
         PollingError,
+        PollTimeout,
         SubscriptionConflict,
     )
     from zkconsumer.polling.group_events import RebalanceCallbacks
@@ -84,8 +86,7 @@ if TYPE_CHECKING:
         TimestampType,
     )
     from zkconsumer.producer import KeyedMessage, Producer
-    from zkconsumer.statistics import ConnectorStatistics
-    from zkconsumer.status import BlockedClaim, ConnectorStatus, OwnedPartition
+    from zkconsumer.status import BlockedClaim, ConnectorStatistics, ConnectorStatus, OwnedPartition
     from zkconsumer.streams.batches import MessageBatch
     from zkconsumer.streams.stream import KafkaStream
     from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic
@@ -174,7 +175,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
         __name__,
         {
             "zkconsumer.errors": __all__,
-            "rebalance.brokers.assignors.simple": ["SimpleAssignor"],
+            "rebalance.brokers.assignor": ["SimpleAssignor"],
             "rebalance.errors": [
                 "AccessRefused", "ConsumerIdInUse", "GroupRefused", "NamespaceMissing", "RebalanceError",
                 "UnsupportedFilter",
@@ -185,8 +186,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
             "simpleconsumer.types": ["Message", "TopicPartition"],
             "zkconsumer.cluster.metadata_reader": ["BrokersSilent"],
             "zkconsumer.config": ["ConsumerConfig", "ProducerConfig"],
-            "zkconsumer.connector": ["ConsumerConnector"],
-            "zkconsumer.consumer": ["Consumer"],
+            "zkconsumer.connector": ["ConsumerConnector", "Consumer"],
             "zkconsumer.filters": ["Blacklist", "Whitelist"],
             "zkconsumer.member.broker_coordination": ["CoordinatorSilent"],
             "zkconsumer.member.listening": ["RebalanceListener"],
@@ -209,16 +209,13 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
                 "OffsetOutOfRange",
                 "PollingError",
                 "SubscriptionConflict",
-            ],
-            "zkconsumer.polling.consumer_errors": [
                 "ConcurrentConsumerUse",
                 "ConsumerClosed",
                 "ConsumerWokenUp",
                 "PollTimeout",
             ],
             "zkconsumer.producer": ["KeyedMessage", "Producer"],
-            "zkconsumer.statistics": ["ConnectorStatistics"],
-            "zkconsumer.status": ["BlockedClaim", "ConnectorStatus", "OwnedPartition"],
+            "zkconsumer.status": ["ConnectorStatistics", "BlockedClaim", "ConnectorStatus", "OwnedPartition"],
             "zkconsumer.streams.batches": ["MessageBatch"],
             "zkconsumer.streams.stream": ["KafkaStream"],
             "zkconsumer.topic_reader.topic_reader": ["TopicReader", "read_topic"],

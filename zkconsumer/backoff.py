@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["REPORT_AGAIN_S", "Backoff", "Reports"]
-
 REPORT_AGAIN_S: Final = 600.0
 """How long a reason is not reported again."""
 _MOST_REASONS: Final = 100

@@ -4,6 +4,8 @@ It creates the streams and a member (`zkconsumer.member.membership`), and owns t
 itself. Rule: every call ends, and `shutdown` leaves nothing behind.
 
 Source: kafka.consumer.ZookeeperConsumerConnector, 0.8.2.2; docs/SEMANTICS.md.
+
+`Consumer`: the name under which Java's own examples make a connector.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
+from rebalance.rebalance_statistics import Counters
 from rebalance.subscription import Subscription, thread_ids
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import CommitFailed, ConnectorClosed, ForkedConnector, MessageStreamsExist, PauseFailed
 from zkconsumer.filters import TopicFilter
-from zkconsumer.forking import notify_after_fork
+from zkconsumer.member.asked_commit import called_by_signal_handler
 from zkconsumer.member.connector_checks import (
     check_config,
     check_statistics,
@@ -40,16 +42,11 @@ from zkconsumer.member.leaving import end_dropped
 from zkconsumer.member.listening import HeldListener, ListenerThread, check_listener
 from zkconsumer.member.membership import MemberFaults, Membership
 from zkconsumer.member.pausing import checked_partitions
-from zkconsumer.member.signal_handlers import called_by_signal_handler
-from zkconsumer.member.statistics_thread import StatisticsThread
-from zkconsumer.statistics import ConnectorStatistics
-from zkconsumer.status import ConnectorStatus
+from zkconsumer.member.status_reading import StatisticsThread
+from zkconsumer.status import ConnectorStatistics, ConnectorStatus
 from zkconsumer.streams.cursor import DecodedKey, DecodedValue
-from zkconsumer.streams.decoder_choice import DecoderChoice
-from zkconsumer.streams.stream import KafkaStream, StreamParts
-
-__all__ = ["ConsumerConnector", "new_consumer_id"]
-
+from zkconsumer.streams.stream import DecoderChoice, KafkaStream, StreamParts
+from zkconsumer.wakeup import notify_after_fork
 
 _CALLBACK_S = 0.4
 """Longest wait for a call of `on_statistics` that is under way at the end, beyond the time-out."""
@@ -399,9 +396,7 @@ class ConsumerConnector:
             if connector is not None and connector._on_statistics is not None:
                 connector._on_statistics(connector.statistics())
 
-        statistics_thread = StatisticsThread(
-            report, interval_ms / 1000, lambda: member.count_error("on_statistics")
-        )
+        statistics_thread = StatisticsThread(report, interval_ms / 1000, lambda: member.count_error("on_statistics"))
         with self._state:
             if not self._closing:  # the listener may have left already
                 self._statistics_thread = statistics_thread
@@ -518,3 +513,19 @@ class ConsumerConnector:
     createMessageStreams = create_message_streams  # noqa: N815
     createMessageStreamsByFilter = create_message_streams_by_filter  # noqa: N815
     commitOffsets = commit_offsets  # noqa: N815
+
+
+class Consumer:
+    """Makes connectors, as `kafka.consumer.Consumer` does.
+
+        Consumer.create(config).createMessageStreams({"clicks": 1}, decoder)
+
+    `createJavaConsumerConnector` is another name of `create`. Source: the quick starts of Kafka 0.7 and 0.8.
+    """
+
+    @staticmethod
+    def create(config: ConsumerConfig) -> ConsumerConnector:
+        """Return a connector; arguments and errors are those of `ConsumerConnector`."""
+        return ConsumerConnector(config)
+
+    createJavaConsumerConnector = create  # noqa: N815

@@ -19,7 +19,6 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
-from zkconsumer.forking import notify_after_fork
 from zkconsumer.member.leaving import end_dropped
 from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import (
@@ -31,9 +30,8 @@ from zkconsumer.polling.arguments import (
     several_partitions,
     topics_of,
 )
-from zkconsumer.polling.commit_reports import CommitDone
-from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ForkedConsumer, PollTimeout
-from zkconsumer.polling.errors import NotSubscribed
+from zkconsumer.polling.errors import ConcurrentConsumerUse, ConsumerClosed, ForkedConsumer, NotSubscribed, PollTimeout
+from zkconsumer.polling.group_events import CommitDone
 from zkconsumer.polling.poller import NEEDS_GROUP, Poller
 from zkconsumer.polling.records import (
     ConsumerGroupMetadata,
@@ -41,11 +39,10 @@ from zkconsumer.polling.records import (
     ConsumerRecords,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    UnreadRecords,
 )
-from zkconsumer.polling.unread_records import UnreadRecords
 from zkconsumer.streams.batches import MessageBatch
-
-__all__ = ["KafkaConsumer"]
+from zkconsumer.wakeup import notify_after_fork
 
 _CLOSE_MS: Final = 30_000
 _ITERATION_S: Final = 1.0
@@ -400,10 +397,13 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         missing = [f"{name.topic}-{name.partition}" for name in names if name not in poller.state.assigned]
         if missing or poller.member is None:
-            raise NotSupported(f"the committed offset of {', '.join(missing)}", "the offsets of this group are in "
-                                                                                "ZooKeeper, and a member only knows "
-                                                                                "those of its own partitions: see "
-                                                                                "zkconsumer.admin")
+            raise NotSupported(
+                f"the committed offset of {', '.join(missing)}",
+                "the offsets of this group are in "
+                "ZooKeeper, and a member only knows "
+                "those of its own partitions: see "
+                "zkconsumer.admin",
+            )
         known = poller.member.offsets.committed()
         found = {name: known.get((name.topic, name.partition)) for name in names}
         return {name: None if at is None else OffsetAndMetadata(at) for name, at in found.items()}

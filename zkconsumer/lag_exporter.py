@@ -319,8 +319,11 @@ def _of_exporter(state: _State, age_s: float | None, groups: int, dropped: int) 
         ("figures_age_seconds", "Time since the figures of the groups were read; none before the first time.", age_s),
         ("read_duration_seconds", "How long the last round took.", state.duration_s if state.reads else None),
         ("groups", "Groups with figures.", groups),
-        ("dropped_partitions", "Partitions of groups without metrics of their own, because there are too "
-                               "many.", dropped),
+        (
+            "dropped_partitions",
+            "Partitions of groups without metrics of their own, because there are too many.",
+            dropped,
+        ),
     )
     for name, meaning, value in single:
         yield _gauge(f"exporter_{name}", meaning, (), [((), value)])

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(package: str, names: Mapping[str, Iterable[str]], modules: Iterable[str] = ()) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package (PEP 562).

@@ -33,8 +33,7 @@ from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ForkedConnector
 from zkconsumer.producer.metrics import ProducerCollector
 from zkconsumer.producer.producer import Producer
-from zkconsumer.statistics import ConnectorStatistics
-from zkconsumer.status import OwnedPartition
+from zkconsumer.status import ConnectorStatistics, OwnedPartition
 
 if TYPE_CHECKING:
     from zkconsumer.aio import AsyncConsumerConnector

@@ -25,20 +25,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from rebalance.errors import UnreadableMetadata
 
-__all__ = [
-    "NO_GENERATION",
-    "Assignment",
-    "Partition",
-    "Subscription",
-    "by_topic",
-    "decode_assignment",
-    "decode_subscription",
-    "encode_assignment",
-    "encode_subscription",
-    "read_partitions",
-    "write_partitions",
-]
-
 Partition = tuple[str, int]
 """Topic and number."""
 
@@ -151,9 +137,7 @@ def by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
 
 def write_partitions(partitions: Iterable[Partition]) -> bytes:
     """Return an array of topics with their partitions."""
-    return _array(
-        _string(topic) + _array(map(_INT32.pack, numbers)) for topic, numbers in by_topic(partitions).items()
-    )
+    return _array(_string(topic) + _array(map(_INT32.pack, numbers)) for topic, numbers in by_topic(partitions).items())
 
 
 def read_partitions(data: bytes, at: int) -> tuple[list[Partition], int]:

@@ -17,29 +17,25 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rebalance import partition as p
-from rebalance.assignment import Assignment, Partition
+from rebalance.assigned_coordinator import GrantedClaims, MembershipFence
 from rebalance.brokers import events as e
-from rebalance.brokers.assignors.assignor import Assignor
+from rebalance.brokers.assignor import Assignor
 from rebalance.brokers.consumer_protocol import NO_GENERATION, decode_assignment, encode_subscription
 from rebalance.brokers.consumer_protocol import Subscription as JoinSubscription
+from rebalance.brokers.events import GroupPort, Joined, NamedMember, Refused, Synced, TopicPort
 from rebalance.brokers.group_member import BrokerGroupMember, threads_of_assigned
-from rebalance.brokers.group_port import GroupPort, Joined, NamedMember, Refused, Synced, TopicPort
 from rebalance.brokers.leading import AssignmentRefused, assign, subscriptions_of, take_over, topics_of, user_data_of
 from rebalance.brokers.machine import MemberMachine, MemberState, MemberTimes
-from rebalance.brokers.reactions import Asked
-from rebalance.brokers.refusals import refusal
+from rebalance.brokers.reactions import Asked, refusal
 from rebalance.brokers.topic_watch import TopicWatch
 from rebalance.errors import UnreadableMetadata
-from rebalance.granted_claims import GrantedClaims, MembershipFence
 from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.loop import Loop, Timer
-from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
-from rebalance.subscription import Subscription
-
-__all__ = ["AWAY", "Coordinator"]
+from rebalance.subscription import Assignment, Partition, Subscription
+from rebalance.takeover import MemberPartition
 
 log = logging.getLogger(__name__)
 
@@ -342,8 +338,12 @@ class Coordinator:
         self.partitions_moved()  # whoever waits for the first assignment learns that there is none
 
     def _lose(self, reason: str) -> None:
-        log.warning("%s is no longer in group %s (%s); its partitions are lost, and it joins again",
-                    self.member.consumer_id, self.member.group, reason)
+        log.warning(
+            "%s is no longer in group %s (%s); its partitions are lost, and it joins again",
+            self.member.consumer_id,
+            self.member.group,
+            reason,
+        )
         self._claims.fence = None
         self._give_back, self._moves_away = None, False
         self._partitions.handle_all(p.SessionOver())
@@ -480,8 +480,13 @@ class Coordinator:
         held = {name: entry.machine.held for name, entry in self.partitions.items() if entry.machine.held is not None}
         threads = threads_of_assigned(self.member.consumer_id, self.topics.subscription, mine, held)
         self._moves_away = self.member.is_cooperative and any(name not in threads for name in held)
-        log.info("%s: generation %d of group %s assigns %d partitions", self.member.consumer_id, fence.generation,
-                 self.member.group, len(threads))
+        log.info(
+            "%s: generation %d of group %s assigns %d partitions",
+            self.member.consumer_id,
+            fence.generation,
+            self.member.group,
+            len(threads),
+        )
         self._partitions.set_assignment(Assignment(dict(threads), dict(threads)), self.topics.seen)
         self._partitions.handle_all(p.ClaimsAllowed())
         if len(mine) < len(assignment.partitions):
@@ -516,8 +521,12 @@ class Coordinator:
         stuck = self._delivery.stuck_streams(self._loop.clock())
         if stuck and self._machine.state not in _OUT:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
-            log.warning("%s leaves group %s until its application continues: %s", self.member.consumer_id,
-                        self.member.group, reason)
+            log.warning(
+                "%s leaves group %s until its application continues: %s",
+                self.member.consumer_id,
+                self.member.group,
+                reason,
+            )
             # It was waited for long enough: the rebalance time-out is for applications that go on.
             self._partitions.drain_timeout_s = min(self._partitions.drain_timeout_s, self.member.drain_timeout_s)
             self._handle(e.Leave(reason))

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from rebalance.assignment import Partition
-from rebalance.brokers.assignors.assignor import Assignor, RebalanceProtocol
-from rebalance.brokers.assignors.simple import RangeAssignor
+from rebalance.brokers.assignor import Assignor, RangeAssignor, RebalanceProtocol
 from rebalance.ports import Member
-from rebalance.subscription import Subscription, thread_ids
-
-__all__ = ["BrokerGroupMember", "threads_of_assigned"]
+from rebalance.subscription import Partition, Subscription, thread_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +67,7 @@ def threads_of_assigned(
     return found
 
 
-def _divided(
-    partitions: list[Partition], threads: list[str], held: dict[Partition, str]
-) -> dict[Partition, str]:
+def _divided(partitions: list[Partition], threads: list[str], held: dict[Partition, str]) -> dict[Partition, str]:
     share, larger = divmod(len(partitions), len(threads))
     parts: dict[str, list[Partition]] = {thread: [] for thread in threads}
     for partition in partitions:

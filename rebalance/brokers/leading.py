@@ -12,7 +12,7 @@ import operator
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from rebalance.brokers.assignors.assignor import Assignor
+from rebalance.brokers.assignor import Assignor
 from rebalance.brokers.consumer_protocol import (
     Assignment,
     Partition,
@@ -23,8 +23,6 @@ from rebalance.brokers.consumer_protocol import (
 from rebalance.brokers.events import JoinedMember
 from rebalance.errors import RebalanceError, UnreadableMetadata
 from zkconsumer_error import shown
-
-__all__ = ["AssignmentRefused", "assign", "subscriptions_of", "take_over", "topics_of", "user_data_of"]
 
 log = logging.getLogger(__name__)
 
@@ -120,9 +118,7 @@ def _partitions_in(name: str, returned: object) -> dict[str, list[Partition]]:
         try:
             found[member] = sorted({(topic, operator.index(number)) for topic, number in partitions})
         except (TypeError, ValueError):
-            raise AssignmentRefused(
-                name, f"returns {reprlib.repr(partitions)} for {member!r}; {form}"
-            ) from None
+            raise AssignmentRefused(name, f"returns {reprlib.repr(partitions)} for {member!r}; {form}") from None
     return found
 
 
@@ -139,8 +135,9 @@ def _check(
         for topic, number in partitions:
             shown = f"{topic}-{number}"
             if not 0 <= number < partitions_per_topic.get(topic, 0):
-                raise AssignmentRefused(name, f"assigns {shown}, but the topic has "
-                                              f"{partitions_per_topic.get(topic, 0)} partitions")
+                raise AssignmentRefused(
+                    name, f"assigns {shown}, but the topic has {partitions_per_topic.get(topic, 0)} partitions"
+                )
             if topic not in subscriptions[member].topics:
                 raise AssignmentRefused(name, f"assigns {shown} to {member!r}, which does not subscribe to the topic")
             other = owners.setdefault((topic, number), member)

@@ -28,8 +28,6 @@ from rebalance.brokers import events as e
 from rebalance.brokers.events import Action, Event, Fence
 from rebalance.brokers.reactions import Asked, Reaction, reaction_to
 
-__all__ = ["MemberMachine", "MemberState", "MemberTimes"]
-
 
 class MemberState(enum.Enum):
     """The states of a member."""

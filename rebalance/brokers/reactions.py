@@ -1,6 +1,8 @@
 """What each error code of a coordinator means for the member that asked: a table by request and code. Pure.
 
 Source: the handlers of AbstractCoordinator and ConsumerCoordinator (Kafka 3.9).
+
+What coordinators say when a member is out of its group for good, as errors that name the setting.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from rebalance.brokers.group_member import BrokerGroupMember
+from rebalance.errors import GroupRefused
 from zkconsumer_error import ErrorCode
-
-__all__ = ["REACTIONS", "Asked", "Reaction", "reaction_to"]
 
 
 class Asked(Enum):
@@ -39,6 +41,7 @@ class Reaction(Enum):
     IGNORE = "nothing"
     FAIL = "the member leaves its group for good"
 
+
 _Reactions = Mapping[int, Reaction]
 _MOVED: Final[_Reactions] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND,
@@ -48,7 +51,6 @@ _THROWN_OUT: Final[_Reactions] = {
     ErrorCode.ILLEGAL_GENERATION: Reaction.JOIN_AS_LOST,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.JOIN_AS_NEW,
 }
-
 REACTIONS: Final[Mapping[Asked, _Reactions]] = {
     Asked.FIND_COORDINATOR: {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
@@ -105,3 +107,23 @@ def reaction_to(asked: Asked, code: int) -> Reaction:
     """Return what is done about an error code other than 0."""
     other = Reaction.IGNORE if asked is Asked.LEAVE_GROUP else Reaction.FAIL
     return REACTIONS[asked].get(code, other)
+
+
+def refusal(member: BrokerGroupMember, asked: Asked, code: int, reason: str) -> GroupRefused:
+    """Return the error of a member whose request was answered with a final error code."""
+    names = ", ".join(each.name for each in member.assignors)
+    known = {
+        23: f"no assignor of partition.assignment.strategy ({names}) is common to all members of the group, or it is "
+        "not a group of consumers",
+        24: "the coordinator does not allow this group.id",
+        26: f"session.timeout.ms is {member.session_s * 1000:.0f}, which the coordinator does not allow "
+        "(group.min.session.timeout.ms and group.max.session.timeout.ms of the brokers; 6000 and 30000 before "
+        "Kafka 0.10.1)",
+        30: "the coordinator denies access to the group",
+        35: "the coordinator does not serve a request of this member; static members (group.instance.id) need Kafka "
+        "2.3",
+        81: "the group has as many members as the coordinator allows (group.max.size)",
+        82: f"another member has joined with the same group.instance.id, {member.instance_id!r}",
+    }
+    said = known.get(code, reason or f"error {code}")
+    return GroupRefused(member.group, f"{asked.value}: {said}" if code in known else f"{asked.value} failed: {said}")

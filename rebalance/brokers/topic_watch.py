@@ -13,12 +13,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from rebalance.brokers.events import TopicPort, TopicsRead
 from rebalance.brokers.group_member import BrokerGroupMember
-from rebalance.brokers.group_port import TopicPort, TopicsRead
 from rebalance.loop import Loop, Timer
 from rebalance.subscription import Subscription
-
-__all__ = ["AssignableTopic", "AssignableTopics", "TopicWatch"]
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
 from rebalance.errors import refusal_of
+from rebalance.subscription import Partition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import (
     Check,
@@ -36,8 +36,6 @@ from rebalance.zookeeper.port.requests import (
     Sync,
     WatchEvent,
 )
-
-__all__ = ["MOST_WRITES", "UNREAD", "UNREAD_OWNER", "Ask", "Claims", "Fence", "IsOwned", "create_parents"]
 
 log = logging.getLogger(__name__)
 

@@ -13,26 +13,24 @@ import random
 from collections.abc import Callable
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
 from rebalance.lease import Lease
 from rebalance.loop import Timer
-from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
+from rebalance.subscription import Partition
+from rebalance.takeover import MemberPartition
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.audit import Audit
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.group_reader import GroupReader
 from rebalance.zookeeper.machine import GroupState, RebalanceMachine
-from rebalance.zookeeper.node_claims import NodeClaims
+from rebalance.zookeeper.owner_audit import Audit
+from rebalance.zookeeper.pending_claims import NodeClaims
 from rebalance.zookeeper.port.pipeline import Pipeline
 from rebalance.zookeeper.port.requests import SessionChange
-from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.session import SessionKeeper
-
-__all__ = ["Coordinator"]
 
 log = logging.getLogger(__name__)
 
@@ -197,9 +195,11 @@ class Coordinator:
                 self._reader.stop()
                 self.session.register()
             case e.ReadGroup(attempt):
-                self._reader.read(lambda snapshot, reason: self.group_event(
-                    e.SnapshotFailed(attempt, reason) if snapshot is None else e.SnapshotRead(attempt, snapshot)
-                ))
+                self._reader.read(
+                    lambda snapshot, reason: self.group_event(
+                        e.SnapshotFailed(attempt, reason) if snapshot is None else e.SnapshotRead(attempt, snapshot)
+                    )
+                )
             case e.SetAssignment(assignment, snapshot):
                 self._warn(action)
                 self._partitions.set_assignment(assignment, snapshot)
@@ -237,8 +237,12 @@ class Coordinator:
         if stuck and not out:
             reason = f"{', '.join(stuck)} asked for no message within {limit_s:g} s"
             if state is GroupState.STABLE:
-                log.warning("%s leaves group %s until its application continues: %s", self.member.consumer_id,
-                            self.member.group, reason)
+                log.warning(
+                    "%s leaves group %s until its application continues: %s",
+                    self.member.consumer_id,
+                    self.member.group,
+                    reason,
+                )
             self.group_event(e.Leave(reason))
         elif out and not stuck and state is not GroupState.UNREGISTERING:
             self.group_event(e.Rejoin())
@@ -259,8 +263,11 @@ class Coordinator:
         frozen = action.assignment.frozen
         warnings = frozenset(action.assignment.warnings) | (frozenset({frozen}) if frozen else frozenset())
         snapshot = action.snapshot
-        missing = [topic for topic in self.member.subscription.topics(frozenset())
-                   if topic not in snapshot.topics and topic not in snapshot.refused_topics]
+        missing = [
+            topic
+            for topic in self.member.subscription.topics(frozenset())
+            if topic not in snapshot.topics and topic not in snapshot.refused_topics
+        ]
         warnings |= {f"topic {topic} does not exist yet; waiting for it" for topic in missing}
         for warning in sorted(warnings - self._logged_warnings):
             log.warning("group %s: %s", self.member.group, warning)

@@ -1,42 +1,19 @@
 """The events and actions of the state machine of a group member, as plain values. Pure.
 
 `rebalance.zookeeper.machine` decides which actions follow from which events.
+
+The identity and the settings of a member of a group that ZooKeeper coordinates.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from rebalance.assignment import Assignment
-from rebalance.zookeeper.snapshot import GroupSnapshot
-
-__all__ = [
-    "Action",
-    "AllReleased",
-    "AllowClaims",
-    "Changed",
-    "DropClaims",
-    "Event",
-    "Fail",
-    "ReadGroup",
-    "Register",
-    "Registered",
-    "RegistrationGone",
-    "RegistrationRefused",
-    "RegistrationUnknown",
-    "ReleaseAll",
-    "SetAssignment",
-    "SessionExpired",
-    "SessionOpened",
-    "SessionSuspended",
-    "SnapshotFailed",
-    "SnapshotRead",
-    "Rejoin",
-    "Leave",
-    "TimerFired",
-    "Unregister",
-    "Unregistered",
-]
+from rebalance.ports import Member
+from rebalance.subscription import Assignment
+from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy
+from rebalance.zookeeper.waits import RebalanceTimes
+from rebalance.zookeeper.znodes_07 import ChosenGeneration
 
 # -- events ------------------------------------------------------------------------------------------------------------
 
@@ -150,6 +127,7 @@ Event = (
     | Rejoin
 )
 
+
 # -- actions -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,3 +179,16 @@ class Unregister:
 
 
 Action = Register | ReadGroup | SetAssignment | AllowClaims | DropClaims | Fail | ReleaseAll | Unregister
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredMember(Member):
+    """A member that registers in ZooKeeper; times in seconds."""
+
+    strategy: Strategy = field(default_factory=Strategy)
+    chroot: str = ""
+    blocked_after_s: float = 8.0
+    blocked_audit_s: float = 10.0
+    audit_s: float = 30.0
+    times: RebalanceTimes = field(default_factory=RebalanceTimes)
+    generation: ChosenGeneration = field(default_factory=ChosenGeneration)

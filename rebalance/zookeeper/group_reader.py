@@ -18,20 +18,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from rebalance.assignment import Partition
 from rebalance.errors import RefusedNode, UnreadableNode, UnsupportedFilter
 from rebalance.loop import Loop
-from rebalance.subscription import Subscription
+from rebalance.subscription import Partition, Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Ask
-from rebalance.zookeeper.owner_reader import JAVA_VERSION, OwnerReading
+from rebalance.zookeeper.events import RegisteredMember
+from rebalance.zookeeper.owner_audit import JAVA_VERSION, OwnerReading
 from rebalance.zookeeper.port.requests import Exists, Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.zookeeper.refused_nodes import RefusedNodes
-from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode, TopicNode
-from rebalance.zookeeper.topic_brokers import BrokersReading
-
-__all__ = ["MOST_DOUBTED", "GroupReader"]
+from rebalance.zookeeper.znodes_07 import BrokersReading
 
 log = logging.getLogger(__name__)
 
@@ -172,8 +169,9 @@ class GroupReader:
             else:
                 good[name] = member
         mine = set(self._my_topics())
-        refused_topics = {topic: self._refused[path] for topic in mine
-                          if (path := znodes.topic_path(topic)) in self._refused}
+        refused_topics = {
+            topic: self._refused[path] for topic in mine if (path := znodes.topic_path(topic)) in self._refused
+        }
         return GroupSnapshot(
             members=good,
             topics={topic: node for topic, node in self._topics.items() if topic in mine - refused_topics.keys()},
@@ -316,8 +314,9 @@ class _Read:
         found = set()
         for name, member in reader._members.items():
             path = znodes.registration_path(reader._group, name)
-            if (isinstance(member, UnreadableNode) and path not in reader._fresh) \
-                    or (isinstance(member, RefusedNode) and path not in reader._refusals):
+            if (isinstance(member, UnreadableNode) and path not in reader._fresh) or (
+                isinstance(member, RefusedNode) and path not in reader._refusals
+            ):
                 found.add(name)
         return found
 

@@ -16,8 +16,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from rebalance.assignment import Assignment
-from rebalance.subscription import Subscription
+from rebalance.subscription import Assignment, Subscription
 from rebalance.zookeeper.events import (
     Action,
     AllowClaims,
@@ -45,12 +44,9 @@ from rebalance.zookeeper.events import (
     Unregister,
     Unregistered,
 )
-from rebalance.zookeeper.membership_changes import MembershipChanges
 from rebalance.zookeeper.roundrobin_order import RoundrobinOrder
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy
-from rebalance.zookeeper.waits import RebalanceTimes, Waits
-
-__all__ = ["GroupState", "RebalanceMachine"]
+from rebalance.zookeeper.waits import MembershipChanges, RebalanceTimes, Waits
 
 
 class GroupState(enum.Enum):
@@ -230,9 +226,12 @@ class RebalanceMachine:
         # After a change during the read, owner nodes may be those of an outdated assignment.
         snapshot = replace(event.snapshot, owners=None) if self._dirty else event.snapshot
         assignment = self.order.assign(snapshot, self._now)
-        unchanged = self.assignment is not None and self.assignment.mine == assignment.mine \
-            and self.assignment.frozen == assignment.frozen \
+        unchanged = (
+            self.assignment is not None
+            and self.assignment.mine == assignment.mine
+            and self.assignment.frozen == assignment.frozen
             and self.assignment.frozen_topics == assignment.frozen_topics
+        )
         self.assignment, self.snapshot = assignment, event.snapshot
         self._membership_changes.update(event.snapshot.created_ms, self._now)
         assign_now = SetAssignment(assignment, event.snapshot)

@@ -18,8 +18,6 @@ from rebalance.zookeeper.claims import Ask
 from rebalance.zookeeper.port.requests import GetChildren, GetData, Reply
 from rebalance.zookeeper.waits import RebalanceTimes
 
-__all__ = ["MOST_ASKED", "RefusedNodes"]
-
 MOST_ASKED: Final = 10
 """Nodes that are asked for in one round; the next round continues with those that were asked for longest ago."""
 

@@ -23,12 +23,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rebalance.assignment import Assignment, Partition
-from rebalance.subscription import Subscription, consumer_id_of
+from rebalance.subscription import Assignment, Partition, Subscription, consumer_id_of
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, assign
 from zkconsumer_error import first_few
-
-__all__ = ["AUTO", "ORDERS", "RoundrobinOrder"]
 
 ORDERS: Final = ("0.8", "1.0")
 AUTO: Final = "auto"
@@ -188,9 +185,12 @@ class RoundrobinOrder:
         for name in snapshot.members:
             if name == self._me:
                 continue
-            nodes = (self._window[0], frozenset(
-                (partition, node) for partition, node in owners.items() if consumer_id_of(node.thread_id) == name
-            ))
+            nodes = (
+                self._window[0],
+                frozenset(
+                    (partition, node) for partition, node in owners.items() if consumer_id_of(node.thread_id) == name
+                ),
+            )
             if name in snapshot.java_members:
                 # Java deletes and creates all its owner nodes in each rebalance.
                 is_older = oldest.get(name, snapshot.group_version + 1) <= snapshot.group_version
@@ -248,10 +248,13 @@ class RoundrobinOrder:
         """Find members of this client with another order. What they own changes nothing: it is only named."""
         if self.order != self._used[0]:
             self._used = (self.order, now)
-        self._dissenters = tuple(sorted(
-            name for name, shown in self._shown.items()
-            if self._is_dissenting(name, shown, snapshot) and now >= self._end_of_drains(shown)
-        ))
+        self._dissenters = tuple(
+            sorted(
+                name
+                for name, shown in self._shown.items()
+                if self._is_dissenting(name, shown, snapshot) and now >= self._end_of_drains(shown)
+            )
+        )
 
     def _is_dissenting(self, name: str, shown: _Shown, snapshot: GroupSnapshot) -> bool:
         return name not in snapshot.java_members and bool(shown.orders) and self.order not in shown.orders
@@ -265,12 +268,19 @@ class RoundrobinOrder:
         return is_open and now < self._window[1] + self._wait_s
 
     def _plan_look(self, snapshot: GroupSnapshot, now: float) -> None:
-        unconfirmed = {name: shown for name, shown in self._shown.items()
-                       if shown.orders and not self._is_confirmed(shown, now)}
-        due = [shown.since + self._confirm_s for name, shown in unconfirmed.items() if name in snapshot.java_members
-               and (self.order not in shown.orders or self._missing_since is not None)]
-        due += [end_s for name, shown in self._shown.items() if self._is_dissenting(name, shown, snapshot)
-                and (end_s := self._end_of_drains(shown)) > now]
+        unconfirmed = {
+            name: shown for name, shown in self._shown.items() if shown.orders and not self._is_confirmed(shown, now)
+        }
+        due = [
+            shown.since + self._confirm_s
+            for name, shown in unconfirmed.items()
+            if name in snapshot.java_members and (self.order not in shown.orders or self._missing_since is not None)
+        ]
+        due += [
+            end_s
+            for name, shown in self._shown.items()
+            if self._is_dissenting(name, shown, snapshot) and (end_s := self._end_of_drains(shown)) > now
+        ]
         if self._missing_since is not None:
             due.append(max(self._end_of_missing(self._missing_since), now + _LOOKS_S[-1]))
         end = self._window[1] + self._wait_s
@@ -294,8 +304,10 @@ class RoundrobinOrder:
         left: frozenset[Partition] = self._disputed if self._is_waiting(snapshot, now) else frozenset()
         warnings += self._notes(snapshot, both, left, now)
         if self._contrary and self._explicit is None and self.decided is not None:
-            reason = (f"{self._contradiction()}: this member keeps its partitions and claims no others until they "
-                      "agree; restart this member, or set the same roundrobin.order in all members")
+            reason = (
+                f"{self._contradiction()}: this member keeps its partitions and claims no others until they "
+                "agree; restart this member, or set the same roundrobin.order in all members"
+            )
             return Assignment({}, {}, reason, tuple(warnings))
         mine = {partition: thread for partition, thread in chosen.mine.items() if partition not in left}
         return Assignment(mine, chosen.owners, None, tuple(warnings))
@@ -307,13 +319,17 @@ class RoundrobinOrder:
         if both[ORDERS[0]].owners == both[ORDERS[1]].owners:
             return notes
         if left:
-            notes.append(f"the order of roundrobin is not known yet: the Java members are given {self._wait_s:g} s "
-                         f"to claim {len(left)} partitions, and their owner nodes then show it; set roundrobin.order "
-                         "to avoid the wait")
+            notes.append(
+                f"the order of roundrobin is not known yet: the Java members are given {self._wait_s:g} s "
+                f"to claim {len(left)} partitions, and their owner nodes then show it; set roundrobin.order "
+                "to avoid the wait"
+            )
         if self.decided == ORDERS[1]:
             names = first_few(*self._shown_by, most=3)
-            notes.append(f"roundrobin.order is {self.decided}, because {names} assigned in that order "
-                         f"({_VERSIONS[self.decided]}); set it in all members of the group")
+            notes.append(
+                f"roundrobin.order is {self.decided}, because {names} assigned in that order "
+                f"({_VERSIONS[self.decided]}); set it in all members of the group"
+            )
         if self._contrary and self._explicit is not None:
             notes.append(f"{self._contradiction()}; the setting of this member counts")
         elif len(set(self._contrary.values()) | {self.order}) > 1 and self.decided is None and not left:
@@ -345,7 +361,8 @@ def _disputed_with_java(snapshot: GroupSnapshot, tables: Tables) -> frozenset[Pa
     """The partitions over which the orders differ, and which one of them gives to a Java member."""
     one, other = (tables[order] for order in ORDERS)
     return frozenset(
-        partition for partition, thread in one.items()
+        partition
+        for partition, thread in one.items()
         if thread != other[partition]
         and not snapshot.java_members.isdisjoint((consumer_id_of(thread), consumer_id_of(other[partition])))
     )
@@ -354,12 +371,16 @@ def _disputed_with_java(snapshot: GroupSnapshot, tables: Tables) -> frozenset[Pa
 def _explaining(member: str, held: Nodes, tables: Tables) -> frozenset[str]:
     """The orders that assign to a member exactly what it holds."""
     return frozenset(
-        order for order, table in tables.items()
+        order
+        for order, table in tables.items()
         if held == {partition: thread for partition, thread in table.items() if consumer_id_of(thread) == member}
     )
 
 
 def _allowing(held: Nodes, tables: Tables) -> frozenset[str]:
     """The orders that assign to a member all that it holds, and perhaps more."""
-    return frozenset(order for order, table in tables.items()
-                     if all(table.get(partition) == thread for partition, thread in held.items()))
+    return frozenset(
+        order
+        for order, table in tables.items()
+        if all(table.get(partition) == thread for partition, thread in held.items())
+    )

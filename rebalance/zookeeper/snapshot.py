@@ -11,11 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rebalance.assignment import Assignment, Partition, assign_range, assign_roundrobin, hash_collisions
 from rebalance.errors import RefusedNode, UnequalSubscriptions
-from rebalance.subscription import Subscription, thread_ids
-
-__all__ = ["GroupSnapshot", "OwnerNode", "Strategy", "TopicNode"]
+from rebalance.subscription import (
+    Assignment,
+    Partition,
+    Subscription,
+    assign_range,
+    assign_roundrobin,
+    hash_collisions,
+    thread_ids,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +114,38 @@ def assign(snapshot: GroupSnapshot, consumer_id: str, subscription: Subscription
 
     Source: kafka.consumer.PartitionAssignor, 0.8.2.2; docs/COMPATIBILITY.md.
     """
-    warnings = [f"registration of {member} cannot be read and counts as an empty subscription: {reason}"
-                for member, reason in snapshot.unreadable.items()]
+    warnings = [
+        f"registration of {member} cannot be read and counts as an empty subscription: {reason}"
+        for member, reason in snapshot.unreadable.items()
+    ]
     warnings += [str(error) for error in snapshot.refused]
-    warnings += [f"{snapshot.refused_topics[topic]}; this member keeps its partitions of topic {topic} and claims no "
-                 "others until that node can be read or is deleted" for topic in sorted(snapshot.refused_topics)]
+    warnings += [
+        f"{snapshot.refused_topics[topic]}; this member keeps its partitions of topic {topic} and claims no "
+        "others until that node can be read or is deleted"
+        for topic in sorted(snapshot.refused_topics)
+    ]
     unknown = snapshot.refused
     if strategy.name == "roundrobin":
         # It assigns all topics together.
         unknown = unknown + [snapshot.refused_topics[topic] for topic in sorted(snapshot.refused_topics)]
     if unknown:
         more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-        return Assignment({}, {}, "this member keeps its partitions and claims no others until "
-                                  f"{unknown[0].path}{more} can be read or is deleted", tuple(warnings))
+        return Assignment(
+            {},
+            {},
+            "this member keeps its partitions and claims no others until "
+            f"{unknown[0].path}{more} can be read or is deleted",
+            tuple(warnings),
+        )
     if snapshot.untranslatable:
         member, reason = next(iter(snapshot.untranslatable.items()))
-        return Assignment({}, {}, f"the filter of member {member} cannot be evaluated in Python ({reason}): this "
-                                  "member claims nothing while that member is in the group", tuple(warnings))
+        return Assignment(
+            {},
+            {},
+            f"the filter of member {member} cannot be evaluated in Python ({reason}): this "
+            "member claims nothing while that member is in the group",
+            tuple(warnings),
+        )
     topics = subscription.topics(snapshot.topics, strategy.exclude_internal_topics)
     partitions = {topic: snapshot.topics[topic].partitions for topic in topics if topic in snapshot.topics}
     if strategy.name == "roundrobin":
@@ -171,6 +191,6 @@ def _pick(assigned: Mapping[Partition, str], consumer_id: str, warnings: list[st
     mine = {
         partition: thread
         for partition, thread in owners.items()
-        if thread.startswith(prefix) and thread[len(prefix):].isdigit()
+        if thread.startswith(prefix) and thread[len(prefix) :].isdigit()
     }
     return Assignment(mine, owners, None, tuple(warnings))

@@ -9,30 +9,126 @@ which the path functions take too. Payloads of 0.7 are recognised and reported a
 `parse_registration_07`, `format_registration_07`, `parse_broker_07` and `parse_partition_count_07` belong to them.
 
 Source: kafka/utils/ZkUtils.scala, kafka/consumer/TopicCount.scala, kafka/cluster/Broker.scala (0.8.0 to 1.1.1).
+
+Reads JSON as Kafka's Java members do, and finds what such a member could not read.
+
+Kafka 0.8 and 0.9 parse znodes with Scala's combinator parser. It differs from strict JSON in one way that
+matters for reading, a backslash that starts no known escape stays a backslash (0.8.0 and 0.8.1 write the
+regex of a whitelist raw), and in one way that matters for writing: every unquoted number goes through
+`String.toInt`, so that one number above 2^31-1, or with a fraction or exponent, fails the whole text,
+and with it the rebalance of every Java member that reads it. So does a raw newline, or the character U+001A, in a text.
+
+Source: kafka/utils/Json.scala (0.8.0 to 0.9.0.1), scala.util.parsing.json.Lexer.
+
+The payloads of the nodes that create and grow a topic, as Kafka's own tools write them.
+
+Every controller from 0.8.0 to 3.9 reads version 1 of a topic's node, and needs its partitions alone. From 2.4 on the
+controller adds fields (`adding_replicas`, `removing_replicas`, from 2.8 on `topic_id`); whoever grows a topic keeps
+them, because a topic whose id changes is another topic to such brokers.
+
+Source: kafka.admin.AdminUtils (0.8.0 to 2.0), kafka.zk.TopicZNode, kafka.zk.ConfigEntityZNode (1.1 to 3.9).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, TypeGuard
 
 from rebalance.errors import InvalidName, Kafka07Node, NoListener, UnreadableNode
-from rebalance.zookeeper.lenient_json import escape_as_java, parse_lenient
+
+_INT32_MAX = 2**31 - 1
+_ESCAPE_OR_BACKSLASH = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ENDS_A_TEXT = "\n\x1a"
+
+
+def parse_lenient(data: bytes) -> object:
+    r"""Return the value of JSON text in UTF-8, with unknown escapes kept as they stand.
+
+    `{"foo\.bar":1}` has the key `foo\.bar`. A known escape is decoded although a regex of 0.8.0 may have
+    meant it raw (`\b`): Java readers of that text do the same, and all members must agree.
+
+    Raises:
+        ValueError: The text is not UTF-8, not JSON, nested too deep, or holds a number of absurd length.
+    """
+    return _load(data.decode("utf-8"))
+
+
+def java_refusal(data: bytes) -> str | None:
+    """Return why a Java member of 0.8 or 0.9 fails on JSON that we can read; None when it does not fail.
+
+    One such registration stops every Java member of the group, so a member that finds one logs it.
+    """
+    text = data.decode("utf-8", "replace")
+    try:
+        _load(text, parse_int=_java_int, parse_float=_java_float)
+    except ValueError as error:
+        return str(error)
+    for quoted in _QUOTED.findall(text):
+        for character in _ENDS_A_TEXT:
+            if character in quoted:
+                return f"the text {quoted[:50]!r} holds U+{ord(character):04X} without a backslash"
+    return None
+
+
+def escape_as_java(text: str) -> str:
+    r"""Return text escaped the way Kafka 0.8.2 escapes a regex before it writes it between quotes.
+
+    `"`, `\`, `/`, `\b \f \n \r \t` get a backslash; other control characters and U+007F to U+009F become
+    `\uXXXX`, lower case; everything else stays as it is.
+
+    Source: kafka/utils/Utils.scala#JSONEscapeString (0.8.2.2).
+    """
+    return text.translate(_JAVA_ESCAPES)
+
+
+def _load(
+    text: str,
+    parse_int: Callable[[str], int] | None = None,
+    parse_float: Callable[[str], float] | None = None,
+) -> object:
+    kept = _ESCAPE_OR_BACKSLASH.sub(lambda found: r"\\" if found[0] == "\\" else found[0], text)
+    try:
+        value: object = json.loads(
+            kept, strict=False, parse_constant=_refuse_constant, parse_int=parse_int, parse_float=parse_float
+        )
+    except RecursionError:
+        raise ValueError("JSON nested too deep") from None
+    return value
+
+
+def _java_int(digits: str) -> int:
+    value = int(digits)
+    if not -_INT32_MAX - 1 <= value <= _INT32_MAX:
+        raise ValueError(f"the unquoted number {digits} does not fit into 32 bits")
+    return value
+
+
+def _java_float(text: str) -> float:
+    raise ValueError(f"the unquoted number {text} is not an integer")
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JAVA_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    ord(char): "\\" + letter for char, letter in zip('"\\/\b\f\n\r\t', '"\\/bfnrt', strict=True)
+}
+
 
 CONSUMERS = "/consumers"
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
-
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-
 MAX_OFFSET = 2**63 - 1
 MAX_BROKER_ID = 2**31 - 1
 MAX_STREAMS = 100_000
 """Most streams a registration may ask for; a foreign 2^31-1 would become as many thread ids in memory."""
-
 _OFFSET = re.compile(rb"[0-9]{1,19}")
 _PARTITION = re.compile(r"[0-9]{1,9}")
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -158,7 +254,7 @@ def parse_registration(data: bytes | None, path: str) -> Registration:
 
     Tolerated, since no reader stumbles over it: unknown keys, any `version` and `timestamp`, an empty
     subscription, an unknown pattern. Unquoted numbers above 2^31-1 are tolerated here but stop every Java
-    reader; see `rebalance.zookeeper.lenient_json.java_refusal`.
+    reader; see `rebalance.zookeeper.znodes.java_refusal`.
 
     Raises:
         Kafka07Node: The text is that of Kafka 0.7.
@@ -386,3 +482,35 @@ def _refuse(path: str, data: bytes, error: ValueError) -> NoReturn:
 def _is_integer(value: object) -> TypeGuard[int]:
     """True for 1, not for True: JSON's `true` is no number."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def format_topic(replicas: Mapping[int, Sequence[int]]) -> bytes:
+    """Return the data of a new topic's node.
+
+    Args:
+        replicas: Partition -> ids of the brokers that keep it, the preferred leader first.
+    """
+    return _json({"version": 1, "partitions": {str(number): list(ids) for number, ids in sorted(replicas.items())}})
+
+
+def format_grown_topic(topic: str, data: bytes | None, added: Mapping[int, Sequence[int]]) -> bytes:
+    """Return the data of a topic's node with more partitions; all other fields stay as they are.
+
+    Raises:
+        UnreadableNode: The node does not list its partitions.
+    """
+    present = parse_replicas(topic, data)
+    fields = parse_lenient(data or b"")
+    if not isinstance(fields, dict):
+        raise UnreadableNode(topic_path(topic), "not a JSON object", data)
+    partitions = {str(number): list(ids) for number, ids in {**present, **added}.items()}
+    return _json({**fields, "partitions": partitions})
+
+
+def format_topic_config(settings: Mapping[str, object]) -> bytes:
+    """Return the data of the node of a topic's settings."""
+    return _json({"version": 1, "config": {name: str(value) for name, value in settings.items()}})
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

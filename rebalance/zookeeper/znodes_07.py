@@ -9,16 +9,30 @@ strict: a registration that one reader cannot parse fails the rebalance of every
     /consumers/<group>/ids/<id>     { "topic": streams,"topic": streams }, or *streams*regex, or !streams!regex
 
 Source: kafka/utils/ZkUtils.scala, kafka/consumer/TopicCount.scala, kafka/cluster/Broker.scala, Partition.scala (0.7.2).
+
+Reads the partitions of one topic of Kafka 0.7: its brokers, which are its children, and the number that each has.
+
+The list of brokers is watched, and so is each number. A broker registers its number once, in an ephemeral node, and a
+broker that comes back with another number is another child; but an operator may write another number into the node.
+Members that knew it and members that did not would then compute different assignments.
+
+How a generation of Kafka writes groups and topics in ZooKeeper: 0.7, or 0.8 and later.
+
+A member works with one generation, which is found before it registers; all members of a group must have the same.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
-from rebalance.assignment import sort_partitions_07
 from rebalance.errors import Kafka08Node, UnreadableNode
-from rebalance.zookeeper.lenient_json import parse_lenient
+from rebalance.subscription import sort_partitions_07
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.claims import Ask
+from rebalance.zookeeper.port.requests import Fault, GetChildren, GetData, Reply, WatchEvent
 from rebalance.zookeeper.znodes import (
     BLACK_LIST,
     MAX_STREAMS,
@@ -27,24 +41,13 @@ from rebalance.zookeeper.znodes import (
     BrokerNode,
     Registration,
     broker_path,
+    java_refusal,
+    parse_lenient,
     topic_path,
 )
 
-__all__ = [
-    "MAX_PARTITIONS",
-    "broker_and_number",
-    "format_registration_07",
-    "is_partition",
-    "parse_broker_07",
-    "parse_partition_count_07",
-    "parse_registration_07",
-    "partition_names",
-    "topic_broker_path",
-]
-
 MAX_PARTITIONS: Final = 100_000
 """Most partitions of one topic on one broker; a foreign 2^31-1 would become as many names in memory."""
-
 # Java's `\p{Digit}` are these ten, and its `.` ends at a line end.
 _WILDCARD = re.compile(r"([*!])([0-9]+)\1([^\n\r\u0085\u2028\u2029]*)")
 # Ids of brokers go up to 2^31-1; some are made of an address.
@@ -201,3 +204,172 @@ def _parse_wildcard(text: str, data: bytes, path: str) -> Registration:
 def _check_streams(name: str, count: object, data: bytes, path: str) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_STREAMS:
         raise UnreadableNode(path, f"the number of streams for {name!r} is {count!r}, not 1 to {MAX_STREAMS}", data)
+
+
+log = logging.getLogger(__name__)
+
+
+class BrokersReading:
+    """One read of one topic.
+
+    Args:
+        ask: sends requests.
+        topic: which one.
+        changed: the watch on the list of its brokers.
+        number_changed: the watch on the number of each broker.
+        done: called once: `done(partitions, None)`; `done(None, None)` when there is no such topic;
+            `done(None, (question, reply))` when a node of it could not be read.
+
+    Threads: the coordinator's alone, but for the watch callbacks.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        topic: str,
+        changed: Callable[[WatchEvent], None],
+        number_changed: Callable[[WatchEvent], None],
+        done: Callable[[tuple[str, ...] | None, tuple[GetData | GetChildren, Reply] | None], None],
+    ) -> None:
+        self._ask = ask
+        self._topic = topic
+        self._changed = changed
+        self._number_changed = number_changed
+        self._done = done
+        self._counts: dict[int, int] = {}
+        self._open = 0
+        self._failed: tuple[GetData | GetChildren, Reply] | None = None
+
+    def start(self) -> None:
+        """Send the first request."""
+        path = znodes.topic_path(self._topic)
+        self._ask(GetChildren(path, self._changed), lambda reply: self._listed(GetChildren(path), reply))
+
+    def _listed(self, question: GetChildren, reply: Reply) -> None:
+        if reply.fault is Fault.NO_NODE:
+            self._done(None, None)
+            return
+        if reply.fault is not None:
+            self._done(None, (question, reply))
+            return
+        brokers = znodes.broker_ids(reply.value[0])
+        if not brokers:
+            self._done((), None)
+        self._open = len(brokers)
+        for broker in brokers:
+            read = GetData(topic_broker_path(self._topic, broker), self._number_changed)
+            self._ask(read, lambda reply, read=read, broker=broker: self._counted(read, broker, reply))  # type: ignore[misc]
+
+    def _counted(self, question: GetData, broker: int, reply: Reply) -> None:
+        self._open -= 1
+        if reply.fault is None:
+            self._take(question.path, broker, reply.value[0])
+        elif reply.fault is not Fault.NO_NODE and (self._failed is None or reply.fault.is_lost):
+            self._failed = (question, reply)
+        # A broker that is gone by now has set off the watch on the list.
+        if self._open == 0:
+            self._done(None if self._failed else partition_names(self._counts), self._failed)
+
+    def _take(self, path: str, broker: int, data: bytes | None) -> None:
+        try:
+            self._counts[broker] = parse_partition_count_07(path, data)
+        except UnreadableNode as error:
+            log.warning("broker %d counts as a broker without partitions of topic %s: %s", broker, self._topic, error)
+
+
+class Generation(Protocol):
+    """One generation's registrations and topics. It holds no state.
+
+    Attributes:
+        name: `0.7` or `0.8`, as in `kafka.generation`.
+        has_broker_nodes: Whether the children of a topic are its brokers; else its data lists its partitions.
+        strategies: The assignment strategies that its Java members have.
+        storages: Where its groups can keep their offsets.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def has_broker_nodes(self) -> bool: ...
+
+    @property
+    def strategies(self) -> tuple[str, ...]: ...
+
+    @property
+    def storages(self) -> tuple[str, ...]: ...
+
+    def format_registration(self, registration: Registration) -> bytes:
+        """Return the data of a registration node.
+
+        Raises:
+            ValueError: Text that would stop the Java members of the group.
+        """
+
+    def parse_registration(self, data: bytes | None, path: str) -> Registration:
+        """Return the registration that a node holds.
+
+        Raises:
+            UnreadableNode: No reader can use it; Kafka07Node or Kafka08Node: it is of the other generation.
+        """
+
+    def java_refusal(self, data: bytes) -> str | None:
+        """Return why a Java member fails on a registration that we can read; None when it does not fail."""
+
+
+class _Generation08:
+    """Kafka 0.8 and later: JSON."""
+
+    name: Final = "0.8"
+    has_broker_nodes: Final = False
+    strategies: Final = ("range", "roundrobin")
+    storages: Final = ("zookeeper", "kafka")
+
+    def format_registration(self, registration: Registration) -> bytes:
+        return znodes.format_registration(registration)
+
+    def parse_registration(self, data: bytes | None, path: str) -> Registration:
+        return znodes.parse_registration(data, path)
+
+    def java_refusal(self, data: bytes) -> str | None:
+        return java_refusal(data)
+
+
+class _Generation07:
+    """Kafka 0.7: text."""
+
+    name: Final = "0.7"
+    has_broker_nodes: Final = True
+    strategies: Final = ("range",)
+    storages: Final = ("zookeeper",)
+
+    def format_registration(self, registration: Registration) -> bytes:
+        return format_registration_07(registration)
+
+    def parse_registration(self, data: bytes | None, path: str) -> Registration:
+        return parse_registration_07(data, path)
+
+    def java_refusal(self, data: bytes) -> str | None:
+        return None if data[:1] in (b"*", b"!") else java_refusal(data)
+
+
+GENERATION_08: Final[Generation] = _Generation08()
+GENERATION_07: Final[Generation] = _Generation07()
+
+
+def other_than(generation: Generation) -> Generation:
+    """Return the other generation."""
+    return GENERATION_07 if generation is GENERATION_08 else GENERATION_08
+
+
+class ChosenGeneration:
+    """The generation of one member: that of Kafka 0.8 until another one was found.
+
+    Attributes:
+        value: The generation.
+
+    Threads: Set once, before the coordinator starts; read by any.
+    """
+
+    def __init__(self, value: Generation = GENERATION_08) -> None:
+        self.value = value

@@ -1,27 +1,238 @@
-"""BrokerClient: one broker and one connection to it, with what every broker can be asked: versions and metadata."""
+"""BrokerClient: one broker and one connection to it, with what every broker can be asked: versions and metadata.
+
+Requests to one broker over one connection, each in a version that the broker serves.
+
+A dialect that chooses versions asks each new connection first which ones there are: a broker that has been upgraded, or
+replaced by an older one, behind the same address is spoken to as what it is now.
+
+Remembers the last fetch of a connection, so that a repeated fetch is neither encoded nor decoded again.
+
+A consumer that gets no messages repeats one request and receives the same answer. With 2,000 partitions each of them
+has some 60 kB.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from simpleconsumer.calls.broker_calls import BrokerCalls
-from simpleconsumer.calls.fetch_memory import FetchMemory
 from simpleconsumer.closing import Closing
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA08, Dialect
-from simpleconsumer.dialect_types import AnyRequest
+from simpleconsumer.dialect_types import AnyRequest, Request
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, DecodeError, SimpleConsumerError
+from simpleconsumer.messages.api import chosen_request
 from simpleconsumer.primitives import MAX_FRAME_BYTES
 from simpleconsumer.probe import Probe
+from simpleconsumer.security.authentication import Exchange
 from simpleconsumer.security.security import Security
-from simpleconsumer.throttling import FetchPace, Patience, Throttle
-from simpleconsumer.types import ClusterMetadata
-
-__all__ = ["BrokerClient"]
+from simpleconsumer.throttling import THROTTLE_LOG, FetchPace, Patience, Throttle
+from simpleconsumer.types import ClusterMetadata, FetchedPartition, FetchRequest
 
 T = TypeVar("T")
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+
+
+class BrokerCalls:
+    """Sends the requests of a dialect, and decodes their answers.
+
+    Args:
+        connection: To the broker; nobody else uses it, but to close it.
+        dialect: What the broker speaks.
+        client_id: Name under which the broker logs and counts requests.
+
+    Attributes:
+        on_throttle: Called with each answer that says that the broker throttles this client, on the thread of the call.
+        throttle: What the last answer said of it; None for nothing.
+
+    Threads: One at a time.
+    """
+
+    def __init__(self, connection: Connection, dialect: Dialect, client_id: str) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._served: Mapping[int, range] = {}
+        self.on_throttle: Callable[[Throttle], None] = lambda throttle: None
+        self.throttle: Throttle | None = None
+        if dialect.chooses_versions:
+            connection.opening = self._learn_versions
+
+    def served(self) -> Mapping[int, range]:
+        """Return the versions that the broker serves, by API key; connects if there is no connection.
+
+        Empty for a dialect that does not choose versions.
+
+        Raises:
+            ConnectionFailed, DecodeError, BrokerError: As for `ask`.
+        """
+        if self._dialect.chooses_versions:
+            self._connection.call(b"", has_answer=False)
+        return self._served
+
+    def ask(
+        self,
+        asked: AnyRequest[T],
+        meanwhile: Callable[[], None] | None = None,
+        *,
+        patience: Patience | None = None,
+    ) -> T:
+        """Return the decoded answer; the connection is closed if it cannot be decoded.
+
+        If the answer says that the broker throttles this client, and reads no request until then, the next one waits.
+
+        Args:
+            asked: The request.
+            meanwhile: As for `Connection.call`.
+            patience: Waits longer than the deadline of a call for an answer that is held back.
+
+        Raises:
+            ConnectionFailed: The connection could not be made, was lost or timed out.
+            Throttled: The broker throttles this client for longer than the call may take.
+            DecodeError: The answer makes no sense.
+            VersionNotServed: The broker serves no version of the request that is spoken here.
+            BrokerError: The broker refused to say which versions it serves.
+        """
+        correlation_id = self._next_id()
+        sent: list[Request[T]] = []
+
+        def frame() -> list[bytes]:
+            sent[:] = [chosen_request(asked, self._served, self._connection.host, self._connection.port)]
+            return [self._dialect.frame(sent[0], correlation_id, self._client_id), *sent[0].tail]
+
+        answer = self._connection.call(
+            frame if self._dialect.chooses_versions else frame(),
+            correlation_id=correlation_id if self._dialect.has_correlation_ids else None,
+            resend=asked.can_resend,
+            meanwhile=meanwhile,
+            patience=patience,
+        )
+        self._note_throttle(sent[0], answer)
+        try:
+            return sent[0].decode(answer)
+        except DecodeError as error:
+            self._connection.reset()
+            error.add_note(f"in an answer of {len(answer)} bytes from {self._connection.host}:{self._connection.port}")
+            raise
+
+    @property
+    def known(self) -> Mapping[int, range]:
+        """The versions that the broker served last, by API key; empty before the first connection."""
+        return self._served
+
+    @property
+    def mutes(self) -> bool:
+        """Whether the broker answers clients that it throttles at once, and reads nothing of them for the time."""
+        return self._dialect.mutes(self._served)
+
+    def _note_throttle(self, sent: Request[T], answer: memoryview) -> None:
+        api, throttle_ms = self._dialect.throttle(sent, answer)
+        self.throttle = None
+        if not throttle_ms:
+            return
+        self.throttle = Throttle(self._connection.host, self._connection.port, api, throttle_ms, not self.mutes)
+        if self.mutes:
+            self._connection.mute(throttle_ms / 1000)
+        self.report(self.throttle)
+
+    def report(self, throttle: Throttle) -> None:
+        """Log that the broker throttles, and pass it on."""
+        THROTTLE_LOG.note(throttle, self._client_id)
+        self.on_throttle(throttle)
+
+    def tell(self, asked: AnyRequest[T]) -> None:
+        """Send a request that no broker answers; errors are those of `ask`."""
+        correlation_id = self._next_id()
+
+        def frame() -> list[bytes]:
+            chosen = chosen_request(asked, self._served, self._connection.host, self._connection.port)
+            return [self._dialect.frame(chosen, correlation_id, self._client_id), *chosen.tail]
+
+        self._connection.call(frame if self._dialect.chooses_versions else frame(), has_answer=False)
+
+    def _learn_versions(self, exchange: Exchange) -> None:
+        request, correlation_id = self._dialect.api_versions(), self._next_id()
+        answer = exchange(self._dialect.frame(request, correlation_id, self._client_id), correlation_id)
+        code, served = request.decode(answer)
+        if code:
+            raise BrokerError(code, None, None)
+        self._served = served
+
+    def _next_id(self) -> int:
+        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
+        return self._correlation_id
+
+
+_Fetch = AnyRequest[list[FetchedPartition]]
+
+
+class FetchMemory:
+    """The last fetch request of a connection.
+
+    Threads: That of the connection.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: list[FetchRequest] = []
+        self._how: Hashable = None
+        self._request: _Fetch | None = None
+
+    def request(
+        self, wanted: Sequence[FetchRequest], how: Hashable, make: Callable[[list[FetchRequest]], _Fetch]
+    ) -> _Fetch:
+        """Return the last request if it asked for the same; otherwise call `make` for a new one.
+
+        The request decodes an answer without messages to the same list as the answer before, if both have equal bytes.
+
+        Args:
+            how: Everything that `make` depends on except its argument.
+            make: Called with a copy of `wanted`.
+        """
+        if self._request is None or how != self._how or wanted != self._wanted:
+            self._request = None
+            # Plain tuples will do. Equal objects are compared faster if they are the same.
+            self._wanted = [each if isinstance(each, FetchRequest) else FetchRequest(*each) for each in wanted]
+            self._how = how
+            self._request = _remembering(make(self._wanted))
+        return self._request
+
+
+def _remembering(request: _Fetch) -> _Fetch:
+    if isinstance(request, Request):
+        return request._replace(decode=_Decoder(request.decode))
+    made: dict[int, Request[list[FetchedPartition]]] = {}
+    at = request.at
+
+    def once_at(version: int) -> Request[list[FetchedPartition]]:
+        if version not in made:
+            chosen = at(version)
+            made[version] = chosen._replace(decode=_Decoder(chosen.decode))
+        return made[version]
+
+    return request._replace(at=once_at)
+
+
+class _Decoder:
+    """Decodes the answers to one request."""
+
+    def __init__(self, decode: Callable[[memoryview], list[FetchedPartition]]) -> None:
+        self._decode = decode
+        self._answer: bytes | None = None
+        self._decoded: list[FetchedPartition] = []
+
+    def __call__(self, answer: memoryview) -> list[FetchedPartition]:
+        if self._answer is not None and len(answer) == len(self._answer) and bytes(answer) == self._answer:
+            return self._decoded
+        decoded = self._decode(answer)
+        self._answer = None
+        if decoded and not any(len(each.message_set) for each in decoded):
+            nothing = memoryview(b"")  # views would point into memory that the next answer overwrites
+            decoded = self._decoded = [each._replace(message_set=nothing) for each in decoded]
+            self._answer = bytes(answer)
+        return decoded
+
 
 _LATE_S: Final = 3.0
 """How late an answer is, in seconds, when the broker is first asked something else."""

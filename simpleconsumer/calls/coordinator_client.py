@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from simpleconsumer.calls.broker_client import BrokerClient
-from simpleconsumer.calls.group_offset_calls import GroupOffsetCalls
+from simpleconsumer.calls.offset_calls import GroupOffsetCalls
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest, VersionedRequest
 from simpleconsumer.errors import VersionNotServed
-from simpleconsumer.group_types import (
+from simpleconsumer.messages import apis
+from simpleconsumer.types import (
+    Broker,
     DescribedConsumerGroup,
     DescribedGroup,
     GenerationMember,
@@ -21,12 +23,9 @@ from simpleconsumer.group_types import (
     JoiningMember,
     LeavingMember,
     ListedGroup,
+    OffsetAndMetadata,
+    TopicPartition,
 )
-from simpleconsumer.messages import apis
-from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
-
-__all__ = ["CoordinatorClient", "GroupOffsetClient", "GroupsClient"]
-
 
 T = TypeVar("T")
 

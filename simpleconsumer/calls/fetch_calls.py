@@ -17,11 +17,9 @@ from simpleconsumer.errors import (
     MessageError,
     MessageTooLarge,
 )
-from simpleconsumer.partition_rows import check_numbers
+from simpleconsumer.primitives import check_numbers
 from simpleconsumer.throttling import Throttle, throttled_beyond
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, FetchedPartition, FetchRequest, Message
-
-__all__ = ["FetchCalls"]
 
 _MAX_BYTES = 0x7FFFFFFF
 _NOT_SAID_S: Final = 0.1
@@ -56,6 +54,7 @@ class FetchCalls(BrokerClient):
             MessageError: The message at that offset cannot be delivered; `next_offset` is behind it.
             BrokenFraming: The message set has an entry of impossible size.
         """
+
         def decode(at: int, data: Buffer, aborted: Sequence[AbortedTransaction]) -> Iterator[Message[bytes, bytes]]:
             return self.dialect.decode_messages(
                 data, topic, partition, at, max_decoded_bytes=max_decoded_bytes, aborted=aborted
@@ -125,9 +124,7 @@ class FetchCalls(BrokerClient):
         """
         deadline = time.monotonic() + self._connection.timeout_s
         while True:
-            answers = self.multifetch_once(
-                requests, max_wait_ms, min_bytes, version=version, max_bytes=max_bytes
-            )
+            answers = self.multifetch_once(requests, max_wait_ms, min_bytes, version=version, max_bytes=max_bytes)
             if answers:
                 return list(answers)
             if time.monotonic() + self.throttled_s > deadline:
@@ -215,14 +212,18 @@ class FetchCalls(BrokerClient):
             raise ValueError("no partitions to fetch")
         if not 0 <= max_wait_ms < self._connection.timeout_s * 1000:
             # KAFKA-1147: each answer would come after the connection was closed.
-            raise ValueError(f"max_wait_ms is {max_wait_ms}; it must be 0 or more, and less than the time-out of a "
-                             f"call, {self._connection.timeout_s} s")
+            raise ValueError(
+                f"max_wait_ms is {max_wait_ms}; it must be 0 or more, and less than the time-out of a "
+                f"call, {self._connection.timeout_s} s"
+            )
         if min_bytes < 0:
             raise ValueError(f"min_bytes is {min_bytes}; it must be 0 or more")
         for request in requests:
             if not 1 <= request.max_bytes <= _MAX_BYTES:
-                raise ValueError(f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}; it must be "
-                                 f"from 1 to {_MAX_BYTES}")
+                raise ValueError(
+                    f"{request.topic}/{request.partition}: max_bytes is {request.max_bytes}; it must be "
+                    f"from 1 to {_MAX_BYTES}"
+                )
             if not ~MAX_INT64 <= request.offset <= MAX_INT64:
                 limit = MAX_INT64 if request.offset > 0 else ~MAX_INT64
                 raise ValueError(f"{request.topic}/{request.partition}: offset {request.offset} is beyond {limit}")

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from simpleconsumer.dialect_types import VersionedRequest
+from simpleconsumer.dialect_types import VersionedRequest, numbered
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011.calls import call, serves
 from simpleconsumer.messages import topics as apis
 from simpleconsumer.messages.schema import Values
-from simpleconsumer.numbered_offsets import numbered
-from simpleconsumer.partition_rows import results_of, topics_of
+from simpleconsumer.primitives import results_of, topics_of
 from simpleconsumer.types import ActiveProducer, TopicPartition, TopicVerdict
-
-__all__ = ["AdminRequests"]
 
 _TOPIC_RESOURCE: Final = 2
 _AS_THE_BROKER_CHOOSES: Final = -1

@@ -9,8 +9,6 @@ from simpleconsumer.dialect_types import Request, VersionedRequest
 from simpleconsumer.messages.api import Api
 from simpleconsumer.messages.schema import Values
 
-__all__ = ["call", "request_of", "serves", "versioned"]
-
 T = TypeVar("T")
 
 

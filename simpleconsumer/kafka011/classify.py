@@ -23,15 +23,19 @@ from typing import Final
 
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokenFraming
-from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, OVERHEAD, SMALLEST_SIZE, has_batch_checksum, read_head
-from simpleconsumer.kafka011.batch_order import last_offset_of_unreadable, why_batch_is_damaged
+from simpleconsumer.kafka011.batch_head import (
+    MAGIC,
+    MAGIC_AT,
+    OVERHEAD,
+    SMALLEST_SIZE,
+    has_batch_checksum,
+    last_offset_of_unreadable,
+    read_head,
+    why_batch_is_damaged,
+)
 from simpleconsumer.kafka08 import classify as kafka08
-from simpleconsumer.kafka08.level import Level
-from simpleconsumer.kafka08.offset_order import most_in, why_damaged
-from simpleconsumer.kafka08.shallow import Walk, plain, walk_entries
+from simpleconsumer.kafka08.offset_order import Level, Walk, most_in, plain, walk_entries, why_damaged
 from simpleconsumer.types import Buffer, FetchedPartition
-
-__all__ = ["NOT_LEADER_CODES", "classify"]
 
 NOT_LEADER_CODES: Final = frozenset((3, 5, 6, 9, 56, 74, 78, 100, 103))
 """Error codes of a broker that does not lead the partition, or leads it in another epoch than the client knows."""

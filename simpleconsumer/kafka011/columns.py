@@ -29,7 +29,7 @@ from simpleconsumer.column_rows import (
 )
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import MessageError
-from simpleconsumer.kafka011.batch_reading import BatchReading, open_reading
+from simpleconsumer.kafka011.record_batch import BatchReading, open_reading
 from simpleconsumer.kafka011.records import Record
 from simpleconsumer.kafka08 import columns as kafka08
 from simpleconsumer.types import AbortedTransaction, Buffer

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from simpleconsumer.dialect_types import VersionedRequest
+from simpleconsumer.dialect_types import VersionedRequest, numbered
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.group_types import (
+from simpleconsumer.kafka011.calls import call, serves
+from simpleconsumer.messages import groups as apis
+from simpleconsumer.messages.schema import Values
+from simpleconsumer.primitives import results_of, topics_of
+from simpleconsumer.types import (
     CONSUMER_PROTOCOL,
+    Broker,
     DescribedConsumer,
     DescribedConsumerGroup,
     DescribedGroup,
@@ -19,15 +24,9 @@ from simpleconsumer.group_types import (
     JoiningMember,
     LeavingMember,
     ListedGroup,
+    OffsetAndMetadata,
+    TopicPartition,
 )
-from simpleconsumer.kafka011.calls import call, serves
-from simpleconsumer.messages import groups as apis
-from simpleconsumer.messages.schema import Values
-from simpleconsumer.numbered_offsets import numbered
-from simpleconsumer.partition_rows import results_of, topics_of
-from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
-
-__all__ = ["GroupRequests"]
 
 _NO_GENERATION: Final = -1
 _NOTHING: Final = OffsetAndMetadata(-1)

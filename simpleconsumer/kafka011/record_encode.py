@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer import codecs, kernel
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.kafka011.batch_head import (
     CODEC_MASK,
     CRC_BODY_AT,
@@ -22,11 +22,8 @@ from simpleconsumer.kafka011.batch_head import (
     MAGIC,
     SMALLEST_SIZE,
 )
-from simpleconsumer.kafka011.records import NO_TIMESTAMP
-from simpleconsumer.kafka011.varints import encode_varint
+from simpleconsumer.kafka011.records import NO_TIMESTAMP, encode_varint
 from simpleconsumer.types import Encodable, Headers, Message
-
-__all__ = ["NO_PRODUCER", "BatchProducer", "Run", "encode_producer_batch", "encode_record_batch"]
 
 Run = tuple[Sequence[tuple[Any, ...]], Sequence[float]]
 """Messages, each key and value and, if it has any, headers; and when they came, in seconds of some clock: one time for

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from simpleconsumer.dialect_types import Request, VersionedRequest
+from simpleconsumer.dialect_types import Request, VersionedRequest, numbered
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011.calls import call, request_of, serves
 from simpleconsumer.messages import topics as apis
 from simpleconsumer.messages.schema import Values
-from simpleconsumer.numbered_offsets import numbered
-from simpleconsumer.partition_rows import Partition, results_of, topics_of
+from simpleconsumer.primitives import Partition, results_of, topics_of
 from simpleconsumer.types import (
     Broker,
     ClusterMetadata,
@@ -23,8 +22,6 @@ from simpleconsumer.types import (
     TopicPartition,
 )
 from zkconsumer_error import ErrorCode
-
-__all__ = ["TopicRequests", "served_versions"]
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -106,9 +103,7 @@ class TopicRequests:
         """Return whether a broker that serves these versions answers `offsets_for_times`."""
         return serves(served, apis.LIST_OFFSETS, apis.LIST_OFFSETS.versions[1:])
 
-    def epoch_ends(
-        self, epochs: Mapping[TopicPartition, tuple[int, int]]
-    ) -> VersionedRequest[list[EpochEnd]]:
+    def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> VersionedRequest[list[EpochEnd]]:
         """Return the request for the ends of epochs of leaders, which show what was truncated: Kafka 0.11 and later.
 
         Up to version 2 a broker with access lists answers brokers alone.
@@ -185,8 +180,9 @@ class TopicRequests:
                 for row in rows if row["resource_type"] == _TOPIC_RESOURCE
             }  # fmt: skip
             if len(rows) != len(topics) or found.keys() != set(topics):
-                raise DecodeError(f"describe configs response: {len(rows)} results, not one for each of the "
-                                  f"{len(topics)} topics")
+                raise DecodeError(
+                    f"describe configs response: {len(rows)} results, not one for each of the {len(topics)} topics"
+                )
             return [found[topic] for topic in topics]
 
         return call(apis.DESCRIBE_CONFIGS, {"resources": resources}, result, can_resend=True)

@@ -9,6 +9,10 @@ Memory is bounded by the message set, `max_decoded_bytes` for the compressed ent
 `max_batch_bytes`.
 
 This module needs pyarrow (the extra `columns`); it is imported only when columns are asked for.
+
+Cuts record batches of Kafka 0.7 between entries, as only whole entries can be committed.
+
+This module needs numpy and pyarrow (the extra `columns`); it is imported only when columns are asked for.
 """
 
 from __future__ import annotations
@@ -16,15 +20,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from simpleconsumer import kernel
 from simpleconsumer.column_rows import COLUMNS_07 as COLUMNS
 from simpleconsumer.column_rows import NO_TIME, batches_of, checked_schema, last_wanted, rows_of
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
-from simpleconsumer.kafka07.level import is_plain_at
-from simpleconsumer.kafka07.message_set import Reading, next_entry, open_reading
+from simpleconsumer.kafka07.message_set import Reading, is_plain_at, next_entry, open_reading
 from simpleconsumer.types import MAX_INT64, Buffer
 
-__all__ = ["COLUMNS", "decode_columns"]
+__all__ = ["COLUMNS", "cuts", "decode_columns"]
 
 _ENTRY_BYTES: Final = 10
 
@@ -137,3 +142,29 @@ class _Decoding:
         index, next_offset = (entry.index - 1, entry.start) if is_inside else (0, entry.end)
         rows.add(None, found.payload, entry.start, None, NO_TIME, (), size_bytes, index, next_offset)
         self._is_followed = not is_inside or is_plain_at(levels[-1])
+
+
+def cuts(batch: Any, max_rows: int | None) -> Iterator[tuple[int, int]]:
+    """Yield first row and end of each part of a record batch.
+
+    A part ends where an entry ends, unless an entry alone has more than `max_rows` rows, or is not whole in the batch.
+    A part that starts within an entry ends with that entry.
+
+    Args:
+        batch: At least one row, with the columns offset, entry_index and next_offset.
+        max_rows: Most rows of a part; None for no limit.
+    """
+    indexes = batch.column("entry_index")
+    is_last_of_entry = np.asarray(batch.column("next_offset")) > np.asarray(batch.column("offset"))
+    ends = np.flatnonzero(is_last_of_entry) + 1
+    first = 0
+    while first < batch.num_rows:
+        limit = batch.num_rows if max_rows is None else min(first + max_rows, batch.num_rows)
+        behind_first = int(np.searchsorted(ends, first, "right"))
+        if indexes[first].as_py() > 0:
+            end = min(limit, int(ends[behind_first])) if behind_first < len(ends) else limit
+        else:
+            whole = int(np.searchsorted(ends, limit, "right"))
+            end = int(ends[whole - 1]) if whole > behind_first else limit
+        yield first, end
+        first = end

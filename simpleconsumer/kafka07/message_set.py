@@ -20,20 +20,29 @@ Rules, and their reasons:
 - Memory is bounded by the buffer, plus `max_decoded_bytes` for the compressed entry that is being read.
 
 Source: kafka.message.ByteBufferMessageSet, Message, CompressionUtils (0.7.2).
+
+A message set of Kafka 0.7 that is being read, and the outermost entry of which it is a part.
+
+Finds out whether a byte position is the start of an entry, by walking from one that is.
+
+No byte of a log shows where an entry starts: a broker serves any position and sends what is there. So a position that
+somebody else has stored is checked from the start of its segment on, which the broker names (offsets request). Only the
+size fields are read, so the walk may fetch a few bytes at the end of each entry that it does not hold.
+
+Pure: the caller fetches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from struct import Struct
+from struct import Struct, error
 from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
 from simpleconsumer import codecs, kernel
-from simpleconsumer.dialect_types import MAX_DECODED_BYTES, MAX_DEPTH
-from simpleconsumer.entry_walk import EntryLayout, plain
+from simpleconsumer.dialect_types import MAX_DECODED_BYTES, MAX_DEPTH, Boundary, PositionIs
 from simpleconsumer.errors import (
     BrokenFraming,
     CorruptMessage,
@@ -44,24 +53,58 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.kafka07.level import CODEC_MASK, ENTRY_OVERHEAD, Level, OpenEntry, is_plain_at
+from simpleconsumer.primitives import EntryLayout, plain, walk_entries
 from simpleconsumer.types import MAX_INT64, Buffer, EntryMessage, Message
 
-__all__ = [
-    "LAYOUT",
-    "SMALLEST_MESSAGE",
-    "Reading",
-    "decode_messages",
-    "next_entry",
-    "open_reading",
-    "read_messages",
-    "with_positions",
-]
+ENTRY_OVERHEAD: Final = 4
+CODEC_MASK: Final = 3
+_MAGIC_AND_ATTRIBUTES = Struct(">4xBB").unpack_from
+
+
+class Level:
+    """A message set that is being read: that of a broker, or the inside of a compressed entry.
+
+    Attributes:
+        position: Where the next entry starts.
+        budget_bytes: How many bytes compressed entries in here may still inflate to.
+    """
+
+    __slots__ = ("budget_bytes", "buffer", "position")
+
+    def __init__(self, buffer: Buffer, budget_bytes: int) -> None:
+        self.buffer = buffer
+        self.position = 0
+        self.budget_bytes = budget_bytes
+
+
+class OpenEntry:
+    """The outermost entry that is being read.
+
+    Attributes:
+        start: Where it starts in the log.
+        end: Where it ends in the log.
+        index: Number of the next message in it.
+    """
+
+    __slots__ = ("end", "index", "start")
+
+    def __init__(self, place: int) -> None:
+        self.start = self.end = place
+        self.index = 0
+
+
+def is_plain_at(level: Level) -> bool:
+    """Return whether the head of an uncompressed message comes next; whether the message is whole is not looked at."""
+    try:
+        magic, attributes = _MAGIC_AND_ATTRIBUTES(level.buffer, level.position)
+    except error:
+        return False
+    return bool(magic == 0 or (magic == 1 and attributes == 0))
+
 
 SMALLEST_MESSAGE: Final = 5
 """Size of a magic 0 message without payload."""
 LAYOUT: Final = EntryLayout(0, ENTRY_OVERHEAD, SMALLEST_MESSAGE)
-
 _HEADER_BYTES: Final = (5, 6)  # by magic
 _SIZE = Struct(">i").unpack_from
 _CRC = Struct(">I").unpack_from
@@ -402,3 +445,49 @@ def _place(fault: _Fault, reading: Reading, topic: str, partition: int | str) ->
     error = fault.kind(topic, partition, entry.start, next_offset, fault.reason, index)
     error.resume = Resume(reading)
     return error
+
+
+def find_boundary(data: Buffer, data_offset: int, position: int) -> Boundary:
+    """Return whether a position is the start of an entry.
+
+    An entry needs not be whole: its size is enough.
+
+    Args:
+        data: Entries of the log from `data_offset` on; perhaps none, and the last one may be cut off.
+        data_offset: Position of the first byte of the data: the start of a segment, or of another entry.
+        position: The position to be checked, not before `data_offset`.
+
+    Raises:
+        ValueError: The position is before the data.
+        BrokenFraming: An entry before the position has an impossible size: `data_offset` is not the start of an entry,
+            or the log is damaged.
+    """
+    if position < data_offset:
+        raise ValueError(f"position {position} is before {data_offset}, where the walk starts")
+    view = memoryview(plain(data))
+    # The fast walk skips whole entries up to the position; one more, perhaps a cut off one, is read here.
+    start = data_offset + walk_entries(view[: position - data_offset], LAYOUT).end
+    if start == position:
+        return Boundary(PositionIs.BOUNDARY, position, position)
+    at = start - data_offset
+    if at + LAYOUT.overhead > len(view):
+        return Boundary(PositionIs.UNKNOWN, start, start)
+    (size,) = LAYOUT.size.unpack_from(view, at)
+    if size < LAYOUT.smallest:
+        raise BrokenFraming(f"entry at position {start} has size {size}")
+    end = start + LAYOUT.overhead + size
+    if end > position:
+        return Boundary(PositionIs.INSIDE, start, end)
+    known = PositionIs.BOUNDARY if end == position else PositionIs.UNKNOWN
+    return Boundary(known, end, end)
+
+
+def last_entry_before(data: Buffer, data_offset: int, position: int) -> int | None:
+    """Return where the entry starts that ends at a position; None if none of the data does.
+
+    Args:
+        data: Whole entries of the log from `data_offset` on.
+    """
+    view = memoryview(plain(data))[: max(0, position - data_offset)]
+    walk = walk_entries(view, LAYOUT)
+    return data_offset + walk.last if walk.entries and data_offset + walk.end == position else None

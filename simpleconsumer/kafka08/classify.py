@@ -1,6 +1,4 @@
-"""What the answer to a fetch means for one partition, in Kafka 0.8 and later.
-
-Pure. Rules, and which failure each prevents:
+"""What the answer to a fetch means for one partition, in Kafka 0.8 and later. Rules, and which failure each prevents:
 - A position moves by a message set only, and in it by offsets only that can be right (`offset_order`): a damaged one
   would lead out of the log.
 - "Out of range" moves no position: a broker that has just become leader, or is restarting, reports it for positions
@@ -8,6 +6,25 @@ Pure. Rules, and which failure each prevents:
 - A message that does not fit is asked for with its own size, up to the limit.
 
 Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread (0.8.2.2).
+
+What the heads of the entries of a message set show of it, without looking into any message.
+
+Handles record batches of Kafka 0.11 and later that a broker could not convert to the older message format. Brokers
+convert batches for clients of this protocol (down-conversion). Some have no older form:
+
+    control batches of transactions, and batches that compaction has emptied
+        1.x sends them as they are; later brokers send a filler, an entry at offset -1 without its bytes
+    a batch that is cut off because it is larger than was asked for
+        brokers up to 2.x send it as it is, later ones leave it out
+    zstd
+        an error code
+
+If control batches are at the very position that is asked for, brokers from 2.0 on send the batch behind them twice.
+
+Layout of a batch: `int64 first offset, int32 size, int32 epoch, int8 magic, uint32 crc, int16 attributes,
+int32 last offset - first offset, 30 bytes of times and producer, int32 count`, then the records.
+
+Source: org.apache.kafka.common.record.DefaultRecordBatch, AbstractRecords (1.1), LazyDownConversionRecords (2.8).
 """
 
 from __future__ import annotations
@@ -18,13 +35,81 @@ from typing import Final
 
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokenFraming, broker_error
-from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
-from simpleconsumer.kafka08.offset_order import begins_again, begins_below, end_in_order, is_sole_trusted, trusted_end
-from simpleconsumer.kafka08.shallow import Walk, walk_entries
-from simpleconsumer.types import FetchedPartition
+from simpleconsumer.kafka08.offset_order import (
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    Walk,
+    begins_again,
+    begins_below,
+    end_in_order,
+    is_sole_trusted,
+    shallow_end,
+    trusted_end,
+    walk_entries,
+)
+from simpleconsumer.types import Buffer, FetchedPartition
 from zkconsumer_error import ErrorCode
 
-__all__ = ["NOT_LEADER_CODES", "classify", "classify_error"]
+_BATCH_HEAD = Struct(">qi4xb4xhi30xi")
+_PLACE = Struct(">qi4xb6xi")
+_MAGIC: Final = 2
+_IS_MARK: Final = 0x20
+_OVERHEAD: Final = 12
+_FILLER_OFFSET: Final = -1
+_ATTRIBUTES_AT: Final = 17
+_CODEC_MASK: Final = 7
+
+
+def behind_marks(message_set: Buffer, position: int) -> int | None:
+    """Return where to fetch next if a message set holds no messages; None if it may hold some.
+
+    Args:
+        position: The offset that was asked for.
+    """
+    if len(message_set) < _ENTRY.size:
+        return None
+    offset, size = _ENTRY.unpack_from(message_set)
+    if offset == _FILLER_OFFSET and size + _OVERHEAD > len(message_set):
+        return position + 1  # the batch at the position is whole, or the answer would be another one
+    behind = None
+    start = 0
+    while start + _BATCH_HEAD.size <= len(message_set):
+        first, size, magic, attributes, last, count = _BATCH_HEAD.unpack_from(message_set, start)
+        if magic != _MAGIC or start + _OVERHEAD + size > len(message_set):
+            return behind if magic == _MAGIC else None
+        if size + _OVERHEAD < _BATCH_HEAD.size or not (attributes & _IS_MARK or count == 0):
+            return None
+        behind = max(first + last, position) + 1
+        start += _OVERHEAD + size
+    return behind
+
+
+def last_offset_of_batch(message_set: Buffer) -> int | None:
+    """Return the last offset of the record batch that a set starts with, whole or not; None if it is no such batch."""
+    if len(message_set) < _PLACE.size:
+        return None
+    first, _, magic, last = _PLACE.unpack_from(message_set)
+    return first + last if magic == _MAGIC and first >= 0 and last >= 0 else None
+
+
+def repeated_bytes(message_set: Buffer, position: int) -> int:
+    """Return the size of the whole entries at the start of a set that come again right behind; it is usually 0.
+
+    Args:
+        position: The offset that was asked for.
+    """
+    if len(message_set) <= _ATTRIBUTES_AT:
+        return 0
+    offset, size = _ENTRY.unpack_from(message_set)
+    end = _OVERHEAD + size
+    if message_set[_ATTRIBUTES_AT] & _CODEC_MASK:
+        return end if message_set[:end] == message_set[end : 2 * end] else 0
+    if offset <= position:  # the batch at the position was sent, so no control batch is there
+        return 0
+    data = bytes(message_set)
+    start = data.find(data[:end], end)
+    return start if start > 0 and shallow_end(data[:start])[0] == start else 0
+
 
 NOT_LEADER_CODES: Final = frozenset(
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -159,3 +244,47 @@ def _does_not_fit(answer: FetchedPartition, position: int, asked_bytes: int, lar
             offset = position
         return FetchResult(Outcome.TOO_LARGE, next_offset=offset + 1, offset=offset, size_bytes=needed, reason=reason)
     return FetchResult(Outcome.GROW, size_bytes=min(needed, largest_bytes), reason=reason)
+
+
+_HEAD: Final = Struct(">qi5xB")
+
+
+def bytes_an_offset(message_set: Buffer, offset: int) -> float | None:
+    """Return how many bytes of a set one offset takes, None when the set does not show it.
+
+    A set without a whole entry is measured by the head of its first entry.
+
+    Args:
+        offset: What was asked for; a wrapper that holds it starts before.
+    """
+    try:
+        size_bytes, behind, _ = shallow_end(message_set)
+    except BrokenFraming:
+        return None
+    if behind is None:
+        if len(message_set) < _ENTRY.size:
+            return None
+        first, message_bytes = _ENTRY.unpack_from(message_set)
+        size_bytes, behind = message_bytes + _ENTRY.size, first + 1
+        last = last_offset_of_batch(message_set)
+        if last is not None:
+            offset, behind = first, last + 1
+    return size_bytes / (behind - offset) if behind > offset else None
+
+
+def first_offset_in(message_set: Buffer, offset: int, start: int) -> int:
+    """Return the first offset that may be in the entry that holds `offset`.
+
+    A wrapper carries its last offset only; its first one is somewhere behind the entry before.
+
+    Args:
+        start: First offset that the set may hold.
+    """
+    position, first = 0, start
+    while position + _HEAD.size <= len(message_set):
+        last, size, attributes = _HEAD.unpack_from(message_set, position)
+        if last >= offset:
+            return first if attributes & CODEC_MASK else int(last)
+        first = last + 1
+        position += ENTRY_OVERHEAD + size
+    return first

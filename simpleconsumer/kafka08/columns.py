@@ -28,8 +28,8 @@ from simpleconsumer.column_rows import (
 )
 from simpleconsumer.dialect_types import MAX_BATCH_BYTES, MAX_DECODED_BYTES
 from simpleconsumer.errors import MessageError
-from simpleconsumer.kafka08.level import NO_TIMESTAMP, Level
 from simpleconsumer.kafka08.message_set import LOG_APPEND_TIME, REACHED, Entry, next_entry, open_levels
+from simpleconsumer.kafka08.offset_order import NO_TIMESTAMP, Level
 from simpleconsumer.types import Buffer
 
 __all__ = ["COLUMNS", "MAX_BATCH_BYTES", "decode_columns"]

@@ -9,13 +9,15 @@ from simpleconsumer.dialect_types import (
     MAX_ANSWER_BYTES,
     Appended,
     FetchResult,
+    NumberedOffsets,
     Request,
+    numbered,
 )
 from simpleconsumer.errors import DecodeError, NoSuchRequest
-from simpleconsumer.kafka08 import entry_heads, message_set, requests
+from simpleconsumer.kafka08 import classify as entry_heads
+from simpleconsumer.kafka08 import message_set, requests
 from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
-from simpleconsumer.numbered_offsets import NumberedOffsets, numbered
 from simpleconsumer.types import (
     AbortedTransaction,
     Broker,
@@ -32,9 +34,6 @@ from simpleconsumer.types import (
     TopicPartition,
 )
 from zkconsumer_error import ErrorCode
-
-__all__ = ["Kafka08"]
-
 
 
 class Kafka08(NumberedOffsets):
@@ -124,13 +123,12 @@ class Kafka08(NumberedOffsets):
             ValueError: Topics by name that the broker is not to create, which these versions cannot say.
         """
         if topics and not create:
-            raise ValueError("brokers before 0.10 may create each topic that a request names; ask for all topics "
-                             "instead")
+            raise ValueError(
+                "brokers before 0.10 may create each topic that a request names; ask for all topics instead"
+            )
         return Request(requests.METADATA, 0, requests.encode_metadata(topics), requests.decode_metadata, True)
 
-    def log_ends(
-        self, partitions: Sequence[TopicPartition], *, read_committed: bool = False
-    ) -> Request[list[LogEnd]]:
+    def log_ends(self, partitions: Sequence[TopicPartition], *, read_committed: bool = False) -> Request[list[LogEnd]]:
         """Raise NoSuchRequest."""
         raise NoSuchRequest(self.name, "the epoch of a log's end", "`get_offsets_before` returns where a log ends")
 

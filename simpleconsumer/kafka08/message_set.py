@@ -41,10 +41,20 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.kafka08.level import CODEC_MASK, ENTRY_OVERHEAD, NO_TIMESTAMP, Level
 from simpleconsumer.kafka08.message_encode import encode_message_set
-from simpleconsumer.kafka08.offset_order import most_in, offset_behind, place_of_damaged, why_damaged
-from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, plain, shallow_end
+from simpleconsumer.kafka08.offset_order import (
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    NO_TIMESTAMP,
+    SMALLEST_MESSAGE,
+    Level,
+    most_in,
+    offset_behind,
+    place_of_damaged,
+    plain,
+    shallow_end,
+    why_damaged,
+)
 from simpleconsumer.primitives import read_int32
 from simpleconsumer.types import Buffer, Message
 

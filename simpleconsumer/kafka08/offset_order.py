@@ -13,7 +13,9 @@ offset is *damaged* if it is
 
 An entry whose offset is damaged gets the first offset that its neighbours leave free; those behind it keep theirs.
 
-Pure.
+A message set of magic 0 or 1 that is being read, and what is known of the offsets there.
+
+Finds where a message set of Kafka 0.8 ends, and the offset behind its last entry, without reading any message.
 """
 
 from __future__ import annotations
@@ -21,22 +23,95 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from simpleconsumer.kafka08.level import CODEC_MASK, ENTRY_OVERHEAD, Level
-from simpleconsumer.kafka08.shallow import SMALLEST_MESSAGE, Walk
+from simpleconsumer import primitives
+from simpleconsumer.primitives import EntryLayout, Walk, plain
 from simpleconsumer.types import MAX_INT64, Buffer
 
 __all__ = [
-    "PLAIN",
-    "begins_again",
-    "begins_below",
-    "end_in_order",
-    "is_sole_trusted",
-    "most_in",
-    "offset_behind",
-    "place_of_damaged",
-    "trusted_end",
-    "why_damaged",
-]
+    "CODEC_MASK", "ENTRY_OVERHEAD", "LAYOUT", "NO_TIMESTAMP", "PLAIN", "SMALLEST_MESSAGE", "Level", "Walk",
+    "begins_again", "begins_below", "end_in_order", "is_sole_trusted", "most_in", "offset_behind",
+    "place_of_damaged", "plain", "shallow_end", "trusted_end", "walk_entries", "why_damaged",
+]  # fmt: skip
+
+ENTRY_OVERHEAD: Final = 12
+CODEC_MASK: Final = 7
+NO_TIMESTAMP: Final = -1
+
+
+class Level:
+    """A message set that is being read: that of a broker, or the inside of a wrapper.
+
+    Attributes:
+        position: Where the next entry starts.
+        magic: Magic that the messages must have: that of the wrapper; None outside of wrappers.
+        base: What to add to the offsets found here (magic 1 wrappers hold relative ones).
+        timestamp_ms: Timestamp of all messages here (wrapper with LogAppendTime), or None.
+        wrapper_offset: Offset of the wrapper; -1 outside of wrappers.
+        budget_bytes: How many bytes wrappers in here may still decompress to.
+        floor: Least offset that the next entry can have: behind that of the entry before. Like `limit` and `asked` it
+            is relative to `base`, as the offsets of the entries here are.
+        limit: Offsets here are below it, except one that follows directly on that of the entry before: that the two
+            agree is better evidence than a high watermark, which may be late. In a wrapper of magic 1 all are below it.
+        asked: The offset that was asked for; the place of the first entry if its own offset is damaged.
+        damaged: The last entries of damaged offset: the floor at that time, and their number.
+    """
+
+    __slots__ = (
+        "asked",
+        "base",
+        "budget_bytes",
+        "buffer",
+        "damaged",
+        "floor",
+        "limit",
+        "magic",
+        "position",
+        "timestamp_ms",
+        "wrapper_offset",
+    )
+
+    def __init__(self, buffer: Buffer, budget_bytes: int = 0) -> None:
+        self.buffer = buffer
+        self.position = 0
+        self.magic: int | None = None
+        self.base = 0
+        self.timestamp_ms: int | None = None
+        self.wrapper_offset = -1
+        self.budget_bytes = budget_bytes
+        self.floor = 0
+        self.limit = MAX_INT64
+        self.asked = 0
+        self.damaged = (-1, 0)
+
+
+SMALLEST_MESSAGE: Final = 14
+"""Size of a magic 0 message with neither key nor value."""
+LAYOUT: Final = EntryLayout(8, ENTRY_OVERHEAD, SMALLEST_MESSAGE)
+_OFFSET = Struct(">q")
+
+
+def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
+    """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
+
+    Nothing is decompressed and no CRC is checked. `(0, None, 0)` for a buffer that is not empty means that no entry is
+    whole: the fetch size was too small for the message.
+
+    Raises:
+        BrokenFraming: A size field is negative or below 14.
+    """
+    view = plain(buffer)
+    walk = walk_entries(view)
+    return (walk.end, _OFFSET.unpack_from(view, walk.last)[0] + 1, walk.entries) if walk.entries else (0, None, 0)
+
+
+def walk_entries(view: Buffer) -> Walk:
+    """Return the whole entries of a set; `view` holds bytes (`plain`).
+
+    Raises:
+        BrokenFraming: A size field is negative or below 14.
+    """
+    return primitives.walk_entries(view, LAYOUT)
+
 
 PLAIN: Final = 0
 """How many offsets before its own an uncompressed message covers."""

@@ -21,15 +21,20 @@ from typing import Final
 
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
-from simpleconsumer.partition_rows import Partition, by_topic, in_order, read_topics, results_of, topics_of
 from simpleconsumer.primitives import (
+    Partition,
+    by_topic,
     encode_int32,
     encode_string,
+    in_order,
     read_bytes,
     read_int16,
     read_int32,
     read_int64,
+    read_topics,
     require_end,
+    results_of,
+    topics_of,
 )
 from simpleconsumer.types import (
     Broker,
@@ -189,9 +194,7 @@ def decode_offsets(answer: Buffer, asked: Sequence[Partition]) -> list[tuple[int
 
 def encode_offsets_for_times(times_ms: Mapping[Partition, int]) -> bytes:
     """Return a request for the first message at or after a time in each partition: offsets of version 1."""
-    rows = [
-        (topic, {"partition_index": number, "timestamp": time_ms}) for (topic, number), time_ms in times_ms.items()
-    ]
+    rows = [(topic, {"partition_index": number, "timestamp": time_ms}) for (topic, number), time_ms in times_ms.items()]
     return apis.LIST_OFFSETS.request.encode(1, {"topics": topics_of(rows)})
 
 

@@ -1,7 +1,7 @@
 # The whole entries of a fetched set, by their sizes.
 
 def walk_entries(data, Py_ssize_t size_at, Py_ssize_t overhead, Py_ssize_t smallest, Py_ssize_t block, /):
-    """Return the fields of `simpleconsumer.entry_walk.Walk`, and a size that is impossible, or `smallest`."""
+    """Return the fields of `simpleconsumer.primitives.Walk`, and a size that is impossible, or `smallest`."""
     cdef Py_buffer view
     cdef const uint8_t *start
     cdef Py_ssize_t position = 0, last = 0, entries = 0, tail = 0, before_tail = 0, block_start = 0

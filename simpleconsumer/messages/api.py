@@ -1,15 +1,18 @@
-"""One API of Kafka: its number, its versions, and the schemas of its requests and answers."""
+"""One API of Kafka: its number, its versions, and the schemas of its requests and answers.
+
+Chooses the version of a request: the newest one that both this package and the broker have.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
-from simpleconsumer.messages.flexible import skip_tagged_fields
-from simpleconsumer.messages.schema import NEVER, Schema, Values
+from simpleconsumer.dialect_types import AnyRequest, Request
+from simpleconsumer.errors import VersionNotServed
+from simpleconsumer.messages.schema import NEVER, Schema, Values, skip_tagged_fields
 from simpleconsumer.primitives import encode_int16, encode_int32, encode_string, read_int32
 from simpleconsumer.types import Buffer
-
-__all__ = ["Api"]
 
 _API_VERSIONS: Final = 18
 
@@ -90,3 +93,27 @@ class Api:
             return 0
         at = self.throttle_at + (len(answer) if self.throttle_at < 0 else int(version >= self.flexible_from))
         return max(read_int32(answer, at)[0], 0) if 0 <= at <= len(answer) - 4 else 0
+
+
+T = TypeVar("T")
+
+
+def chosen_request(asked: AnyRequest[T], served: Mapping[int, range], host: str, port: int) -> Request[T]:
+    """Return the request in the version to send; one of a fixed version stays as it is.
+
+    Args:
+        served: The versions that the broker serves, by API key.
+        host: Of the broker, for the error.
+        port: Of the broker, for the error.
+
+    Raises:
+        VersionNotServed: There is no version that both have.
+    """
+    if isinstance(asked, Request):
+        return asked
+    there = served.get(asked.api_key, range(0))
+    common = [version for version in asked.versions if version in there]
+    if not common:
+        bounds = (there.start, there.stop - 1) if there else None
+        raise VersionNotServed(host, port, asked.api, tuple(asked.versions), bounds)
+    return asked.at(max(common))

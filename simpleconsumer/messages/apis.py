@@ -3,6 +3,14 @@
 A client speaks the versions that bring it something new.
 
 Source: clients/src/main/resources/common/message (Kafka 0.10.0 to 4.3).
+
+The APIs of authentication. After SaslHandshake 0 tokens follow in frames of their own, after 1 in SaslAuthenticate.
+
+Source: clients/src/main/resources/common/message (Kafka 4.3).
+
+The APIs of producers with an id, and of their transactions.
+
+Source: clients/src/main/resources/common/message (Kafka 4.3).
 """
 
 from __future__ import annotations
@@ -24,7 +32,6 @@ from simpleconsumer.messages.groups import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
-from simpleconsumer.messages.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from simpleconsumer.messages.topics import (
     ALTER_CONFIGS,
     API_VERSIONS,
@@ -41,7 +48,6 @@ from simpleconsumer.messages.topics import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from simpleconsumer.messages.transactions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
 
 __all__ = [
     "ADD_PARTITIONS_TO_TXN", "ALTER_CONFIGS", "APIS", "API_VERSIONS", "CONSUMER_GROUP_DESCRIBE",
@@ -51,6 +57,79 @@ __all__ = [
     "METADATA", "OFFSET_COMMIT", "OFFSET_DELETE", "OFFSET_FETCH", "OFFSET_FOR_LEADER_EPOCH", "PRODUCE",
     "SASL_AUTHENTICATE", "SASL_HANDSHAKE", "SYNC_GROUP",
 ]  # fmt: skip
+
+SASL_HANDSHAKE: Final = Api(
+    17, "SaslHandshake", (0, 1),
+    request="""
+        mechanism: string
+    """,
+    response="""
+        error_code: int16
+        mechanisms: []string
+    """,
+)  # fmt: skip
+SASL_AUTHENTICATE: Final = Api(
+    36, "SaslAuthenticate", (0, 1), 2,
+    request="""
+        auth_bytes: bytes
+    """,
+    response="""
+        error_code: int16
+        error_message: string?
+        auth_bytes: bytes?
+        session_lifetime_ms: int64 1+
+    """,
+)  # fmt: skip
+
+
+INIT_PRODUCER_ID: Final = Api(
+    22, "InitProducerId", (0, 1, 3, 4), 2, throttled_from=0,
+    request="""
+        transactional_id: string?
+        transaction_timeout_ms: int32
+        producer_id: int64 3+
+        producer_epoch: int16 3+
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        error_code: int16
+        producer_id: int64
+        producer_epoch: int16
+    """,
+)  # fmt: skip
+ADD_PARTITIONS_TO_TXN: Final = Api(
+    24, "AddPartitionsToTxn", (0, 1), 3, throttled_from=0,
+    request="""
+        transactional_id: string
+        producer_id: int64
+        producer_epoch: int16
+        topics: []
+            name: string
+            partitions: []int32
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        topics: []
+            name: string
+            partitions: []
+                partition_index: int32
+                error_code: int16
+    """,
+)  # fmt: skip
+END_TXN: Final = Api(
+    26, "EndTxn", (0, 1), 3, throttled_from=0,
+    request="""
+        transactional_id: string
+        producer_id: int64
+        producer_epoch: int16
+        committed: bool
+    """,
+    response="""
+        throttle_time_ms: int32 = 0
+        error_code: int16
+    """,
+)  # fmt: skip
+
 
 APIS: Final[dict[int, Api]] = {
     api.key: api

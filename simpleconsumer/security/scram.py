@@ -12,8 +12,6 @@ import hashlib
 import hmac
 from typing import Final
 
-__all__ = ["FEWEST_ITERATIONS", "MOST_ITERATIONS", "ScramClient", "ScramRefused"]
-
 FEWEST_ITERATIONS: Final = 4096
 """Fewer make a password easy to guess for who has recorded a conversation (RFC 7677)."""
 MOST_ITERATIONS: Final = 1_000_000

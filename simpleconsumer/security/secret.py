@@ -1,12 +1,29 @@
-"""Secrets in texts of settings: they are not shown, and are texts that can be sent."""
+"""Secrets in texts of settings: they are not shown, and are texts that can be sent.
+
+The error of a setting for TLS or SASL that cannot be used.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 
-__all__ = ["NOT_UTF8", "Secret", "is_utf8", "secret"]
+class WrongSecuritySetting(ValueError):  # noqa: N818 - says what is wrong
+    """A setting for TLS or SASL, or the file that it names, cannot be used; its text has no secret.
+
+    Attributes:
+        setting: Kafka's name of it.
+        reason: What is wrong.
+    """
+
+    def __init__(self, setting: str, reason: str) -> None:
+        super().__init__(setting, reason)
+        self.setting = setting
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.reason}"
+
 
 NOT_UTF8: Final = "it has bytes or characters that cannot be UTF-8, which can come from the environment"
 

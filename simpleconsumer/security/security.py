@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 from simpleconsumer.imported_names import NotImported, imported, is_place
-from simpleconsumer.security.jaas import JaasEntry, parse_jaas
-from simpleconsumer.security.sasl import HASHES, MECHANISMS, Sasl
+from simpleconsumer.security.sasl import HASHES, MECHANISMS, JaasEntry, Sasl, parse_jaas
+from simpleconsumer.security.secret import WrongSecuritySetting
 from simpleconsumer.security.tls import TLS_VERSIONS, Tls
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-
-__all__ = ["PROTOCOLS", "SETTINGS", "Security"]
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 ALIASES: Final = {
@@ -116,8 +113,9 @@ def _tls(given: Mapping[str, Any]) -> Tls:
 def _checks_host(given: Mapping[str, Any]) -> bool:
     value = str(given.get("ssl.endpoint.identification.algorithm", "https"))
     if value.lower() not in ("https", "", "none"):
-        raise WrongSecuritySetting("ssl.endpoint.identification.algorithm",
-                                   "it must be https, or empty to check no host names")
+        raise WrongSecuritySetting(
+            "ssl.endpoint.identification.algorithm", "it must be https, or empty to check no host names"
+        )
     return value.lower() == "https"
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from simpleconsumer.security.secret import NOT_UTF8, is_utf8, secret
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
-
-__all__ = ["TLS_VERSIONS", "Tls"]
+from simpleconsumer.security.secret import NOT_UTF8, WrongSecuritySetting, is_utf8, secret
 
 TLS_VERSIONS: Final = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 """Java's name of each version, the oldest first."""

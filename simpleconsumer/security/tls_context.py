@@ -3,23 +3,103 @@
 Files are read again when they have changed: certificates are replaced while a consumer runs.
 
 Threads: any.
+
+The socket of a connection to a broker with TLS.
+
+It is loaded with the first such connection: the `ssl` module is large.
+
+Threads: One at a time, and `wake` from any thread.
+
+Reads the certificates of a truststore of Java in the format JKS, which is not encrypted.
+
+Source: OpenJDK 17, sun.security.provider.JavaKeyStore.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import re
+import socket
 import ssl
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
-from simpleconsumer.security.java_stores import JKS_MAGIC, read_jks
+from simpleconsumer.errors import AuthenticationFailed
+from simpleconsumer.security.secret import WrongSecuritySetting
 from simpleconsumer.security.tls import TLS_VERSIONS, Tls
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
+from simpleconsumer.transport import Transport, seconds_left, some
 
-__all__ = ["tls_context"]
+JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
+_STORE_VERSIONS = (1, 2)
+_PRIVATE_KEY, _TRUSTED = 1, 2
+_SALT = b"Mighty Aphrodite"
+_DIGEST_BYTES = 20
+_MOST_ENTRIES = 10_000
+
+
+def read_jks(data: bytes, password: str | None) -> list[bytes]:
+    """Return the trusted certificates, as DER.
+
+    Args:
+        password: Shows that nobody has changed the file; None does not look.
+
+    Raises:
+        ValueError: The file is no JKS file, is cut off, or another password closes it.
+    """
+    if not data.startswith(JKS_MAGIC) or len(data) < 12 + _DIGEST_BYTES:
+        raise ValueError("it is not a JKS file")
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if password is not None:
+        wanted = hashlib.sha1(password.encode("utf-16-be") + _SALT + body).digest()
+        if not hmac.compare_digest(wanted, digest):
+            raise ValueError("the password does not open it, or the file was changed")
+    try:
+        return _certificates(body)
+    except struct.error:
+        raise ValueError("it is truncated") from None
+
+
+def _certificates(body: bytes) -> list[bytes]:
+    version, count = struct.unpack_from(">II", body, 4)
+    if version not in _STORE_VERSIONS or count > _MOST_ENTRIES:
+        raise ValueError(f"it is of version {version} with {count} entries, which is not possible")
+    found, at = [], 12
+    for _ in range(count):
+        (tag,) = struct.unpack_from(">I", body, at)
+        at = _behind_text(body, at + 4) + 8  # the time at which it was made
+        chain = 1
+        if tag == _PRIVATE_KEY:
+            _, at = _bytes(body, at)
+            (chain,) = struct.unpack_from(">I", body, at)
+            at += 4
+        elif tag != _TRUSTED:
+            raise ValueError(f"it has an entry of the unknown type {tag}")
+        for _ in range(min(chain, _MOST_ENTRIES)):
+            if version > 1:
+                at = _behind_text(body, at)  # X.509
+            certificate, at = _bytes(body, at)
+            if tag == _TRUSTED:
+                found.append(certificate)
+    return found
+
+
+def _behind_text(body: bytes, at: int) -> int:
+    (length,) = struct.unpack_from(">H", body, at)
+    return int(at + 2 + length)
+
+
+def _bytes(body: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from(">I", body, at)
+    end = at + 4 + length
+    if end > len(body):
+        raise ValueError("it is truncated")
+    return body[at + 4 : end], int(end)
+
 
 _VERSIONS: Final = dict(zip(TLS_VERSIONS, (
     ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -185,3 +265,87 @@ def _read(setting: str, path: str) -> bytes:
 def _unreadable(setting: str, path: str, error: OSError | ValueError) -> WrongSecuritySetting:
     reason = error.strerror if isinstance(error, OSError) else error
     return WrongSecuritySetting(setting, f"{path} cannot be read ({reason})")
+
+
+_CLOSED = "closed during the TLS handshake; does this port speak TLS? (security.protocol)"
+
+
+class TlsTransport(Transport):
+    """A socket with TLS; `handshake` comes first.
+
+    Args:
+        connection: Connected; it belongs to this object from now on.
+        context: Says whom to trust.
+        host: Name that the certificate must have, which is also sent to the broker (SNI).
+        port: For errors.
+    """
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, host: str, port: int) -> None:
+        secured = context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
+        super().__init__(secured)
+        self._secured = secured
+        self._place = host, port
+        self._has_heard = False
+
+    def handshake(self, deadline: float) -> None:
+        """Agree on keys with the broker, and check its certificate.
+
+        Raises:
+            AuthenticationFailed: The certificate is refused, by either side, or nothing can be agreed on.
+            OSError: The connection is lost, perhaps since the port does not speak TLS.
+        """
+        self._secured.settimeout(seconds_left(deadline))
+        try:
+            self._secured.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise self._refused(f"its certificate is rejected: {error.verify_message}") from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as error:
+            raise ConnectionResetError(_CLOSED) from error
+        except ssl.SSLError as error:
+            if error.reason == "WRONG_VERSION_NUMBER":
+                raise self._refused("it does not speak TLS on this port (security.protocol)") from error
+            raise self._refused(f"no TLS connection: {_reason(error)}") from error
+
+    def send(self, packets: Iterable[bytes], deadline: float) -> None:
+        """Send all of the packets, as a plain one."""
+        for packet in packets:
+            self._secured.settimeout(seconds_left(deadline))
+            self._secured.sendall(packet)
+
+    def receive(self, view: memoryview, deadline: float) -> None:
+        """Fill a buffer, as a plain one.
+
+        Raises:
+            AuthenticationFailed: The broker refuses the client's certificate, which it says behind the handshake.
+        """
+        filled = 0
+        while filled < len(view):
+            self._secured.settimeout(seconds_left(deadline))
+            try:
+                count = self._secured.recv_into(view[filled:])
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                count = 0
+            except ssl.SSLError as error:
+                if self._has_heard:
+                    raise
+                raise self._refused(f"the broker ends the TLS connection: {_reason(error)}") from error
+            filled += some(count, filled, len(view))
+            self._has_heard = True
+
+    def is_idle(self) -> bool:
+        """As of a plain one; what TLS itself has to say in between is read."""
+        self._secured.settimeout(0)
+        try:
+            self._secured.recv(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _refused(self, reason: str) -> AuthenticationFailed:
+        return AuthenticationFailed(*self._place, reason)
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return str(error.reason or error.strerror or error).replace("_", " ").lower()

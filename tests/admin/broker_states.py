@@ -6,10 +6,21 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from rebalance.brokers.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from simpleconsumer.group_types import DescribedConsumer, DescribedConsumerGroup, DescribedGroup, DescribedMember
-from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.admin.groups.broker_group_report import BrokerGroupState, LogRange
-from zkconsumer.admin.groups.coordinated_groups import CoordinatedGroup, of_classic_protocol, of_newest_protocol
+from simpleconsumer.types import (
+    Broker,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribedMember,
+    TopicPartition,
+)
+from zkconsumer.admin.groups.broker_group_report import (
+    BrokerGroupState,
+    CoordinatedGroup,
+    LogRange,
+    of_classic_protocol,
+    of_newest_protocol,
+)
 
 COORDINATOR = Broker(3, "b3", 9092, 2, "kafka011", 2)
 ZERO, ONE, TWO = (TopicPartition("clicks", number) for number in range(3))

@@ -27,7 +27,7 @@ from zkconsumer.admin import (
     Verification,
 )
 from zkconsumer.cli.program import program
-from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent
+from zkconsumer.cluster.zookeeper_connection import ZooKeeperSilent
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.loads import load
 

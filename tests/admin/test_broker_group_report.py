@@ -8,10 +8,10 @@ import pytest
 from broker_states import NONSENSE, ONE, TWO, ZERO, classic, member, newest, state
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import GroupHasMembers, GroupNotAuthorized
-from zkconsumer.admin.groups.broker_group_deletion import check_without_members
 from zkconsumer.admin.groups.broker_group_report import BrokerGroupReport, BrokerGroupState, broker_group_report
 from zkconsumer.admin.groups.group_coordinators import check_code
+from zkconsumer.admin.groups.group_deletion import check_without_members
+from zkconsumer.admin.values import GroupHasMembers, GroupNotAuthorized
 from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.admin.verify.findings import Finding
 

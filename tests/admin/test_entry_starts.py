@@ -11,8 +11,8 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.types import TopicPartition
 from tests.admin.broker_07 import FETCH, Broker07
 from zkconsumer.admin import Admin
-from zkconsumer.admin.errors import OffsetsNotSet
-from zkconsumer.admin.offsets.entry_starts import entry_starts
+from zkconsumer.admin.values import OffsetsNotSet
+from zkconsumer.admin.verify.entry_faults import entry_starts
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from tests.cli.command_line import run
 from zkconsumer.admin import Admin
-from zkconsumer.admin.errors import TopicRefused
+from zkconsumer.admin.values import TopicRefused
 from zkconsumer.errors import ConfigError
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.topic_reader.topic_reader import read_topic
@@ -91,8 +91,14 @@ def test_brokers_of_the_other_generation_are_named_with_the_remedy(
     file = tmp_path / "consumer.properties"
     file.write_text(f"# a comment\nkafka.generation={generation}\n")
     for command in (
-        ["topics"], ["describe", "g"], ["offsets", "get", "g"], ["lag", "g"], ["verify", "g"], ["groups"],
-        ["produce", "--topic", "clicks"], ["consume", "--topic", "clicks", "--until-end"],
+        ["topics"],
+        ["describe", "g"],
+        ["offsets", "get", "g"],
+        ["lag", "g"],
+        ["verify", "g"],
+        ["groups"],
+        ["produce", "--topic", "clicks"],
+        ["consume", "--topic", "clicks", "--until-end"],
         ["release", "g", "clicks", "0-1"],
     ):
         done = run(*command, "--zookeeper", tree.hosts, "--config", str(file), stdin=b"x\n")

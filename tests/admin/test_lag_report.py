@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.admin.groups.group_report import PartitionRow
-from zkconsumer.admin.lag.lag_report import Rates, RateWindow, catch_up_s
+from zkconsumer.admin.lag_report import Rates, RateWindow, catch_up_s
 
 KEY = ("g", "t")
 
@@ -51,7 +51,5 @@ def test_the_memory_is_bounded() -> None:
     ("lag", "consumed", "produced", "expected"),
     [(0, None, None, 0.0), (100, 20.0, 10.0, 10.0), (100, 10.0, 10.0, None), (5, None, 1.0, None), (5, 1.0, 2.0, None)],
 )
-def test_the_time_to_catch_up(
-    lag: int, consumed: float | None, produced: float | None, expected: float | None
-) -> None:
+def test_the_time_to_catch_up(lag: int, consumed: float | None, produced: float | None, expected: float | None) -> None:
     assert catch_up_s(lag, consumed, produced) == expected

@@ -67,9 +67,14 @@ def test_a_bad_line_is_named_by_its_number(bad: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        *[(f"{name}:1", f"the partition {name!r} is neither a number from 0 to 999999999 without leading zeros, nor "
-                        "a name of Kafka 0.7 such as 0-3")
-          for name in ("99999999999", "00", "x", "01-1", "1-", "12345678901-0")],
+        *[
+            (
+                f"{name}:1",
+                f"the partition {name!r} is neither a number from 0 to 999999999 without leading zeros, nor "
+                "a name of Kafka 0.7 such as 0-3",
+            )
+            for name in ("99999999999", "00", "x", "01-1", "1-", "12345678901-0")
+        ],
         ("0:-1", "the offset '-1' is not a number from 0 to 9223372036854775807"),
         ("0", "it does not have the form of an offset"),
     ],

@@ -46,8 +46,19 @@ def test_a_time_is_utc_wherever_the_command_runs(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     "text",
-    ["", "yesterday", "-1", "1.5", "9223372036854775808", "9" * 5000, "0" * 20 + "9" * 20, "1969-12-31", "@", "@x",
-     "@" + "9" * 30],
+    [
+        "",
+        "yesterday",
+        "-1",
+        "1.5",
+        "9223372036854775808",
+        "9" * 5000,
+        "0" * 20 + "9" * 20,
+        "1969-12-31",
+        "@",
+        "@x",
+        "@" + "9" * 30,
+    ],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not earliest, latest|larger than the largest|before 1970"):

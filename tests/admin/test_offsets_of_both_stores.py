@@ -59,8 +59,19 @@ def test_the_commands_show_both_stores(embedded_cluster: EmbeddedCluster, topic:
         lines = CliRunner().invoke(program, arguments).stdout.splitlines()
         header = next(line for line in lines if line.startswith("TOPIC"))
         row = next(line for line in lines if line.startswith(topic) and line.split()[1] == "0")
-        assert header.split() == ["TOPIC", "PARTITION", "OFFSET", "LOG", "END", "LAG", "IN", "ZOOKEEPER", "IN", "KAFKA",
-                                  "OWNER"]
+        assert header.split() == [
+            "TOPIC",
+            "PARTITION",
+            "OFFSET",
+            "LOG",
+            "END",
+            "LAG",
+            "IN",
+            "ZOOKEEPER",
+            "IN",
+            "KAFKA",
+            "OWNER",
+        ]
         assert row.split() == [topic, "0", "7", "10", "3", "7", "4", "none"]
         answer = json.loads(CliRunner().invoke(program, [*arguments, "--json"]).stdout)
         first = answer["partitions"][0]

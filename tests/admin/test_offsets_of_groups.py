@@ -9,7 +9,7 @@ import pytest
 
 from tests.admin.both_stores import manager_of, store_in_kafka, store_in_zookeeper
 from zkconsumer.admin import Admin, TopicUnfinished
-from zkconsumer.admin.offsets.offsets_of_groups import offsets_partition
+from zkconsumer.admin.offsets.kafka_offsets import offsets_partition
 from zkconsumer.testing import EmbeddedCluster, Fault, KafkaCluster, load, wait_until
 
 pytestmark = pytest.mark.real

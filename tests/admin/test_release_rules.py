@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from zkconsumer.admin.errors import ClaimNotReleased
 from zkconsumer.admin.groups.release import clients_in, sessions_in
 from zkconsumer.admin.groups.release_rules import Claim, Evidence, consumers_of, proof
+from zkconsumer.admin.values import ClaimNotReleased
 
 HELD = Claim("/consumers/g/owners/t/0", "g_ann-0", session=0x1A, czxid=0x64, version=0)
 PERSISTENT = dataclasses.replace(HELD, session=0)
@@ -28,9 +28,7 @@ def test_a_persistent_node_of_nobody_who_is_registered_is_dead() -> None:
 @pytest.mark.parametrize("claim", [HELD, PERSISTENT])
 @pytest.mark.parametrize("registered", ["g_ann", "g_ann-0"])
 @pytest.mark.parametrize("vouched", [None, 0x64])
-def test_the_claim_of_a_registered_consumer_is_never_broken(
-    claim: Claim, registered: str, vouched: int | None
-) -> None:
+def test_the_claim_of_a_registered_consumer_is_never_broken(claim: Claim, registered: str, vouched: int | None) -> None:
     evidence = Evidence(["g_bob", registered], session_lives=False, vouched_czxid=vouched)
     assert f"is of {registered}, which is registered" in refusal(claim, evidence)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from zkconsumer.admin.errors import AdminError, NotFound
+from zkconsumer.admin.values import AdminError, NotFound
 from zkconsumer.admin.verify.findings import Finding, Verification
-from zkconsumer.admin.verify.repeated_checks import check_until_settled
+from zkconsumer.admin.verify.group_verifier import check_until_settled
 
 FINE = Verification("g", 1, 1, "range", ())
 PASSING = Verification("g", 1, 1, "range", (Finding("unowned", "/p", "s", "r", passing=True),), ("g_ann",))

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.admin import TopicRefused
-from zkconsumer.admin.topics.replica_assignment import (
+from zkconsumer.admin.topics.topic_plans import (
     Start,
     assign_replicas,
     check_assignment,
     check_count,
     check_numbers,
+    check_settings,
     parse_assignment,
 )
-from zkconsumer.admin.topics.topic_settings import check_settings
 
 RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 """The example of AdminUtils."""
@@ -94,9 +94,7 @@ def test_an_assignment_is_parsed_and_checked() -> None:
         ("min.cleanable.dirty.ratio", "1.5", 1, "it must be a number from 0 to 1"),
     ],
 )
-def test_settings_that_a_broker_could_not_read_are_refused(
-    name: str, value: object, version: int, said: str
-) -> None:
+def test_settings_that_a_broker_could_not_read_are_refused(name: str, value: object, version: int, said: str) -> None:
     with pytest.raises(TopicRefused, match=said):
         check_settings({name: value}, version)
 

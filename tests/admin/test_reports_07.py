@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.groups.group_report import report
 from zkconsumer.admin.groups.group_state import GroupNodes
@@ -14,7 +14,7 @@ from zkconsumer.admin.offsets.group_offsets import StoredOffsets
 from zkconsumer.admin.topics.topic_report import TopicNodes, TopicPartitionRow, topic_report
 from zkconsumer.admin.verify.offset_findings import offset_findings
 from zkconsumer.admin.verify.verification import verify_group
-from zkconsumer.cluster.topic_of_07 import Topic07
+from zkconsumer.cluster.registry import Topic07
 
 REGISTRATION = b'{ "clicks": 1 }'
 CLICKS = Topic07(("0-0", "0-1", "10-0", "2-0"))
@@ -89,8 +89,7 @@ def test_a_member_of_kafka_08_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("3-0", "broker 3 is not registered with the topic; the partition returns with it, at the same "
-                "position"),
+        ("3-0", "broker 3 is not registered with the topic; the partition returns with it, at the same position"),
         ("0-7", "broker 0 does not have this partition of the topic"),
         ("7", "the partition does not exist"),
     ],

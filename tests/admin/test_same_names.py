@@ -11,10 +11,10 @@ import pytest
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaConsumer
 from zkconsumer.admin import Admin, Verification
-from zkconsumer.admin.groups.coordinated_groups import CLASSIC, CoordinatedGroup, CoordinatedMember
+from zkconsumer.admin.groups.broker_group_report import CLASSIC, CoordinatedGroup, CoordinatedMember
 from zkconsumer.admin.groups.group_state import GroupNodes
+from zkconsumer.admin.verify.broker_group_findings import same_name_findings
 from zkconsumer.admin.verify.findings import Finding
-from zkconsumer.admin.verify.same_name_findings import same_name_findings
 from zkconsumer.testing import EmbeddedCluster, load
 
 PATIENCE_MS = 20_000

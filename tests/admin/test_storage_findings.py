@@ -8,8 +8,7 @@ import pytest
 
 from zkconsumer.admin.groups.group_report import report
 from zkconsumer.admin.groups.group_state import GroupNodes
-from zkconsumer.admin.verify.offset_findings import offset_findings
-from zkconsumer.admin.verify.storage_findings import storage_findings
+from zkconsumer.admin.verify.offset_findings import offset_findings, storage_findings
 
 P0 = ("clicks", "0")
 P1 = ("clicks", "1")
@@ -100,9 +99,7 @@ def test_members_that_store_elsewhere_are_a_fault_that_may_pass() -> None:
 
 def test_one_member_alone_is_not_mixed() -> None:
     owners = {P0: (b"g_ann-0", 1), P1: (b"g_ann-0", 1)}
-    nodes = dataclasses.replace(
-        NODES, owners=owners, offsets={P0: b"7"}, offset_zxids={P0: 101}, kafka_offsets={P1: 9}
-    )
+    nodes = dataclasses.replace(NODES, owners=owners, offsets={P0: b"7"}, offset_zxids={P0: 101}, kafka_offsets={P1: 9})
     assert list(storage_findings(nodes)) == []
 
 
@@ -110,9 +107,7 @@ def test_one_member_alone_is_not_mixed() -> None:
 def test_an_offset_outside_the_log_is_a_fault_unless_the_owner_works_in_the_other_store(
     written_at: int, faults: list[str]
 ) -> None:
-    nodes = dataclasses.replace(
-        NODES, offsets={P0: b"50"}, offset_zxids={P0: written_at}, kafka_offsets={P0: 40}
-    )
+    nodes = dataclasses.replace(NODES, offsets={P0: b"50"}, offset_zxids={P0: written_at}, kafka_offsets={P0: 40})
     found = list(offset_findings(nodes, {P0: (0, 10)}))
     assert [finding.kind for finding in found] == ["offset-beyond-log"] * 2
     stores = {"zookeeper": "in ZooKeeper 50", "kafka": "in Kafka 40"}

@@ -20,8 +20,8 @@ from zkconsumer.admin import (
     OffsetsNotSet,
 )
 from zkconsumer.admin.groups import group_deletion
-from zkconsumer.admin.offsets import kafka_changes
-from zkconsumer.admin.offsets.deleted_topics import note_of_kept_offsets
+from zkconsumer.admin.offsets import offset_changes
+from zkconsumer.admin.offsets.group_offsets import note_of_kept_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.cli.program import program
 from zkconsumer.testing import EmbeddedCluster, Fault, load
@@ -79,8 +79,13 @@ def stores(cluster: Cluster, group: str, topic: str) -> tuple[dict[int, int], di
     ],
 )
 def test_offsets_are_set_where_the_group_has_some_or_where_it_is_said(
-    embedded_cluster: Cluster, admin: Admin, topic: str, fresh_group: str, before: tuple[int | None, int | None],
-    store: str | None, after: tuple[dict[int, int], dict[int, int]],
+    embedded_cluster: Cluster,
+    admin: Admin,
+    topic: str,
+    fresh_group: str,
+    before: tuple[int | None, int | None],
+    store: str | None,
+    after: tuple[dict[int, int], dict[int, int]],
 ) -> None:
     zookeeper, kafka = before
     if zookeeper is not None:
@@ -182,7 +187,11 @@ def test_an_offset_that_the_manager_does_not_take_leaves_zookeeper_as_it_was(
 
 
 def test_all_topics_of_a_group_are_set_in_one_call(
-    embedded_cluster: Cluster, admin: Admin, command: Callable[..., Result], topic: str, fresh_group: str,
+    embedded_cluster: Cluster,
+    admin: Admin,
+    command: Callable[..., Result],
+    topic: str,
+    fresh_group: str,
     fresh_topic: Callable[[], str],
 ) -> None:
     other = fresh_topic()
@@ -528,9 +537,7 @@ def test_a_group_without_members_is_deleted_in_both_stores(
         embedded_cluster.client.ensure_path(f"/consumers/{fresh_group}/{path}")
     embedded_cluster.client.create(f"/consumers/{fresh_group}/owners/{topic}/0", b"gone-0")  # persistent: nobody has it
     tried = command("groups", "delete", fresh_group, "--dry-run")
-    assert tried.stdout == (
-        f"{fresh_group} would be deleted: 9 nodes of ZooKeeper with 2 offsets, 1 offset in Kafka\n"
-    )
+    assert tried.stdout == (f"{fresh_group} would be deleted: 9 nodes of ZooKeeper with 2 offsets, 1 offset in Kafka\n")
     assert stores(embedded_cluster, fresh_group, topic) == ({0: 1, 1: 2}, {0: 3})
     done = command("groups", "delete", fresh_group, "--json")
     assert json.loads(done.stdout) == {
@@ -684,13 +691,13 @@ def test_an_import_reads_the_offsets_of_all_groups_in_kafka_again_before_the_fir
     for group in groups:
         store_in_kafka(embedded_cluster, group, topic, {0: 1})
     text = "".join(f"/consumers/{group}/offsets/{topic}/0:5\n" for group in groups)
-    real = kafka_changes._write_kafka
+    real = offset_changes._write_kafka
 
     def write_late(in_store: OffsetsInKafka, changes: object) -> None:
         store_in_kafka(embedded_cluster, groups[2], topic, {0: 2})  # between plan and write
         real(in_store, changes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(kafka_changes, "_write_kafka", write_late)
+    monkeypatch.setattr(offset_changes, "_write_kafka", write_late)
     with pytest.raises(OffsetsNotSet) as refused:
         admin.import_offsets(text)
     assert refused.value.sentence == (
@@ -698,7 +705,7 @@ def test_an_import_reads_the_offsets_of_all_groups_in_kafka_again_before_the_fir
         "in the meantime: it was 1, it is 2; 0 of 3 offsets in Kafka were written, and none in ZooKeeper"
     )
     assert [in_kafka(embedded_cluster, group, topic) for group in groups] == [{0: 1}, {0: 1}, {0: 2}]
-    monkeypatch.setattr(kafka_changes, "_write_kafka", real)
+    monkeypatch.setattr(offset_changes, "_write_kafka", real)
     unanswered = Fault.error(14, "offset_fetch", topic, 0).only(client_id="zkconsumer-admin")  # not to this test
     embedded_cluster.faults.add(unanswered, times=None)
     with pytest.raises(OffsetsNotSet):

@@ -9,7 +9,7 @@ import pytest
 from rebalance.errors import RefusedNode
 from rebalance.zookeeper.port.requests import Fault
 from tests.access_lists import unread_cause
-from zkconsumer.admin.groups.assignment_preview import STRATEGIES
+from zkconsumer.admin.groups.group_report import STRATEGIES
 from zkconsumer.admin.groups.group_state import GroupNodes
 from zkconsumer.admin.verify.findings import Finding, Verification
 from zkconsumer.admin.verify.offset_findings import LogRange, offset_findings
@@ -127,8 +127,10 @@ def test_an_owner_without_thread_number_has_the_same_findings_as_any_other() -> 
     wrong = only(verified(owners=owned(NODE, NODE, NODE, "g_bob-0"), **BESIDE_NODE))
     assert wrong.kind == "wrong-owner"
     assert wrong.sentence == f"clicks-2 is owned by {NODE}, but range assigns it to g_bob-0"
-    unclear = verified(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"),
-                      **{**BESIDE_NODE, "registrations": {NODE: b"", "g_bob": filtered("cl.*")}})
+    unclear = verified(
+        owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"),
+        **{**BESIDE_NODE, "registrations": {NODE: b"", "g_bob": filtered("cl.*")}},
+    )
     assert [finding.kind for finding in unclear.findings] == ["unreadable-registration"]
     left = verified(owners=owned(NODE, NODE, "g_bob-0", "g_bob-0"), registrations={"g_bob": filtered("cl.*")})
     assert {finding.kind for finding in left.findings} == {"unregistered-owner"}
@@ -139,8 +141,11 @@ def test_an_owner_without_thread_number_has_the_same_findings_as_any_other() -> 
 
 def test_nobody_and_too_few() -> None:
     empty = only(verified(registrations={}, sessions={}, owners={}))
-    assert (empty.kind, empty.path, empty.sentence) == ("too-few-members", "/consumers/g/ids", "the group has no "
-                                                                                               "members")
+    assert (empty.kind, empty.path, empty.sentence) == (
+        "too-few-members",
+        "/consumers/g/ids",
+        "the group has no members",
+    )
     assert verified(registrations={}, sessions={}, owners={}, least_members=0).findings == ()
     assert only(verified(least_members=3)).sentence == "2 of 3 members are registered"
 
@@ -356,8 +361,12 @@ AS_CONFIGURED = f"{SET_IT}, or the next owner starts where auto.offset.reset say
     ("data", "kind", "what", "passing"),
     [
         (b"10", "offset-beyond-log", "10 is 1 beyond the end of its log", False),
-        (b"2", "offset-before-log",
-         "2 is 1 before the start of its log: messages were deleted before they were read", True),
+        (
+            b"2",
+            "offset-before-log",
+            "2 is 1 before the start of its log: messages were deleted before they were read",
+            True,
+        ),
         *(
             (data, "unreadable-offset", f"{data or b''!r} is not valid", False)
             for data in (b"-1", b"-77", b"", b"abc", b" 2", b"12\n", None, b"9" * 20)

@@ -9,9 +9,7 @@ from typing import Any
 from rebalance.lease import lease_clock
 from simpleconsumer.types import TopicPartition
 from tests.fetching.feeding import MIB, HeldLease, config_of
-from zkconsumer.aio.loop_stream import LoopStream
-from zkconsumer.aio.reading import Reading
-from zkconsumer.aio.stream import AsyncKafkaStream
+from zkconsumer.aio.reading import AsyncKafkaStream, LoopStream, Reading
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import PartitionQueue
 from zkconsumer.streams.stream import StreamParts

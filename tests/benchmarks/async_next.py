@@ -27,9 +27,7 @@ from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer import ConsumerConfig, KafkaStream
-from zkconsumer.aio.loop_stream import LoopStream
-from zkconsumer.aio.reading import Reading
-from zkconsumer.aio.stream import AsyncKafkaStream
+from zkconsumer.aio.reading import AsyncKafkaStream, LoopStream, Reading
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
 from zkconsumer.streams.stream import StreamParts

@@ -164,8 +164,13 @@ def serve(cluster: Cluster, pipe: Connection) -> None:
         leaders = cluster.create_topic(topic, partitions)
         if count:
             filling = b"x" * size
-            load(cluster, topic, count, value=lambda _, n, filling=filling: (b"%d " % n + filling)[: len(filling)],
-                 batch=max(1, 500_000 // size))
+            load(
+                cluster,
+                topic,
+                count,
+                value=lambda _, n, filling=filling: (b"%d " % n + filling)[: len(filling)],
+                batch=max(1, 500_000 // size),
+            )
         pipe.send(leaders)
 
 
@@ -190,8 +195,23 @@ def produce_late(out: object, ports: list[int], topic: str, leaders: dict[int, i
 def run_consumer(
     kind: str, zookeeper: str, ports: list[int], slow: str, fast: str, leaders: dict[int, int], count: int
 ) -> Run:
-    command = [sys.executable, __file__, "--consume", "--kind", kind, "--zookeeper", zookeeper, "--slow", slow,
-               "--fast", fast, "--partitions", str(len(leaders)), "--count", str(count)]
+    command = [
+        sys.executable,
+        __file__,
+        "--consume",
+        "--kind",
+        kind,
+        "--zookeeper",
+        zookeeper,
+        "--slow",
+        slow,
+        "--fast",
+        fast,
+        "--partitions",
+        str(len(leaders)),
+        "--count",
+        str(count),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         if kind == "latency":
@@ -229,17 +249,17 @@ def bench(arguments: argparse.Namespace, brokers: int) -> None:
                 if kind == "latency":
                     fast = f"late-{other}-{number}"
                     leaders[kind] = topic(fast, 0, 1)
-                runs[other].append(
-                    run_consumer(kind, zookeeper, ports, other, fast, leaders[kind], counts[kind])
-                )
+                runs[other].append(run_consumer(kind, zookeeper, ports, other, fast, leaders[kind], counts[kind]))
         free, blocked = (statistics.median(run.figure for run in runs[other]) for other in ("empty", "slow"))
         pairs = list(zip(runs["slow"], runs["empty"], strict=True))
         ratio = statistics.median(one.figure / other.figure for one, other in pairs)
         cpu = "-" if kind == "latency" else f"{statistics.median(one.cpu_s / other.cpu_s for one, other in pairs):.2f}"
         most = max(run.most_bytes for run in runs["slow"]) / 2**20
         unit = "ms" if kind == "latency" else "/s"
-        print(f"| {brokers} | {kind} | {free:,.1f} {unit} | {blocked:,.1f} {unit} | {ratio:.2f} | {cpu} | {most:.1f} |",
-              flush=True)
+        print(
+            f"| {brokers} | {kind} | {free:,.1f} {unit} | {blocked:,.1f} {unit} | {ratio:.2f} | {cpu} | {most:.1f} |",
+            flush=True,
+        )
     ours.send(None)
     process.join(30)
 
@@ -263,10 +283,14 @@ def main() -> None:
     if arguments.consume:
         consume(arguments)
         return
-    print(f"medians of {arguments.rounds} rounds, 2 x {arguments.partitions} partitions, "
-          f"{'embedded' if arguments.embedded else 'real'} brokers, {os.cpu_count()} cores\n")
-    print("| brokers | messages | other stream empty | other stream blocked | blocked / empty | CPU time |"
-          " most queued MiB |")
+    print(
+        f"medians of {arguments.rounds} rounds, 2 x {arguments.partitions} partitions, "
+        f"{'embedded' if arguments.embedded else 'real'} brokers, {os.cpu_count()} cores\n"
+    )
+    print(
+        "| brokers | messages | other stream empty | other stream blocked | blocked / empty | CPU time |"
+        " most queued MiB |"
+    )
     print("|---|---|---|---|---|---|---|")
     for brokers in arguments.brokers:
         bench(arguments, brokers)

@@ -48,8 +48,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-CLIENTS = ("ours", "ours-batches", "ours-topic", "ours-brokers", "ours-polled", "ours-iterated", "confluent",
-           "kafka-python", "java")
+CLIENTS = (
+    "ours",
+    "ours-batches",
+    "ours-topic",
+    "ours-brokers",
+    "ours-polled",
+    "ours-iterated",
+    "confluent",
+    "kafka-python",
+    "java",
+)
 OURS = CLIENTS[:6]
 BY_DEFAULT = ("ours", "ours-batches", "confluent", "kafka-python", "java")
 OTHERS_READ = "0.8.2.2"
@@ -145,8 +154,12 @@ def read_group_of_brokers(tally: Tally, zookeeper: str, broker: str, topic: str,
 def read_polled(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
     from zkconsumer import KafkaConsumer
 
-    settings: dict[str, Any] = {"group_id": f"bench-{uuid.uuid4().hex[:8]}", "auto_offset_reset": "earliest",
-                                "max_poll_records": int(os.environ["BENCH_POLL_RECORDS"]), "bootstrap_servers": broker}
+    settings: dict[str, Any] = {
+        "group_id": f"bench-{uuid.uuid4().hex[:8]}",
+        "auto_offset_reset": "earliest",
+        "max_poll_records": int(os.environ["BENCH_POLL_RECORDS"]),
+        "bootstrap_servers": broker,
+    }
     with KafkaConsumer(topic, **settings) as consumer:
         count = value_bytes = 0
         while count < tally.wanted:
@@ -162,8 +175,11 @@ def read_polled(tally: Tally, zookeeper: str, broker: str, topic: str, partition
 def read_iterated(tally: Tally, zookeeper: str, broker: str, topic: str, partitions: int) -> None:
     from zkconsumer import KafkaConsumer
 
-    settings: dict[str, Any] = {"group_id": f"bench-{uuid.uuid4().hex[:8]}", "auto_offset_reset": "earliest",
-                                "bootstrap_servers": broker}
+    settings: dict[str, Any] = {
+        "group_id": f"bench-{uuid.uuid4().hex[:8]}",
+        "auto_offset_reset": "earliest",
+        "bootstrap_servers": broker,
+    }
     with KafkaConsumer(topic, **settings) as consumer:
         count = value_bytes = 0
         for record in consumer:
@@ -195,12 +211,19 @@ def read_confluent(tally: Tally, zookeeper: str, broker: str, topic: str, partit
     from confluent_kafka import Consumer, TopicPartition
 
     old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
-    consumer = Consumer({
-        "bootstrap.servers": broker, "group.id": f"bench-{uuid.uuid4().hex[:8]}", "enable.auto.commit": False,
-        "check.crcs": True, "fetch.message.max.bytes": FETCH_BYTES, "queued.min.messages": 1_000_000,
-        "queued.max.messages.kbytes": 2_000_000,  # with the default, 64 MB, it pauses for seconds at high rates
-        "auto.offset.reset": "smallest", **(old if os.environ["BENCH_KAFKA"] == OTHERS_READ else {}),
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker,
+            "group.id": f"bench-{uuid.uuid4().hex[:8]}",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "fetch.message.max.bytes": FETCH_BYTES,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 2_000_000,  # with the default, 64 MB, it pauses for seconds at high rates
+            "auto.offset.reset": "smallest",
+            **(old if os.environ["BENCH_KAFKA"] == OTHERS_READ else {}),
+        }
+    )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     count = value_bytes = 0
     while count < tally.wanted:
@@ -218,8 +241,14 @@ def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, par
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(
-        bootstrap_servers=broker, api_version=(0, 8, 2), auto_offset_reset="earliest", enable_auto_commit=False,
-        max_partition_fetch_bytes=FETCH_BYTES, check_crcs=True, group_id=None, max_poll_records=10_000,
+        bootstrap_servers=broker,
+        api_version=(0, 8, 2),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=FETCH_BYTES,
+        check_crcs=True,
+        group_id=None,
+        max_poll_records=10_000,
     )
     consumer.assign([TopicPartition(topic, partition) for partition in range(partitions)])
     consumer.seek_to_beginning()
@@ -237,8 +266,12 @@ def read_kafka_python(tally: Tally, zookeeper: str, broker: str, topic: str, par
 
 
 READERS: dict[str, Callable[[Tally, str, str, str, int], None]] = {
-    "ours": read_ours, "ours-batches": read_batches, "ours-topic": read_whole_topic,
-    "ours-brokers": read_group_of_brokers, "ours-polled": read_polled, "ours-iterated": read_iterated,
+    "ours": read_ours,
+    "ours-batches": read_batches,
+    "ours-topic": read_whole_topic,
+    "ours-brokers": read_group_of_brokers,
+    "ours-polled": read_polled,
+    "ours-iterated": read_iterated,
     "confluent": read_confluent,
     "kafka-python": read_kafka_python,
 }
@@ -249,11 +282,18 @@ def run_client(arguments: argparse.Namespace) -> None:
     tally = Tally(arguments.count)
     READERS[arguments.client](tally, arguments.zookeeper, arguments.broker, arguments.topic, arguments.partitions)
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({
-        "messages": tally.count, "value_bytes": tally.value_bytes,
-        "seconds": tally.last_at - tally.first_at, "first_s": tally.first_at - started_at,
-        "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024,
-    }))
+    print(
+        json.dumps(
+            {
+                "messages": tally.count,
+                "value_bytes": tally.value_bytes,
+                "seconds": tally.last_at - tally.first_at,
+                "first_s": tally.first_at - started_at,
+                "cpu_s": usage.ru_utime + usage.ru_stime,
+                "peak_mib": usage.ru_maxrss / 1024,
+            }
+        )
+    )
 
 
 # -- the bench -----------------------------------------------------------------------------------------------------
@@ -292,8 +332,22 @@ def _values(chance: random.Random, size: int, start: int, count: int) -> Iterato
 def run_python_client(
     client: str, version: str, zookeeper: str, broker: str, topic: str, partitions: int, count: int
 ) -> Run:
-    command = [sys.executable, __file__, "--client", client, "--zookeeper", zookeeper, "--broker", broker,
-               "--topic", topic, "--partitions", str(partitions), "--count", str(count)]
+    command = [
+        sys.executable,
+        __file__,
+        "--client",
+        client,
+        "--zookeeper",
+        zookeeper,
+        "--broker",
+        broker,
+        "--topic",
+        topic,
+        "--partitions",
+        str(partitions),
+        "--count",
+        str(count),
+    ]
     root = str(Path(__file__).parents[2])
     environment = {
         **os.environ, "BENCH_STARTED_AT": str(time.monotonic()), "BENCH_KAFKA": version, "PYTHONPATH": root,
@@ -316,8 +370,22 @@ def run_java(version: str, jars: list[Path], java: str, cluster: Any, topic: str
         tool = ["kafka.tools.ConsumerPerformance", "--zookeeper", cluster.zookeeper_connect, "--threads", "1"]
     else:
         tool = ["org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", f"127.0.0.1:{cluster.port(0)}"]
-    command = [java, "-Xmx512m", "-cp", os.pathsep.join(map(str, jars)), *tool, "--topic", topic,
-               "--messages", str(count), "--fetch-size", str(FETCH_BYTES), "--hide-header", "--group", group]
+    command = [
+        java,
+        "-Xmx512m",
+        "-cp",
+        os.pathsep.join(map(str, jars)),
+        *tool,
+        "--topic",
+        topic,
+        "--messages",
+        str(count),
+        "--fetch-size",
+        str(FETCH_BYTES),
+        "--hide-header",
+        "--group",
+        group,
+    ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     out, _ = process.communicate(timeout=600)
@@ -351,7 +419,7 @@ def bench(arguments: argparse.Namespace) -> None:
                 fill(cluster, dialect_of(version), topic, arguments.partitions, size, codec, counts[size])
         for number in range(arguments.rounds):
             for size, codec in cases:
-                turn = clients[number % len(clients):] + clients[: number % len(clients)]
+                turn = clients[number % len(clients) :] + clients[: number % len(clients)]
                 for client in turn:
                     for version in list(clusters) if number % 2 == 0 else reversed(clusters):
                         if not reads(client, version, clusters[version]):
@@ -361,10 +429,16 @@ def bench(arguments: argparse.Namespace) -> None:
                             client, version, clusters[version], topic, arguments.partitions, counts[size]
                         )
                         results.setdefault((version, size, codec, client), []).append(run)
-                        print(f"round {number + 1} {version} {size} B {codec} {client}: "
-                              f"{run.messages / run.seconds:,.0f} messages/s", file=sys.stderr, flush=True)
-    print(f"medians of {arguments.rounds} rounds, {arguments.megabytes} MB of values a topic, "
-          f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores")
+                        print(
+                            f"round {number + 1} {version} {size} B {codec} {client}: "
+                            f"{run.messages / run.seconds:,.0f} messages/s",
+                            file=sys.stderr,
+                            flush=True,
+                        )
+    print(
+        f"medians of {arguments.rounds} rounds, {arguments.megabytes} MB of values a topic, "
+        f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores"
+    )
     for version in clusters:
         report(version, cases, clients, results)
     report_07(cases, clients, results)
@@ -413,15 +487,18 @@ def report(version: str, cases: list[tuple[int, str]], clients: list[str], resul
             if ours and client != "ours":
                 ratio = f"{statistics.median(run.messages / run.seconds for run in ours) / rate:.2f}"
             figures = [statistics.median(values) for values in zip(*runs, strict=True)][2:]
-            shown = ["-" if figure != figure else f"{figure:.{digits}f}"
-                     for figure, digits in zip(figures, (2, 2, 0), strict=True)]
-            print(f"| {size} B | {codec} | {client} | {rate:,.0f} | {rate * size / 1e6:.1f} | {ratio} | "
-                  + " | ".join(shown) + " |")
+            shown = [
+                "-" if figure != figure else f"{figure:.{digits}f}"
+                for figure, digits in zip(figures, (2, 2, 0), strict=True)
+            ]
+            print(
+                f"| {size} B | {codec} | {client} | {rate:,.0f} | {rate * size / 1e6:.1f} | {ratio} | "
+                + " | ".join(shown)
+                + " |"
+            )
 
 
-def report_ratios(
-    versions: list[str], cases: list[tuple[int, str]], clients: list[str], results: Results
-) -> None:
+def report_ratios(versions: list[str], cases: list[tuple[int, str]], clients: list[str], results: Results) -> None:
     """Print how many times as fast as the peers ours is: by rate, and by messages for each CPU second."""
 
     def median(version: str, case: tuple[int, str], client: str, figure: Callable[[Run], float]) -> float:
@@ -440,8 +517,9 @@ def report_ratios(
     print("|---|---|---|---|---|---|---|---|")
     for version, case, client in itertools.product(versions, cases, clients):
         if client in OURS and (version, *case, client) in results:
-            ratios = [median(version, case, client, figure) / median(version, case, peer, figure)
-                      for peer, figure in peers]
+            ratios = [
+                median(version, case, client, figure) / median(version, case, peer, figure) for peer, figure in peers
+            ]
             print(f"| {version} | {case[0]} B | {case[1]} | {client} | " + " | ".join(map(shown, ratios)) + " |")
 
 
@@ -459,8 +537,9 @@ def report_07(cases: list[tuple[int, str]], clients: list[str], results: Results
     for (new, old), (size, codec), client in itertools.product(pairs, cases, clients):
         if client in OURS:
             both = list(zip(results[new, size, codec, client], results[old, size, codec, client], strict=True))
-            rate = statistics.median(each.messages / each.seconds * (of_08.seconds / of_08.messages)
-                                     for each, of_08 in both)
+            rate = statistics.median(
+                each.messages / each.seconds * (of_08.seconds / of_08.messages) for each, of_08 in both
+            )
             cpu = statistics.median(each.cpu_s / of_08.cpu_s for each, of_08 in both)
             print(f"| {new} : {old} | {size} B | {codec} | {client} | {rate:.2f} | {cpu:.2f} |")
 
@@ -471,8 +550,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--codecs", nargs="+", default=["none", "gzip", "snappy"])
     parser.add_argument("--clients", nargs="+", default=list(BY_DEFAULT), choices=CLIENTS)
-    parser.add_argument("--kafka", nargs="+", default=[OTHERS_READ], metavar="VERSION",
-                        help="embedded-0.8, embedded-0.7, 0.7.2, 0.8.2.2, or another real broker")
+    parser.add_argument(
+        "--kafka",
+        nargs="+",
+        default=[OTHERS_READ],
+        metavar="VERSION",
+        help="embedded-0.8, embedded-0.7, 0.7.2, 0.8.2.2, or another real broker",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=100, help="bytes of values a topic")
     parser.add_argument("--partitions", type=int, default=4)

@@ -188,8 +188,10 @@ def phases(connect: str, topics: list[str], partitions: int) -> Iterator[Phase]:
 
 @contextlib.contextmanager
 def cluster_of(arguments: argparse.Namespace) -> Iterator[EmbeddedCluster | KafkaCluster]:
-    kind = EmbeddedCluster(arguments.brokers) if arguments.kafka is None else KafkaCluster(
-        arguments.kafka, arguments.brokers, heap_mb=512
+    kind = (
+        EmbeddedCluster(arguments.brokers)
+        if arguments.kafka is None
+        else KafkaCluster(arguments.kafka, arguments.brokers, heap_mb=512)
     )
     with kind as cluster:
         yield cluster
@@ -208,8 +210,11 @@ def bench(arguments: argparse.Namespace) -> None:
             for phase in phases(connect, topics, total):
                 returned = "-" if phase.returned_s is None else f"{phase.returned_s:.2f}"
                 spent = phase.spent
-                print(f"{phase.name:<18}{phase.partitions:>11}{phase.seconds:>9.2f}{returned:>9}{spent.cpu_s:>7.2f}"
-                      f"  {told(spent.zookeeper)}; {told(spent.brokers)}", flush=True)
+                print(
+                    f"{phase.name:<18}{phase.partitions:>11}{phase.seconds:>9.2f}{returned:>9}{spent.cpu_s:>7.2f}"
+                    f"  {told(spent.zookeeper)}; {told(spent.brokers)}",
+                    flush=True,
+                )
 
 
 def told(counts: Counter[str]) -> str:

@@ -197,8 +197,13 @@ def bench(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kafka", nargs="+", default=["embedded-0.8", "embedded-0.7"], metavar="VERSION",
-                        help="embedded-0.8, embedded-0.7, or versions of real brokers")
+    parser.add_argument(
+        "--kafka",
+        nargs="+",
+        default=["embedded-0.8", "embedded-0.7"],
+        metavar="VERSION",
+        help="embedded-0.8, embedded-0.7, or versions of real brokers",
+    )
     parser.add_argument("--partitions", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long the members idle")
     parser.add_argument("--java", action="store_true", help="measure Java's consumer as well")

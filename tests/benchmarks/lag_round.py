@@ -155,10 +155,12 @@ def compare(zookeeper: str, options: argparse.Namespace) -> None:
     for tree, found in runs.items():
         name = "this tree" if tree == TREE else tree.name
         last = found[-1]
-        print(f"{name}: {statistics.median(one['seconds'] for one in found):.2f} s a round, "
-              f"{statistics.median(one['cpu_s'] for one in found):.2f} CPU s, "
-              f"{last.get('zookeeper', 0):,} requests to ZooKeeper, {last.get('brokers', 0):,} to brokers; "
-              f"{last['groups']:,} groups, {last['rows']:,} partitions, {last['unknown']} unknown, lag {last['lag']:,}")
+        print(
+            f"{name}: {statistics.median(one['seconds'] for one in found):.2f} s a round, "
+            f"{statistics.median(one['cpu_s'] for one in found):.2f} CPU s, "
+            f"{last.get('zookeeper', 0):,} requests to ZooKeeper, {last.get('brokers', 0):,} to brokers; "
+            f"{last['groups']:,} groups, {last['rows']:,} partitions, {last['unknown']} unknown, lag {last['lag']:,}"
+        )
     if options.beside:
         pairs = list(zip(runs[trees[1]], runs[trees[0]], strict=True))
         for name, key in (("seconds", "seconds"), ("CPU seconds", "cpu_s")):

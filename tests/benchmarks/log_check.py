@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 
 from simpleconsumer import Message, encode_message_set
 from simpleconsumer.kafka011.record_encode import encode_record_batch
-from simpleconsumer.kafka07.message_encode import encode_message_set as encode_07
+from simpleconsumer.kafka07.requests import encode_message_set as encode_07
 from zkconsumer.log import open_log
 from zkconsumer.log.checking import CheckedPartition, check_partition
 from zkconsumer.log.outline import outline_of

@@ -10,7 +10,7 @@ from typing import Final
 from simpleconsumer import KAFKA011, KAFKA07, KAFKA08
 from simpleconsumer.dialect import Dialect
 from zkconsumer.testing import EmbeddedCluster, KafkaCluster
-from zkconsumer.testing.kafka.jars import KAFKA_07_JAR
+from zkconsumer.testing.kafka.known_versions import KAFKA_07_JAR
 
 __all__ = ["BESIDE", "OneBroker", "check_versions", "cluster_of", "dialect_of", "has_record_batches"]
 

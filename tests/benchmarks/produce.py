@@ -112,9 +112,13 @@ def send_kafka_python(values: list[bytes], arguments: argparse.Namespace) -> Non
     from kafka import KafkaProducer
 
     producer = KafkaProducer(
-        bootstrap_servers=arguments.broker, api_version=(0, 8, 2) if arguments.is_old else (2, 6), acks=1,
-        linger_ms=100, batch_size=1024 * 1024,
-        compression_type=None if arguments.codec == "none" else arguments.codec, buffer_memory=64 * 1024 * 1024,
+        bootstrap_servers=arguments.broker,
+        api_version=(0, 8, 2) if arguments.is_old else (2, 6),
+        acks=1,
+        linger_ms=100,
+        batch_size=1024 * 1024,
+        compression_type=None if arguments.codec == "none" else arguments.codec,
+        buffer_memory=64 * 1024 * 1024,
     )
     for value in values:
         producer.send(arguments.topic, value)

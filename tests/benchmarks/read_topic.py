@@ -70,11 +70,18 @@ def count_group(zookeeper: str, topic: str, wanted: int) -> tuple[int, int]:
 def count_confluent(broker: str, topic: str, partitions: int, wanted: int, is_printing: bool) -> tuple[int, int]:
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({
-        "bootstrap.servers": broker, "group.id": "none", "enable.auto.commit": False, "api.version.request": False,
-        "broker.version.fallback": "0.8.2.2", "check.crcs": True, "queued.min.messages": 1_000_000,
-        "auto.offset.reset": "smallest",
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "api.version.request": False,
+            "broker.version.fallback": "0.8.2.2",
+            "check.crcs": True,
+            "queued.min.messages": 1_000_000,
+            "auto.offset.reset": "smallest",
+        }
+    )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     count = value_bytes = 0
     with open(os.devnull, "wb") as output:
@@ -116,11 +123,41 @@ def command_of(
         case "consume group":
             return [*consume, "--from-beginning", "--max-messages", str(count)]
         case "kcat":
-            return ["kcat", "-C", "-e", "-q", "-o", "beginning", "-b", broker, "-t", topic,
-                    "-X", "api.version.request=false", "-X", "broker.version.fallback=0.8.2.2"]
+            return [
+                "kcat",
+                "-C",
+                "-e",
+                "-q",
+                "-o",
+                "beginning",
+                "-b",
+                broker,
+                "-t",
+                topic,
+                "-X",
+                "api.version.request=false",
+                "-X",
+                "broker.version.fallback=0.8.2.2",
+            ]
         case _:
-            return [sys.executable, __file__, "--client", client, "--zookeeper", zookeeper, "--broker", broker,
-                    "--topic", topic, "--partitions", str(partitions), "--size", str(size), "--count", str(count)]
+            return [
+                sys.executable,
+                __file__,
+                "--client",
+                client,
+                "--zookeeper",
+                zookeeper,
+                "--broker",
+                broker,
+                "--topic",
+                topic,
+                "--partitions",
+                str(partitions),
+                "--size",
+                str(size),
+                "--count",
+                str(count),
+            ]
 
 
 def measure(client: str, command: list[str], count: int) -> Run:
@@ -155,9 +192,16 @@ def bench(arguments: argparse.Namespace) -> None:
             fill(cluster, KAFKA08, f"bench-{size}", arguments.partitions, size, "none", counts[size])
         for number in range(arguments.rounds):
             for size in arguments.sizes:
-                for client in clients[number % len(clients):] + clients[: number % len(clients)]:
-                    command = command_of(client, cluster.zookeeper_connect, broker, f"bench-{size}",
-                                         arguments.partitions, size, counts[size])
+                for client in clients[number % len(clients) :] + clients[: number % len(clients)]:
+                    command = command_of(
+                        client,
+                        cluster.zookeeper_connect,
+                        broker,
+                        f"bench-{size}",
+                        arguments.partitions,
+                        size,
+                        counts[size],
+                    )
                     run = measure(client, command, counts[size])
                     results.setdefault((size, client), []).append(run)
                     print(f"round {number + 1} {size} B {client}: {run.seconds:.2f} s", file=sys.stderr, flush=True)
@@ -167,8 +211,10 @@ def bench(arguments: argparse.Namespace) -> None:
 def report(
     arguments: argparse.Namespace, clients: list[str], counts: dict[int, int], results: dict[tuple[int, str], list[Run]]
 ) -> None:
-    print(f"medians of {arguments.rounds} rounds, {arguments.megabytes} MB of values a topic, "
-          f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores\n")
+    print(
+        f"medians of {arguments.rounds} rounds, {arguments.megabytes} MB of values a topic, "
+        f"{arguments.partitions} partition(s), CPython {sys.version.split()[0]}, {os.cpu_count()} cores\n"
+    )
     print("| size | client | seconds | messages/s | MB/s | CPU s | peak MiB |")
     print("|---|---|---|---|---|---|---|")
     for size in arguments.sizes:
@@ -176,8 +222,10 @@ def report(
             seconds, cpu_s, peak_mib = (
                 statistics.median(values) for values in zip(*results[size, client], strict=True)
             )
-            print(f"| {size} B | {client} | {seconds:.2f} | {counts[size] / seconds:,.0f} | "
-                  f"{counts[size] * size / seconds / 1e6:.0f} | {cpu_s:.2f} | {peak_mib:.0f} |")
+            print(
+                f"| {size} B | {client} | {seconds:.2f} | {counts[size] / seconds:,.0f} | "
+                f"{counts[size] * size / seconds / 1e6:.0f} | {cpu_s:.2f} | {peak_mib:.0f} |"
+            )
 
 
 def main() -> None:

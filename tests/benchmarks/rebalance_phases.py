@@ -235,4 +235,3 @@ def main(description: str | None) -> None:
     with crowd_of(arguments, names) as crowd:
         for row in run(crowd, names, phases, arguments.join_s, arguments.seed):
             print(told(row), flush=True)
-

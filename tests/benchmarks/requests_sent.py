@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rebalance.zookeeper.port.kazoo_port import KazooPort
 from rebalance.zookeeper.port.requests import Exists
-from simpleconsumer.calls import broker_calls
+from simpleconsumer.calls import broker_client
 from simpleconsumer.dialect_types import Request
 
 __all__ = ["RequestsSent"]
@@ -30,7 +30,7 @@ class RequestsSent:
         self.zookeeper: Counter[str] = Counter()
         self.brokers: Counter[str] = Counter()
         self.zookeeper_at = time.monotonic()
-        send, read, chosen = KazooPort.send, KazooPort.read, broker_calls.chosen_request
+        send, read, chosen = KazooPort.send, KazooPort.read, broker_client.chosen_request
 
         def counted_send(port: KazooPort, request: Any, done: Any) -> None:
             self._note(request)
@@ -50,7 +50,7 @@ class RequestsSent:
         replace: Callable[[object, str, object], None] = setattr
         replace(KazooPort, "send", counted_send)
         replace(KazooPort, "read", counted_read)
-        replace(broker_calls, "chosen_request", counted_request)
+        replace(broker_client, "chosen_request", counted_request)
 
     def clear(self) -> None:
         """Count from zero."""

@@ -121,8 +121,11 @@ def readers(spark: Any, cluster: Any, topic: str, folder: Path, with_connector: 
 
     spark.dataSource.register(ZkConsumerSource)
     brokers = f"127.0.0.1:{cluster.port(0)}"
-    place = (("zookeeper.connect", cluster.zookeeper_connect) if cluster.has_zookeeper
-             else ("kafka.bootstrap.servers", brokers))
+    place = (
+        ("zookeeper.connect", cluster.zookeeper_connect)
+        if cluster.has_zookeeper
+        else ("kafka.bootstrap.servers", brokers)
+    )
     ours = spark.read.format("zkconsumer").option(*place).option("subscribe", topic)
     found: dict[str, Callable[[], Any]] = {"ours": ours.load}
     pruned = spark.read.format("zkconsumer").option(*place)

@@ -120,9 +120,7 @@ def with_kafka_python(rows: Any, topic: str, place: Place) -> None:
 
         codec = None if place.codec == "none" else place.codec
         producer = KafkaProducer(bootstrap_servers=place.broker, acks=1, compression_type=codec, linger_ms=5)
-        futures = [
-            producer.send(topic, bytes(row.value), None if row.key is None else bytes(row.key)) for row in part
-        ]
+        futures = [producer.send(topic, bytes(row.value), None if row.key is None else bytes(row.key)) for row in part]
         producer.flush(120)
         for future in futures:
             future.get(1)

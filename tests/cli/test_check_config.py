@@ -83,8 +83,10 @@ def test_the_defaults_are_printed_when_they_are_asked_for(file: Path) -> None:
 
 
 def test_no_password_is_printed(file: Path) -> None:
-    file.write_text(GOOD + "zookeeper.auth=digest:a:hunter2\nzookeeper.sasl.pasword=hunter2\nzookeeper.acl=x:hunter\n"
-                    "zookeeper.sasl.mechanism=PLAIN\nzookeeper.sasl.username=u\nzookeeper.sasl.password=hunter2\n")
+    file.write_text(
+        GOOD + "zookeeper.auth=digest:a:hunter2\nzookeeper.sasl.pasword=hunter2\nzookeeper.acl=x:hunter\n"
+        "zookeeper.sasl.mechanism=PLAIN\nzookeeper.sasl.username=u\nzookeeper.sasl.password=hunter2\n"
+    )
     for arguments in ((), ("--json",), ("--defaults",)):
         result = invoke(str(file), *arguments)
         assert result.exit_code == 1

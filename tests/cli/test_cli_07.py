@@ -133,9 +133,7 @@ def test_consume_without_a_group(command: Run, topic: str) -> None:
     assert (status, f"topic {topic!r} has no partition 1; it has partitions 0-0, 0-1, 1-0, 1-1" in err) == (1, True)
 
 
-def test_consume_in_a_group_commits_what_it_printed(
-    cluster: Both, command: Run, topic: str, fresh_group: str
-) -> None:
+def test_consume_in_a_group_commits_what_it_printed(cluster: Both, command: Run, topic: str, fresh_group: str) -> None:
     data = bytes(KAFKA07.encode_messages([b"a", b"b", b"c"], "gzip", None, None))
     send_set(cluster, topic, "1-1", data)
     member = ["consume", "--topic", topic, "--group", fresh_group, "--from-beginning", "--property", "consumer.id=ann"]
@@ -171,9 +169,7 @@ def test_lines_that_cannot_be_imported_are_named_with_what_can(
     assert reason in err
 
 
-def test_stored_positions_within_entries_are_named_with_the_remedy(
-    command: Run, topic: str, fresh_group: str
-) -> None:
+def test_stored_positions_within_entries_are_named_with_the_remedy(command: Run, topic: str, fresh_group: str) -> None:
     place = ["offsets", "set", fresh_group, "--topic", topic, "--partition", "0-1"]
     assert command(*place, "--to", "20", "--force")[0] == 0
     for arguments in (["describe", fresh_group], ["offsets", "get", fresh_group]):

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from kafka_07 import produce_07
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
-from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.values import count_of
 from zkconsumer.cli.program import program
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import kafka_versions
@@ -256,8 +256,10 @@ def test_more_partitions_than_files_may_be_open_at_first() -> None:
     [
         (["--kafka", "0.8.3"], "Kafka 0.8.3: known versions are 0.7.2, 0.8.0, .*, 4.3.1; the nearest is 0.8.2.2"),
         (["--kafka", "embedded"], "Kafka embedded: known versions are 0.7.2, 0.8.0, .*, 4.3.1"),
-        (["--kafka", "4.3.1", "--zookeeper-port", "2181"],
-         "zookeeper, zookeeper_port, chroot and login are for clusters with ZooKeeper: Kafka 4.3.1 runs .*"),
+        (
+            ["--kafka", "4.3.1", "--zookeeper-port", "2181"],
+            "zookeeper, zookeeper_port, chroot and login are for clusters with ZooKeeper: Kafka 4.3.1 runs .*",
+        ),
         (["--chroot", "kafka"], "chroot 'kafka': must be a path that starts with / and does not end with it"),
         (["--port", "65530", "--brokers", "7"], "port 65536 for broker 6: must be from 1 to 65535"),
         (["--port", "2181", "--zookeeper-port", "2181"], "port 2181 is wanted for ZooKeeper and for broker 0"),

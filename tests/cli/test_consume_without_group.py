@@ -44,9 +44,7 @@ def topic(kafka_0822: KafkaCluster) -> str:
 @pytest.fixture
 def consume(kafka_0822: KafkaCluster, topic: str) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     """Runs the command on the topic."""
-    return lambda *options: run(
-        "consume", "--zookeeper", kafka_0822.zookeeper_connect, "--topic", topic, *options
-    )
+    return lambda *options: run("consume", "--zookeeper", kafka_0822.zookeeper_connect, "--topic", topic, *options)
 
 
 Consume = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -153,10 +151,8 @@ def test_a_signal_ends_it_quietly(kafka_0822: KafkaCluster, topic: str, number: 
 
 def test_a_pipe_whose_reader_goes_ends_it_quietly(kafka_0822: KafkaCluster, topic: str) -> None:
     options = ["--zookeeper", kafka_0822.zookeeper_connect, "--topic", topic, "--offset", "earliest", *PLACES]
-    first = f"{' '.join(command(['consume']))} \"$@\" | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", first, "bash", *options], capture_output=True, timeout=TIMEOUT_S, check=False
-    )
+    first = f'{" ".join(command(["consume"]))} "$@" | head -1; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", first, "bash", *options], capture_output=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1
     assert b"Traceback" not in done.stderr
@@ -174,9 +170,7 @@ def test_a_bad_message_is_named_and_the_status_is_1(kafka_0822: KafkaCluster) ->
     kafka_0822.create_topic(name)
     produce(kafka_0822, name, [b"small", b"x" * 3000, b"behind"])
     small = ("--property", "fetch.message.max.bytes=1000", "--property", "queued.max.bytes=2000")
-    done = run(
-        "consume", "--zookeeper", kafka_0822.zookeeper_connect, "--topic", name, "--until-end", *small
-    )
+    done = run("consume", "--zookeeper", kafka_0822.zookeeper_connect, "--topic", name, "--until-end", *small)
     assert done.returncode == 1
     assert done.stdout == b"small\nbehind\n"
     first, last = done.stderr.decode().splitlines()

@@ -13,7 +13,7 @@ from zkconsumer.cli.messages import consumption, line_output
 from zkconsumer.cli.messages.consumption import Consumption
 from zkconsumer.cli.messages.line_output import LineOutput
 from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
-from zkconsumer.cli.terminal.signals import LeaveSignals
+from zkconsumer.cli.terminal import LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.streams.stream import KafkaStream

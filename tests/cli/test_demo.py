@@ -140,8 +140,15 @@ def test_whatever_ends_it_early_leaves_no_process_and_no_file(number: int, tmp_p
 def test_a_full_disk_is_the_only_message(room_kib: int, tmp_path: Path) -> None:
     """Too little to start with, for the brokers, for what the members write down."""
     demo = command(["demo", "--plain"])
-    in_a_namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c",
-                      f'mount -t tmpfs -o size={room_kib + 4}k tmpfs "$0" && exec "$@"', str(tmp_path)]
+    in_a_namespace = [
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size={room_kib + 4}k tmpfs "$0" && exec "$@"',
+        str(tmp_path),
+    ]
     try:
         subprocess.run([*in_a_namespace, "true"], check=True, capture_output=True, timeout=30)
     except (OSError, subprocess.CalledProcessError):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zkconsumer.cli.demo.counters import Counters
-from zkconsumer.cli.demo.outcome import outcome_of
+from zkconsumer.cli.demo.scene import Counters, outcome_of
 from zkconsumer.testing.history import Event
 
 S = 1_000_000_000

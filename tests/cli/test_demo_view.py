@@ -10,10 +10,8 @@ import pytest
 from rich.console import Console
 
 from tests.cli.command_line import run
-from zkconsumer.cli.demo.capture import Capture
-from zkconsumer.cli.demo.display import PlainLines
-from zkconsumer.cli.demo.scene import Actor, Happening, Scene
-from zkconsumer.cli.demo.view import HEIGHT, WIDTH, draw
+from zkconsumer.cli.demo.display import Capture, PlainLines
+from zkconsumer.cli.demo.scene import HEIGHT, WIDTH, Actor, Happening, Scene, draw
 
 EMPTY = Scene(30.0, 200)
 FULL = Scene(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import HeaderMessage, Message
-from zkconsumer.cli.messages.format_string import message_format
+from zkconsumer.cli.messages.message_lines import message_format
 
 BYTES = st.none() | st.binary(max_size=20)
 

@@ -52,9 +52,21 @@ def test_all_groups_are_shown_with_members_and_topics(zookeeper: ZooKeeperServer
 def test_active_ones_alone_and_as_json(zookeeper: ZooKeeperServer, chroot: str) -> None:
     shown = groups(zookeeper, chroot, "--active", "--json")
     assert json.loads(shown.stdout) == {
-        "groups": [{"group": "billing", "member_count": 2, "owned": 2, "topics": ["clicks", "views"],
-                    "offsets_in_zookeeper": True, "offsets_in_kafka": False, "coordination": "zookeeper",
-                    "state": None, "protocol_type": None, "group_type": None, "coordinator": None}]
+        "groups": [
+            {
+                "group": "billing",
+                "member_count": 2,
+                "owned": 2,
+                "topics": ["clicks", "views"],
+                "offsets_in_zookeeper": True,
+                "offsets_in_kafka": False,
+                "coordination": "zookeeper",
+                "state": None,
+                "protocol_type": None,
+                "group_type": None,
+                "coordinator": None,
+            }
+        ]
     }
 
 

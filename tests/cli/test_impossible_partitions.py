@@ -55,9 +55,7 @@ def test_commands_refuse_them(cluster: EmbeddedCluster, call: list[str], partiti
     ],
     ids=["set_offsets", "delete_offsets", "release"],
 )
-def test_methods_refuse_them(
-    cluster: EmbeddedCluster, call: Callable[[Admin, int], object], partition: int
-) -> None:
+def test_methods_refuse_them(cluster: EmbeddedCluster, call: Callable[[Admin, int], object], partition: int) -> None:
     with Admin(cluster.zookeeper_connect) as admin, pytest.raises((ZkConsumerError, ValueError), match=str(partition)):
         call(admin, partition)
 

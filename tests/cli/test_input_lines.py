@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import HeaderMessage
-from zkconsumer.cli.messages.input_lines import LineSplitter, LongLine
-from zkconsumer.cli.messages.line_parsers import HeaderForm, LineForm, json_parser, line_parser
-from zkconsumer.cli.messages.message_lines import json_line
+from zkconsumer.cli.messages.message_lines import (
+    HeaderForm,
+    LineForm,
+    LineSplitter,
+    LongLine,
+    json_line,
+    json_parser,
+    line_parser,
+)
 
 MIB = 1024 * 1024
 

@@ -169,9 +169,7 @@ def place_of(name: str, cluster: EmbeddedCluster, newer: EmbeddedCluster) -> lis
     return [] if name in OFFLINE | {"completion"} else ["--zookeeper", cluster.zookeeper_connect]
 
 
-def test_a_key_has_one_type_in_every_output(
-    cluster: EmbeddedCluster, newer: EmbeddedCluster, tmp_path: Path
-) -> None:
+def test_a_key_has_one_type_in_every_output(cluster: EmbeddedCluster, newer: EmbeddedCluster, tmp_path: Path) -> None:
     wrong: list[str] = []
     for name, each in calls(tmp_path).items():
         for arguments in each:
@@ -187,7 +185,7 @@ def test_a_key_has_one_type_in_every_output(
 def test_reports_of_spark() -> None:
     from dataclasses import asdict
 
-    from zkconsumer.spark.load.compaction.compact import CompactionReport
+    from zkconsumer.spark.load.compact import CompactionReport
     from zkconsumer.spark.load.manifest import LoadedPartition
 
     partition = asdict(LoadedPartition("clicks", 0, 0, 5, 5, 100))
@@ -224,7 +222,9 @@ MORE: Final[Mapping[str, list[str]]] = {
 }
 """Calls of the commands without `--json`, and of some that read standard input."""
 SAID: Final = {
-    "consume": b"Consumed ", "produce": b"Produced 1 message", "topics grow": b"messages with keys go to other",
+    "consume": b"Consumed ",
+    "produce": b"Produced 1 message",
+    "topics grow": b"messages with keys go to other",
     "topics delete": b"2 groups read it now",
 }
 """What commands say on standard error in any case."""

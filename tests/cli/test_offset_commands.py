@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from rebalance.zookeeper.port.kazoo_port import KazooPort
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
-from zkconsumer.admin.errors import OffsetsNotSet
 from zkconsumer.admin.offsets.offset_changes import plan_changes, write_changes
-from zkconsumer.cli.options.connection_options import open_zookeeper
+from zkconsumer.admin.values import OffsetsNotSet
+from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.program import program
 from zkconsumer.testing.java import find_java, maven
 from zkconsumer.testing.kafka import KafkaCluster

@@ -49,9 +49,10 @@ def test_every_line_of_a_million_arrives(options: list[str], tmp_path: Path) -> 
         assert made.returncode == 0, made.stderr
         where = cluster.zookeeper_connect if options[0] == "--zookeeper" else cluster.broker_list
         arguments = ["produce", options[0], where, *options[1:], "--topic", "million", "--acks", "-1"]
-        with lines.open("rb") as file, subprocess.Popen(
-            command(arguments), stdin=file, stderr=subprocess.PIPE
-        ) as producer:
+        with (
+            lines.open("rb") as file,
+            subprocess.Popen(command(arguments), stdin=file, stderr=subprocess.PIPE) as producer,
+        ):
             for number, broker in enumerate((0, 1), 1):
                 wanted = number * LINES // 5
                 wait_until(lambda wanted=wanted: arrived(cluster) > wanted or producer.poll() is not None, WAIT_S,

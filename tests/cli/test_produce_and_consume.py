@@ -18,8 +18,8 @@ import pytest
 from kazoo.exceptions import NoNodeError
 
 from tests.cli.command_line import TIMEOUT_S, Running, command, run
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.producer.messages.partitioners import partition_of_key
+from zkconsumer.admin.values import count_of
+from zkconsumer.producer.partitioners import partition_of_key
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
@@ -145,9 +145,7 @@ def test_from_beginning_is_refused_for_a_group_with_offsets_until_they_are_delet
     assert stored(kafka_0822, fresh_group, other) == {0: 7}
 
 
-def test_a_generated_group_is_removed_afterwards(
-    kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
-) -> None:
+def test_a_generated_group_is_removed_afterwards(kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]) -> None:
     name = topic()
     produce(kafka_0822, name, [b"x"])
     before = set(kafka_0822.client.get_children("/consumers"))
@@ -207,9 +205,7 @@ def test_a_signal_that_was_blocked_at_the_start_ends_it_all_the_same(
         assert consumer.errors() == "Consumed 0 messages\n"
 
 
-def test_a_reader_that_has_enough_ends_it_quietly(
-    kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]
-) -> None:
+def test_a_reader_that_has_enough_ends_it_quietly(kafka_0822: KafkaCluster, topic: Topic, zk: tuple[str, str]) -> None:
     name = topic()
     produce(kafka_0822, name, [b"%d" % line for line in range(5)])
     # Nothing more is ever produced: that the reader has gone must be noticed without another write.

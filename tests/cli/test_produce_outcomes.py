@@ -163,10 +163,13 @@ def test_what_consume_prints_as_json_is_sent_again(
     assert stored(cluster, copy) == ANYTHING
 
 
-@pytest.mark.parametrize("options", [
-    ["--key-separator", "|", "--null", "NIL"],
-    ["--property", "parse.key=true", "--property", "key.separator=|", "--property", "null.marker=NIL"],
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--key-separator", "|", "--null", "NIL"],
+        ["--property", "parse.key=true", "--property", "key.separator=|", "--property", "null.marker=NIL"],
+    ],
+)
 def test_what_consume_prints_with_a_marker_for_null_is_sent_again(
     cluster: EmbeddedCluster, topic: str, fresh_topic: Callable[[], str], options: list[str]
 ) -> None:

@@ -51,9 +51,7 @@ def test_a_batch_behind_which_the_connection_was_closed_is_sent_again(broker: Br
     broker.closes = 2
     status, said = produce("--partition", "3-1")
     assert status == 0
-    assert said == (
-        f"Produced 2 messages; 4 were sent again after a lost connection and may be stored twice; {READ}"
-    )
+    assert said == (f"Produced 2 messages; 4 were sent again after a lost connection and may be stored twice; {READ}")
     assert broker.logs["clicks", 1] == entry(b"a") + entry(b"b")
     assert broker.requests[PRODUCE] == 3
 

@@ -82,8 +82,10 @@ def test_the_version_is_printed() -> None:
         (["cluster", "up", "--topic", "t:2001"], "t: 2001 partitions; at most 2000 are possible"),
         (["cluster", "up", "--topic", "a/b"], "topic 'a/b': is not made of [a-zA-Z0-9._-]"),
         (["cluster", "up", "--topic", "t" * 256], "256 characters; 1 to 255 are allowed"),
-        (["cluster", "up", "--topic", "t" * 254 + ":9"], "topic name of 254 characters: with the number of a "
-                                                         "partition"),
+        (
+            ["cluster", "up", "--topic", "t" * 254 + ":9"],
+            "topic name of 254 characters: with the number of a partition",
+        ),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:

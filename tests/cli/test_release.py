@@ -8,14 +8,13 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 
-from rebalance.zookeeper.generation import GENERATION_08
+from rebalance.zookeeper.znodes_07 import GENERATION_08
 from tests.cli.command_line import run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
-from zkconsumer.admin.errors import ClaimNotReleased
-from zkconsumer.admin.groups.rebalance_trigger import trigger_rebalance
-from zkconsumer.admin.groups.release import client_of, delete_claim, leader_knows, read_claim
-from zkconsumer.cli.options.connection_options import open_zookeeper
-from zkconsumer.cli.release import release as release_command
+from zkconsumer.admin.groups.release import client_of, delete_claim, leader_knows, read_claim, trigger_rebalance
+from zkconsumer.admin.values import ClaimNotReleased
+from zkconsumer.cli.connection_options import open_zookeeper
+from zkconsumer.cli.groups import release as release_command
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

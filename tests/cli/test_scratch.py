@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.terminal.scratch import refuse_if_full, scratch_folder
+from zkconsumer.cli.terminal import CliError, refuse_if_full, scratch_folder
 from zkconsumer.testing.waiting import wait_until
 
 PROGRAM = """
 import sys, tempfile
 from pathlib import Path
-from zkconsumer.cli.terminal.scratch import scratch_folder
+from zkconsumer.cli.terminal import scratch_folder
 
 with scratch_folder("test-"):
     Path(tempfile.mkdtemp(), "file").write_text("something")
@@ -71,8 +70,11 @@ def test_a_folder_that_cannot_be_made_is_reported_with_a_remedy(
 ) -> None:
     (temporary / "file").write_text("no folder")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "file"))
-    with pytest.raises(CliError, match=r"no temporary folder can be created in .*: Not a directory; set TMPDIR to "
-                                       r"another folder"):
+    with pytest.raises(
+        CliError,
+        match=r"no temporary folder can be created in .*: Not a directory; set TMPDIR to "
+        r"another folder",
+    ):
         scratch_folder("test-").__enter__()
 
 
@@ -86,7 +88,7 @@ def test_a_folder_in_which_nothing_can_be_written_is_refused_with_the_remedy(tem
     program = """
 import resource, sys
 from pathlib import Path
-from zkconsumer.cli.terminal.scratch import refuse_if_full
+from zkconsumer.cli.terminal import refuse_if_full
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 refuse_if_full(Path(sys.argv[1]))
@@ -95,7 +97,7 @@ refuse_if_full(Path(sys.argv[1]))
     folder.mkdir()
     ended = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
     assert ended.stderr.splitlines()[-1] == (
-        "zkconsumer.cli.failures.CliError: there is no space for the temporary files of ZooKeeper, brokers and "
+        "zkconsumer.cli.terminal.CliError: there is no space for the temporary files of ZooKeeper, brokers and "
         "members in "
         f"{temporary} (File too large); free space there, or set TMPDIR to another folder"
     )

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from zkconsumer.cli.options.option_types import Seconds
+from zkconsumer.cli.option_types import Seconds
 from zkconsumer.cli.program import program
 
 

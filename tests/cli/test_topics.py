@@ -188,9 +188,7 @@ def test_a_topic_named_as_a_command_is_listed_and_a_late_command_is_explained(
         (["delete"], 2, "Missing argument 'NAME'"),
     ],
 )
-def test_wrong_changes_are_one_sentence(
-    kafka_0822: KafkaCluster, arguments: list[str], status: int, said: str
-) -> None:
+def test_wrong_changes_are_one_sentence(kafka_0822: KafkaCluster, arguments: list[str], status: int, said: str) -> None:
     refused = change(kafka_0822, *arguments)
     assert (refused.exit_code, refused.stdout) == (status, "")
     assert said in refused.stderr

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from kazoo.client import KazooClient
 
-from rebalance.zookeeper.generation import GENERATION_08
+from rebalance.zookeeper.znodes_07 import GENERATION_08
 from tests.cli.command_line import Running, run
 from tests.cli.given_up import EACH, REGISTRATION, WAIT_S, given_up_member, owners
-from zkconsumer.admin.groups.rebalance_trigger import trigger_rebalance
-from zkconsumer.cli.options.connection_options import open_zookeeper
+from zkconsumer.admin.groups.release import trigger_rebalance
+from zkconsumer.cli.connection_options import open_zookeeper
 from zkconsumer.cli.verify import verify as verify_command
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka.settings import version_tuple

@@ -27,7 +27,11 @@ class Registry:
 
     def directory(self, timeout_s: float = 30.0) -> BrokerDirectory:
         return BrokerDirectory(
-            "zkconsumer-test", timeout_s, lambda: list(self.brokers), self.topics.intersection, self.read_leaders,
+            "zkconsumer-test",
+            timeout_s,
+            lambda: list(self.brokers),
+            self.topics.intersection,
+            self.read_leaders,
             random.Random(1),
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import random
 
-from simpleconsumer.under_way import UNDER_WAY, RequestsUnderWay
-from zkconsumer.cluster.asking_order import AskingOrder
+from simpleconsumer.connection import UNDER_WAY, RequestsUnderWay
+from zkconsumer.cluster.leaders import AskingOrder
 
 PLACES = [("b", port) for port in range(1, 7)]
 

@@ -119,9 +119,9 @@ def test_a_large_leader_is_asked_in_pieces(
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def ask(leaders: dict[TopicPartition, Broker], timeout_s: float = 5.0, deadline_s: float = 10.0) -> dict[
-    TopicPartition, log_ends.LogOffsets
-]:
+def ask(
+    leaders: dict[TopicPartition, Broker], timeout_s: float = 5.0, deadline_s: float = 10.0
+) -> dict[TopicPartition, log_ends.LogOffsets]:
     return ask_leaders(leaders, [EARLIEST, LATEST], "zkconsumer-test", timeout_s, deadline_s)
 
 

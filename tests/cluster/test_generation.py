@@ -13,8 +13,8 @@ from kazoo.client import KazooClient
 
 from rebalance.errors import GroupRefused
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
 from rebalance.zookeeper.port.kazoo_port import KazooPort
+from rebalance.zookeeper.znodes_07 import GENERATION_07, GENERATION_08, Generation
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
@@ -69,9 +69,7 @@ def test_brokers_decide(world: World, data: bytes, generation: Generation) -> No
     assert world.found(generation.name) is generation
 
 
-@pytest.mark.parametrize(
-    ("data", "forced", "other"), [(BROKER_07, "0.8", "0.7"), (BROKER_08, "0.7", "0.8 or later")]
-)
+@pytest.mark.parametrize(("data", "forced", "other"), [(BROKER_07, "0.8", "0.7"), (BROKER_08, "0.7", "0.8 or later")])
 def test_brokers_of_another_generation_than_the_setting_says_are_refused(
     world: World, data: bytes, forced: str, other: str
 ) -> None:

@@ -11,7 +11,8 @@ from functools import partial
 import pytest
 
 from rebalance.errors import GroupRefused
-from rebalance.zookeeper.generation import GENERATION_08
+from rebalance.zookeeper.znodes_07 import GENERATION_08
+from simpleconsumer.connection import UNDER_WAY
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.types import (
     Broker,
@@ -21,10 +22,7 @@ from simpleconsumer.types import (
     TopicMetadata,
     TopicPartition,
 )
-from simpleconsumer.under_way import UNDER_WAY
-from zkconsumer.cluster.metadata_directory import MetadataDirectory
-from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader, TopicRefused
-from zkconsumer.cluster.topic_ids import TopicIds
+from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataDirectory, MetadataReader, TopicIds, TopicRefused
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 

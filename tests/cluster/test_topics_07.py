@@ -11,14 +11,12 @@ from kazoo.security import make_acl
 
 from rebalance.errors import AccessRefused, UnreadableNode
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
 from rebalance.zookeeper.port.requests import ZooKeeperPort
-from rebalance.zookeeper.znodes_07 import format_registration_07
+from rebalance.zookeeper.znodes_07 import GENERATION_07, GENERATION_08, Generation, format_registration_07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import generation_of_cluster
-from zkconsumer.cluster.topic_of_07 import Topic07
-from zkconsumer.cluster.topic_partitions import read_partitions, read_topics_07
+from zkconsumer.cluster.registry import Topic07, read_partitions, read_topics_07
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

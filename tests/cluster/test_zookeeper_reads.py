@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rebalance.zookeeper.port.requests import GetData
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent, read_all
+from zkconsumer.cluster.zookeeper_connection import ZooKeeperSilent, read_all, zookeeper_connection
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -21,7 +20,9 @@ READS = [GetData("/zookeeper"), GetData("/none"), GetData("/")]
 
 def test_reads_whose_answers_are_lost_with_the_connection_are_asked_again(zookeeper: ZooKeeperServer) -> None:
     with (
-        TcpProxy(zookeeper.connect) as link, zookeeper_connection(link.address) as port, ThreadPoolExecutor(1) as reader
+        TcpProxy(zookeeper.connect) as link,
+        zookeeper_connection(link.address) as port,
+        ThreadPoolExecutor(1) as reader,
     ):
         link.stall("down")
         seen = link.moved_bytes("up")

@@ -168,7 +168,8 @@ def test_every_setting_is_an_attribute_of_its_type() -> None:
     other = {"_given", "settings_table"}
     hints = {name: hint for name, hint in typing.get_type_hints(ConsumerConfig).items() if name not in other}
     optional = {
-        known.attribute for known in KEYS
+        known.attribute
+        for known in KEYS
         if known.default is None and not known.derive and (not known.required or known.unless)
     }
     expected = {
@@ -283,8 +284,10 @@ def test_off_switches_the_processing_interval_off() -> None:
         ({"zookeeper_use_ssl": True, "zookeeper_ssl_keyfile": "/k"}, "zookeeper.ssl.certfile"),
         ({"zookeeper_ssl_keyfile_password": "p"}, "zookeeper.ssl.keyfile"),
         ({"zookeeper_ssl_check_hostname": True}, "zookeeper.use.ssl"),
-        ({"zookeeper_use_ssl": True, "zookeeper_ssl_check_hostname": True, "zookeeper_ssl_verify_certs": False},
-         "zookeeper.ssl.verify.certs"),
+        (
+            {"zookeeper_use_ssl": True, "zookeeper_ssl_check_hostname": True, "zookeeper_ssl_verify_certs": False},
+            "zookeeper.ssl.verify.certs",
+        ),
         ({"zookeeper_sasl_username": "u"}, "zookeeper.sasl.mechanism"),
         ({"zookeeper_sasl_mechanism": "PLAIN", "zookeeper_sasl_username": "u"}, "zookeeper.sasl.password"),
     ],

@@ -14,7 +14,7 @@ from zkconsumer.config.connection_settings import (
     profile_file,
     profile_names,
 )
-from zkconsumer.config.exposed_secrets import warn_of_shown_secrets
+from zkconsumer.config.properties import warn_of_shown_secrets
 
 
 @pytest.fixture
@@ -61,8 +61,11 @@ def test_settings_of_a_file_come_before_those_of_a_profile(environment: dict[str
 
 
 def test_a_profile_that_does_not_exist_is_reported_with_those_that_do(environment: dict[str, str]) -> None:
-    with pytest.raises(SettingsNotUsable, match=r"^profile 'tow' does not exist: there is no file "
-                                                r".*/zkconsumer/tow\.properties; existing profiles: one, two$"):
+    with pytest.raises(
+        SettingsNotUsable,
+        match=r"^profile 'tow' does not exist: there is no file "
+        r".*/zkconsumer/tow\.properties; existing profiles: one, two$",
+    ):
         find_connection_settings(profile="tow", environment=environment)
     assert profile_names(environment) == ["one", "two"]
 
@@ -77,12 +80,17 @@ def test_a_relative_folder_of_profiles_is_ignored() -> None:
     assert profile_file("a", {"XDG_CONFIG_HOME": "here"}) == Path("~/.config/zkconsumer/a.properties").expanduser()
 
 
-@pytest.mark.parametrize(("variables", "said"), [
-    ({"ZKCONSUMER_ZOOKEEPER": "a/x,b"}, r"^ZKCONSUMER_ZOOKEEPER is 'a/x,b': the chroot is given once"),
-    ({"ZKCONSUMER_CONFIG": "/no/file"},
-     r"^the consumer config /no/file of ZKCONSUMER_CONFIG cannot be read: No such file or directory$"),
-    ({"ZKCONSUMER_CONFIG": "/"}, r"^the consumer config / of ZKCONSUMER_CONFIG cannot be read: Is a directory$"),
-])
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"ZKCONSUMER_ZOOKEEPER": "a/x,b"}, r"^ZKCONSUMER_ZOOKEEPER is 'a/x,b': the chroot is given once"),
+        (
+            {"ZKCONSUMER_CONFIG": "/no/file"},
+            r"^the consumer config /no/file of ZKCONSUMER_CONFIG cannot be read: No such file or directory$",
+        ),
+        ({"ZKCONSUMER_CONFIG": "/"}, r"^the consumer config / of ZKCONSUMER_CONFIG cannot be read: Is a directory$"),
+    ],
+)
 def test_a_variable_that_cannot_be_used_is_named(variables: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsNotUsable, match=said):
         find_connection_settings(environment=variables)
@@ -94,11 +102,14 @@ def test_an_address_in_a_file_that_is_none_is_named_with_the_file(tmp_path: Path
         find_connection_settings(config=file, environment={})
 
 
-@pytest.mark.parametrize(("text", "mode", "is_warned"), [
-    ("zookeeper.sasl.password=hidden-secret\n", 0o644, True),
-    ("zookeeper.sasl.password=hidden-secret\n", 0o640, False),
-    ("zookeeper.sasl.username=bob\n", 0o644, False),
-])
+@pytest.mark.parametrize(
+    ("text", "mode", "is_warned"),
+    [
+        ("zookeeper.sasl.password=hidden-secret\n", 0o644, True),
+        ("zookeeper.sasl.password=hidden-secret\n", 0o640, False),
+        ("zookeeper.sasl.username=bob\n", 0o644, False),
+    ],
+)
 def test_a_password_that_everybody_can_read_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, mode: int, is_warned: bool
 ) -> None:

@@ -38,11 +38,15 @@ def said(found: FileCheck) -> list[str]:
         (["client_id=c"], "note 3: Java consumers ignore client_id: they know it as client.id"),
         (["qqqq=hunter2"], "warning 3: qqqq is ignored: no such setting exists"),
         (["socket.timeout.ms=50"], "error 3: socket.timeout.ms is 50; it must be at least fetch.wait.max.ms, which is"),
-        (["zookeeper.ssl.cafile=/ca"], "error None: zookeeper.use.ssl is False; it must be true, because "
-                                       "zookeeper.ssl"),
+        (
+            ["zookeeper.ssl.cafile=/ca"],
+            "error None: zookeeper.use.ssl is False; it must be true, because zookeeper.ssl",
+        ),
         (["zookeeper.sasl.mechanism=DIGEST-MD5"], "error None: zookeeper.sasl.username is not set; it must be given"),
-        (["kafka.generation=0.7", "offsets.storage=kafka"], "error 4: offsets.storage is kafka, but Kafka 0.7 "
-                                                            "supports"),
+        (
+            ["kafka.generation=0.7", "offsets.storage=kafka"],
+            "error 4: offsets.storage is kafka, but Kafka 0.7 supports",
+        ),
         (["rebalance.max.retries=1"], "warning None: rebalance.max.retries x rebalance.backoff.ms = 2000 ms is less"),
         (["rebalance.drain.timeout.ms=5000"], "warning None: rebalance.drain.timeout.ms = 5000 is 4000 or more"),
         (["dual.commit.enabled=true"], "warning 3: dual.commit.enabled has no effect without offsets.storage=kafka"),

@@ -39,11 +39,15 @@ def test_the_names_say_whose_file_it_is(names: list[str], program: str) -> None:
         (["num.retries=1", "message.send.max.retries=2"], "error 4: message.send.max.retries is '2'; it must be given"),
         (["request.required.acks=0"], "warning 3: request.required.acks is 0: messages that a broker does not accept"),
         (["group.id=g"], "warning 3: group.id is ignored: no such setting exists; it is a setting of consumers"),
-        (["linger.ms=5"], "warning 3: linger.ms is ignored: no such setting exists; it is a setting of newer "
-                          "producers"),
+        (
+            ["linger.ms=5"],
+            "warning 3: linger.ms is ignored: no such setting exists; it is a setting of newer producers",
+        ),
         (["queue.time=5"], "note 3: queue.buffering.max.ms has no effect: producer.type is sync"),
-        (["queue.size=500"], "note None: queue.enqueue.timeout.ms is not in the file: send waits while the queue is "
-                             "full"),
+        (
+            ["queue.size=500"],
+            "note None: queue.enqueue.timeout.ms is not in the file: send waits while the queue is full",
+        ),
         (["client_id=c"], "note 3: Java producers ignore client_id: they know it as client.id"),
     ],
 )

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
-from rebalance.brokers.assignors.assignor import RebalanceProtocol
-from rebalance.brokers.assignors.simple import RangeAssignor
+from rebalance.brokers.assignor import RangeAssignor, RebalanceProtocol
 from zkconsumer.config import ConsumerConfig, KafkaConsumerConfig
-from zkconsumer.config.deserializers import DESERIALIZERS
-from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS, KAFKA_CONSUMER_SETTINGS, WITHOUT_EFFECT
+from zkconsumer.config.tables.kafka_consumer_keys import (
+    DESERIALIZERS,
+    KAFKA_CONSUMER_KEYS,
+    KAFKA_CONSUMER_SETTINGS,
+    WITHOUT_EFFECT,
+)
 from zkconsumer.config.tables.keys import SHARED_KEYS, ZOOKEEPER_KEYS
 from zkconsumer.config.tables.kinds import Integer
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
@@ -171,7 +174,7 @@ def test_valid_text_and_value_under_both_spellings(row: tuple[str, object, objec
 
 @every_row
 def test_invalid_values_are_named_with_what_is_allowed(
-    row: tuple[str, object, object, object, tuple[object, ...]]
+    row: tuple[str, object, object, object, tuple[object, ...]],
 ) -> None:
     name, *_, invalid = row
     for value in invalid:

@@ -36,9 +36,7 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> Result:
     f"ZooKeeper.Sasl.Password-{SECRET}", f"zookeeper.sasl.passwort.password{SECRET}",
     f"zookeeper.ssl.keyfile.password-{SECRET}", f"sasl.secret-{SECRET}",
 ])  # fmt: skip
-def test_a_secret_in_a_mistyped_line_is_not_shown(
-    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_secret_in_a_mistyped_line_is_not_shown(tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture) -> None:
     path = written(tmp_path, f"zookeeper.connection.timeout.ms=200\n{line}\n{line}\n")
     ConsumerConfig.from_properties(path)
     assert "***' is ignored" in caplog.text
@@ -82,8 +80,10 @@ def test_credentials_of_a_file_for_another_cluster_are_reported_by_spark(
     path = written(tmp_path, f"zookeeper.auth=digest:bob:{SECRET}\n")
     options = with_settings_files({"config": path, "zookeeper.connect": "127.0.0.1:2"})
     assert options["zookeeper.connect"] == "127.0.0.1:2"
-    assert (f"the credentials in {path} (zookeeper.auth) are used for 127.0.0.1:2 of the option zookeeper.connect, but "
-            "the file is for 127.0.0.1:1") in caplog.text
+    assert (
+        f"the credentials in {path} (zookeeper.auth) are used for 127.0.0.1:2 of the option zookeeper.connect, but "
+        "the file is for 127.0.0.1:1"
+    ) in caplog.text
     caplog.clear()
     assert with_settings_files({"config": path, "ZOOKEEPER.CONNECT": "127.0.0.1:1"})["ZOOKEEPER.CONNECT"]
     assert caplog.text == ""
@@ -195,15 +195,18 @@ def test_a_file_in_utf_16_is_recognised(tmp_path: Path, encoding: str) -> None:
         ConsumerConfig.from_properties(path)
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [
-    ("auto_offset_reset", "SMALLEST ", "it must be smallest or largest (write 'smallest': case matters)"),
-    ("auto_offset_reset", "Smallest", "(write 'smallest': case matters)"),
-    ("zookeeper_sasl_mechanism", "digest-md5", "(write 'DIGEST-MD5': case matters)"),
-    ("auto_commit_enable", "False", "(write 'false': case matters)"),
-    ("client_id", "a ", "white space at its end is part of the value"),
-    ("auto_offset_reset", "small ", "it must be smallest or largest"),
-    ("auto_offset_reset", "raise", "('raise' is only possible with kafka.generation=0.7: it stops"),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("auto_offset_reset", "SMALLEST ", "it must be smallest or largest (write 'smallest': case matters)"),
+        ("auto_offset_reset", "Smallest", "(write 'smallest': case matters)"),
+        ("zookeeper_sasl_mechanism", "digest-md5", "(write 'DIGEST-MD5': case matters)"),
+        ("auto_commit_enable", "False", "(write 'false': case matters)"),
+        ("client_id", "a ", "white space at its end is part of the value"),
+        ("auto_offset_reset", "small ", "it must be smallest or largest"),
+        ("auto_offset_reset", "raise", "('raise' is only possible with kafka.generation=0.7: it stops"),
+    ],
+)
 def test_the_hint_names_what_is_wrong(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         ConsumerConfig("zk", "g", **{name: value})  # type: ignore[arg-type]

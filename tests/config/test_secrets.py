@@ -12,8 +12,8 @@ import pytest
 
 from simpleconsumer.security import Security
 from simpleconsumer.security.sasl import Sasl
+from simpleconsumer.security.secret import WrongSecuritySetting
 from simpleconsumer.security.tls import Tls
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from zkconsumer import ConsumerConfig, ProducerConfig
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.errors import ConfigError

@@ -15,7 +15,7 @@ from zkconsumer.config.tables.setting_table import Key
 from zkconsumer.config.typed.typed_settings_writer import typed_files
 
 # Each line is checked alone: what stands behind `#!` is in mypy's complaint about it; other lines are fine.
-SNIPPETS = '''\
+SNIPPETS = """\
 from zkconsumer import ConsumerConfig, ProducerConfig
 from zkconsumer.config import ConsumerSettings, OptionalSettings, ProducerSettings
 from zkconsumer.config import KafkaConsumerConfig, KafkaConsumerSettings
@@ -56,7 +56,7 @@ KafkaConsumerConfig(auto_commit_enable=False)  #! Unexpected keyword argument "a
 KafkaConsumerConfig(value_deserializer=7)  #! expected "str | Callable[[bytes], object] | None"
 KafkaConsumerConfig(auto_offset_reset="first")  #! expected "Literal[
 wrong: OptionalSettings = {"auto_comit_enable": False}  #! Extra key "auto_comit_enable"
-'''
+"""
 
 
 def test_the_files_are_up_to_date() -> None:

@@ -53,9 +53,7 @@ def produce(wire: Wire, topic: str, version: int, data: bytes) -> str:
     return wire.ask(request(PRODUCE, body, version=version))[8:].hex()
 
 
-def fetch(
-    wire: Wire, topic: str, version: int, offset: int, max_bytes: int, partition: int = 0
-) -> tuple[bytes, bytes]:
+def fetch(wire: Wire, topic: str, version: int, offset: int, max_bytes: int, partition: int = 0) -> tuple[bytes, bytes]:
     """The head of the answer and its entries."""
     body = struct.pack(">iii", -1, 100, 1)
     if version >= 3:

@@ -10,10 +10,16 @@ from broker_wire import Wire
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import VersionedRequest
-from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.api import Api
-from simpleconsumer.types import OffsetAndMetadata, TopicPartition
+from simpleconsumer.types import (
+    GenerationMember,
+    JoinedGroup,
+    JoiningMember,
+    LeavingMember,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.waiting import wait_until

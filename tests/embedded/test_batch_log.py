@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.types import AbortedTransaction, Message, OffsetAndTimestamp
-from zkconsumer.testing.embedded.disk.log import PartitionLog
-from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.log import LogSettings, PartitionLog
 from zkconsumer.testing.embedded.disk.messages import Refusal
-from zkconsumer.testing.embedded.kafka011.epochs import LeaderEpochs
+from zkconsumer.testing.embedded.kafka011.batches import LeaderEpochs
 from zkconsumer.testing.embedded.kafka011.log import BatchLog, Read
 
 STAMP = 1_700_000_000_000

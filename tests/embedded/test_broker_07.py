@@ -98,9 +98,7 @@ def test_the_parts_of_a_multiproduce_stand_for_themselves(
         assert again.end(topic, 1) == 13
 
 
-def test_what_is_behind_the_last_whole_entry_is_left_out(
-    wire: Wire07, fresh_topic: Callable[[], str]
-) -> None:
+def test_what_is_behind_the_last_whole_entry_is_left_out(wire: Wire07, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     wire.put(topic, 0, entries(b"whole", b"cut")[:-1])
     wire.put(topic, 0, entries(b"next"))

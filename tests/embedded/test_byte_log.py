@@ -10,7 +10,7 @@ from broker_wire_07 import entries, entry, gzipped
 
 from zkconsumer.testing.embedded.disk.storage import CLEAN_MARK
 from zkconsumer.testing.embedded.kafka07.log import ByteLog, LogClosed
-from zkconsumer.testing.embedded.kafka07.messages import InvalidSet, TooLarge, check
+from zkconsumer.testing.embedded.kafka07.requests import InvalidSet, TooLarge, check
 from zkconsumer.testing.embedded.kafka07.segment_list import (
     EARLIEST,
     LATEST,

@@ -150,7 +150,6 @@ class TestFetch:
             monkeypatch.setattr(os, "sendfile", refuse)
             assert offsets_and_values(wire.fetch("t", 0, 0, 1 << 20).data) == [(0, value)]
 
-
     @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc, which is Linux's")
     def test_fetches_that_wait_fail_or_break_off_leak_no_descriptor(self, cluster: EmbeddedCluster) -> None:
         with Wire(cluster.port(0)) as wire:

@@ -338,9 +338,8 @@ class TestWithoutZooKeeperForAWhile:
             cluster.start(1)
             assert cluster.leader("t", 1) == 1
 
-
     def test_a_broker_that_cannot_be_registered_does_not_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("zkconsumer.testing.embedded.registries.session.ANSWER_TIMEOUT_S", 1.0)
+        monkeypatch.setattr("zkconsumer.testing.embedded.registries.zookeeper.ANSWER_TIMEOUT_S", 1.0)
         with ZooKeeperServer() as server, EmbeddedCluster(2, zookeeper=server) as cluster:
             cluster.stop(1)
             server.kill()

@@ -11,7 +11,7 @@ import pytest
 from broker_wire_07 import Wire07, entries, fetch_body, frame, gzipped, place, produce_body, several
 
 from zkconsumer.testing import EmbeddedCluster, Fault
-from zkconsumer.testing.embedded.kafka07.messages import InvalidSet, check
+from zkconsumer.testing.embedded.kafka07.requests import InvalidSet, check
 from zkconsumer.testing.errors import KitError
 
 ONE, TWO = entries(b"one"), entries(b"two")

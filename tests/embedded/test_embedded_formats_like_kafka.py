@@ -29,9 +29,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[str, EmbeddedCluster,
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_stored_and_fetched_is_the_same(
-    pair: tuple[str, EmbeddedCluster, KafkaCluster], codec: str
-) -> None:
+def test_what_is_stored_and_fetched_is_the_same(pair: tuple[str, EmbeddedCluster, KafkaCluster], codec: str) -> None:
     generation, embedded, real = pair
     if codec == "zstd" and generation not in WITH_ZSTD:
         pytest.skip("there is zstd from Kafka 2.1 on")

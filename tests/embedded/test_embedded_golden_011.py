@@ -18,14 +18,13 @@ from simpleconsumer.types import ProducerId
 from tests.simpleconsumer import golden_apis
 from tests.simpleconsumer.golden_apis import Frames
 from zkconsumer.testing.embedded.cluster import VERSIONS, EmbeddedCluster
-from zkconsumer.testing.embedded.groups.values import Join, Sync, Who
-from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
+from zkconsumer.testing.embedded.group_values import Join, Sync, Who
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
 from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS as GENERATIONS_011
-from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import encode_transaction
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import Transaction
+from zkconsumer.testing.embedded.kafka011.group_records import StoredOffset
+from zkconsumer.testing.embedded.kafka011.transaction_state import Transaction, encode_transaction
+from zkconsumer.testing.embedded.offsets import TRANSACTIONS_TOPIC
 from zkconsumer.testing.waiting import wait_until
 
 GENERATIONS = ("0.10", "1.1", "2.8", "4.3")
@@ -34,7 +33,8 @@ OF_MEMBERS = r"(SyncGroup|Heartbeat|LeaveGroup|OffsetCommit-member)-.*"
 """Requests of members of groups; of some the JoinGroup is not recorded."""
 UUID = rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 NEVER_EQUAL = (
-    r"(ApiVersions|InitProducerId-idempotent|ListGroups|DescribeGroups-(?!unknown)|DeleteRecords-v|DescribeProducers-v).*"
+    r"(ApiVersions|InitProducerId-idempotent|ListGroups|DescribeGroups-(?!unknown)"
+    r"|DeleteRecords-v|DescribeProducers-v).*"
 )
 """A table with APIs that are not served, a number that is new each time, groups and producers of other programs, and
 partitions in no order; these requests have tests of their own."""
@@ -317,8 +317,6 @@ def test_an_unknown_api_or_version_closes_the_connection(replays: dict[str, Repl
 
 
 @pytest.mark.parametrize("generation", ["1.1", "2.8", "4.3"])
-def test_deleted_records_are_those_of_the_recording_in_any_order(
-    replays: dict[str, Replay], generation: str
-) -> None:
+def test_deleted_records_are_those_of_the_recording_in_any_order(replays: dict[str, Replay], generation: str) -> None:
     [frames] = [each for each in recorded(generation) if each.name == "DeleteRecords-v0"]
     assert frames.asked.decode(memoryview(replays[generation].answers[frames.name][8:])) == frames.decoded()

@@ -17,21 +17,19 @@ from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.embedded.cluster import VERSIONS
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
 from zkconsumer.testing.embedded.kafka011.generations import GENERATIONS
-from zkconsumer.testing.embedded.kafka011.groups.group_records import (
+from zkconsumer.testing.embedded.kafka011.group_records import (
     GroupRecord,
+    StoredOffset,
     decode_group,
     decode_group_key,
-    encode_group,
-    encode_group_key,
-)
-from zkconsumer.testing.embedded.kafka011.groups.offset_records import (
-    StoredOffset,
     decode_offset,
     decode_offset_key,
+    encode_group,
+    encode_group_key,
     encode_offset,
     encode_offset_key,
 )
-from zkconsumer.testing.embedded.kafka011.log_records import records_from
+from zkconsumer.testing.embedded.kafka011.log import records_from
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 from zkconsumer.testing.waiting import wait_until
 

@@ -117,9 +117,7 @@ def test_a_group_follows_moved_leaders(cluster: EmbeddedCluster, members: list[M
     assert received(members) == sent
 
 
-def test_a_group_outlives_a_broker_that_is_killed_and_returns(
-    cluster: EmbeddedCluster, members: list[Member]
-) -> None:
+def test_a_group_outlives_a_broker_that_is_killed_and_returns(cluster: EmbeddedCluster, members: list[Member]) -> None:
     sent = produce(cluster, "before", 20)
     wait_received(members, sent)
     cluster.kill(1)

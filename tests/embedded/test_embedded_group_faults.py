@@ -15,7 +15,7 @@ from simpleconsumer.messages import apis
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.embedded.faults import GROUP_LOADING
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
-from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import GroupCoordinator
+from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
 from zkconsumer.testing.waiting import wait_until
 
 PATIENCE_S = 30.0
@@ -238,9 +238,7 @@ class TestMoves:
         cluster.move_leader("__consumer_offsets", 0, 1 - was)
         wait_until(lambda: tool.describe().state in ("Empty", "Dead"), PATIENCE_S, "the session to end")
 
-    def test_what_is_answered_while_groups_are_loaded(
-        self, member: Make, cluster: EmbeddedCluster, age: str
-    ) -> None:
+    def test_what_is_answered_while_groups_are_loaded(self, member: Make, cluster: EmbeddedCluster, age: str) -> None:
         was = coordinator_of(cluster)
         ann = member()
         ann.enter()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from broker_wire import entry, gzipped, message_set, offsets_and_values, unpacked
 
-from zkconsumer.testing.embedded.disk.log import EARLIEST, LATEST, PartitionLog
-from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.log import EARLIEST, LATEST, LogSettings, PartitionLog
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.disk.storage import CLEAN_MARK, LogStorage
 from zkconsumer.testing.errors import KitError

@@ -69,9 +69,7 @@ def test_connections_that_break_cost_nothing(cluster: EmbeddedCluster, topic: st
 
 
 @pytest.mark.parametrize("count_bytes", [1, 30, 90])
-def test_a_batch_that_is_cut_off_comes_whole_next_time(
-    cluster: EmbeddedCluster, topic: str, count_bytes: int
-) -> None:
+def test_a_batch_that_is_cut_off_comes_whole_next_time(cluster: EmbeddedCluster, topic: str, count_bytes: int) -> None:
     fault = cluster.faults.add(Fault.cut_tail(count_bytes, topic, 0))
     assert read(cluster, topic) == VALUES
     assert cluster.faults.used(fault) == 1

@@ -140,9 +140,7 @@ def test_kafka_python_as_an_old_client(
     assert read(cluster, topic) == VALUES
 
 
-def consumed_by_kafka_python(
-    kafka: Any, cluster: EmbeddedCluster, topic: str, version: tuple[int, ...]
-) -> list[bytes]:
+def consumed_by_kafka_python(kafka: Any, cluster: EmbeddedCluster, topic: str, version: tuple[int, ...]) -> list[bytes]:
     where = kafka.TopicPartition(topic, 0)
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=cluster.broker_list, api_version=version, enable_auto_commit=False, group_id=None

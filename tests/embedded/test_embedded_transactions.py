@@ -21,8 +21,8 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import Producer, ProducerFenced, TransactionFailed
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.embedded.disk.messages import Refusal
-from zkconsumer.testing.embedded.internal_topics import TRANSACTIONS_TOPIC
 from zkconsumer.testing.embedded.kafka011.broker import Broker011
+from zkconsumer.testing.embedded.offsets import TRANSACTIONS_TOPIC
 from zkconsumer.testing.waiting import wait_until
 
 GENERATIONS = ("0.11", "2.8", "3.9", "4.3")

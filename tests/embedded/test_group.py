@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.testing.embedded.groups.group import Group
-from zkconsumer.testing.embedded.groups.values import (
+from zkconsumer.testing.embedded.group import Group
+from zkconsumer.testing.embedded.group_values import (
     GroupRules,
     GroupState,
     Join,

@@ -20,9 +20,7 @@ PATIENCE_S = 30.0
 SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 3000, 300, 6000
 GENERATIONS = ["2.8", *(pytest.param(each, marks=pytest.mark.slow) for each in ("0.9", "0.10", "1.1", "3.9", "4.3"))]
 STRATEGIES = pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-SLOWER = pytest.mark.parametrize(
-    "strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)]
-)
+SLOWER = pytest.mark.parametrize("strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.slow)])
 FAULTS: dict[str, Callable[[str], Fault]] = {
     "loading": lambda api: Fault.error(14, api=api),
     "no coordinator": lambda api: Fault.error(15, api=api),
@@ -112,6 +110,7 @@ class Group:
 
     def wait_shared(self, *shares: int) -> None:
         """Return when the members hold these numbers of partitions, and their listeners know."""
+
         def held() -> list[int]:
             return sorted(len([1 for row in each.status().owned if row.state == "owned"]) for each in self.connectors)
 

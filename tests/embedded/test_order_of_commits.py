@@ -13,7 +13,7 @@ import pytest
 from simpleconsumer.types import TopicPartition
 from zkconsumer import CommitFailed, ConsumerConfig, KafkaConsumer, OffsetAndMetadata
 from zkconsumer.aio import AsyncConsumerConnector, AsyncKafkaConsumer
-from zkconsumer.aio.off_loop import off_loop
+from zkconsumer.aio.call_thread import off_loop
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
 

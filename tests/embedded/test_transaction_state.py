@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.disk.messages import Refusal
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_records import decode_transaction, encode_transaction
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_state import (
+from zkconsumer.testing.embedded.kafka011.transaction_state import (
     LAST_EPOCH,
     NO_PRODUCER,
     Transaction,
     TransactionState,
+    decode_transaction,
+    encode_transaction,
 )
 
 WHERE = [("t", 0), ("t", 1), ("u", 0)]

@@ -15,9 +15,7 @@ def test_two_tasks_read_everything_and_the_end_commits_it(
     topic = fresh_topic()
     small_cluster.create_topic(topic, 2)
     sent = load(small_cluster, topic, 20)
-    example = start(
-        "asyncio_service.py", zookeeper=small_cluster.zookeeper_connect, group=fresh_group, topic=topic
-    )
+    example = start("asyncio_service.py", zookeeper=small_cluster.zookeeper_connect, group=fresh_group, topic=topic)
     example.wait_lines(len(sent))
     assert example.end() == 0
     lines = [line.split() for line in example.lines()]

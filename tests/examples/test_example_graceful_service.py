@@ -84,9 +84,7 @@ def test_a_member_that_is_restarted_under_load_loses_and_repeats_nothing(
         returns.wait_lines(50)
         steady.stop()
     services = [stays, leaves, returns]
-    wait_until(
-        lambda: sum(len(each.lines()) for each in services) >= len(steady.acked), PATIENCE_S, "all messages"
-    )
+    wait_until(lambda: sum(len(each.lines()) for each in services) >= len(steady.acked), PATIENCE_S, "all messages")
     assert [each.end() for each in (stays, returns)] == [0, 0]
     handled = [line for each in services for line in each.lines()]
     assert sorted(handled) == sorted(f"{each.partition} {each.offset} {each.id}" for each in steady.acked)

@@ -29,9 +29,7 @@ def topic(small_cluster: EmbeddedCluster) -> str:
 
 
 @pytest.fixture(scope="module")
-def ended(
-    small_cluster: EmbeddedCluster, topic: str, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Example]:
+def ended(small_cluster: EmbeddedCluster, topic: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
     """The example with each value of `on.message.error`, ended by Ctrl-C once its offsets were committed."""
     with ExitStack() as running:
         begun = {
@@ -64,8 +62,8 @@ def test_raise_gives_the_error_to_the_loop_and_goes_on_behind_the_message(
 
 def test_skip_logs_the_message_and_goes_on_behind_it(ended: dict[str, Example], topic: str) -> None:
     assert sorted(ended["skip"].lines()) == READABLE
-    assert ended["skip"].errors().startswith(
-        f"message skipped, on.message.error=skip: {topic}/0 at 2: the decoder failed"
+    assert (
+        ended["skip"].errors().startswith(f"message skipped, on.message.error=skip: {topic}/0 at 2: the decoder failed")
     )
 
 
@@ -73,8 +71,10 @@ def test_stop_keeps_the_partition_in_front_of_the_message_and_goes_on_with_the_o
     ended: dict[str, Example], topic: str
 ) -> None:
     assert sorted(ended["stop"].lines()) == [line for line in READABLE if line not in ("0 3 ann", "0 4 ann")]
-    assert ended["stop"].errors().startswith(
-        f"partition stopped, on.message.error=stop: {topic}/0 at 2: the decoder failed"
+    assert (
+        ended["stop"]
+        .errors()
+        .startswith(f"partition stopped, on.message.error=stop: {topic}/0 at 2: the decoder failed")
     )
 
 

@@ -28,7 +28,5 @@ def test_a_topic_that_is_created_later_is_read_from_its_beginning(
         "all to be committed",
     )
     assert example.end() == 0
-    assert sorted(example.lines()) == sorted(
-        f"{each.topic} {each.partition} {each.offset} {each.id}" for each in sent
-    )
+    assert sorted(example.lines()) == sorted(f"{each.topic} {each.partition} {each.offset} {each.id}" for each in sent)
     assert members(small_cluster, fresh_group) == []

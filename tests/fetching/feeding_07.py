@@ -72,12 +72,12 @@ class ScriptedBroker07(FrameServer):
         self.logs = list(logs)
         self.fetched: list[tuple[int, int, int]] = []
         self.kinds: list[int] = []
-        self.on_fetch: Callable[[int, int, int], tuple[int, bytes]] = (
-            lambda number, position, size: self.logs[number].fetch(position, size)
-        )
-        self.on_offsets: Callable[[int, int, int], tuple[int, list[int]]] = (
-            lambda number, time_ms, _: self.logs[number].offsets(time_ms)
-        )
+        self.on_fetch: Callable[[int, int, int], tuple[int, bytes]] = lambda number, position, size: self.logs[
+            number
+        ].fetch(position, size)
+        self.on_offsets: Callable[[int, int, int], tuple[int, list[int]]] = lambda number, time_ms, _: self.logs[
+            number
+        ].offsets(time_ms)
         self.instead_of: Callable[[int, bytes], tuple[bytes, bool]] = lambda kind, answer: (answer, True)
         super().__init__()
         self.broker = Broker(0, "127.0.0.1", self.port, generation="kafka07")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.fetching.fetch_meter import WINDOW_S, FetchMeter
+from zkconsumer.fetching.fetch_state import WINDOW_S, FetchMeter
 
 
 def test_totals_are_of_all_time() -> None:

@@ -21,7 +21,7 @@ from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.errors import PartitionStopped
 from zkconsumer.fetching.fetch_plan import PlannedFetch
-from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.partition_queue import FetchTask
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.streams.stream import KafkaStream, StreamParts
 from zkconsumer.testing.kafka import KafkaCluster
@@ -521,8 +521,8 @@ def test_messages_larger_than_its_share_come_one_by_one_beside_an_unread_stream(
     settings = {"queued_max_bytes": budget, "fetch_message_max_bytes": 1024 * 1024, "fetch_wait_max_ms": 1000}
     with rigged(small, streams=2, partitions=30, **settings) as rig:
         is_large = {28, 29}
-        rig.broker.on_fetch = lambda topic, partition, *rest: (
-            (large if partition in is_large else small).fetch(topic, partition, *rest)
+        rig.broker.on_fetch = lambda topic, partition, *rest: (large if partition in is_large else small).fetch(
+            topic, partition, *rest
         )
         for partition in range(20):
             rig.delivery.start(("t", partition), "thread-0", 0)

@@ -11,10 +11,10 @@ from itertools import count
 
 import pytest
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import CorruptMessage, MessageTooLarge
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_wrapper
+from simpleconsumer.kafka07.requests import encode_entry, encode_wrapper
 from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition, TopicPartition
 from tests.fetching.feeding_07 import (
     DEADLINE_S,
@@ -32,7 +32,7 @@ from tests.fetching.feeding_07 import (
 from zkconsumer.errors import PartitionStopped
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need
-from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.partition_queue import FetchTask
 from zkconsumer.testing import EmbeddedCluster, TcpProxy
 from zkconsumer.testing.waiting import wait_until
 
@@ -160,7 +160,8 @@ def test_an_error_code_of_a_whole_multifetch_holds_both_partitions_up_and_loses_
     with ScriptedBroker07(ByteLog(LOG), ByteLog(LOG)) as broker, rigged_07(broker.broker) as rig:
         answers = count()
         broker.instead_of = lambda what, answer: (
-            (framed(struct.pack(">h", -1)) if next(answers) < 5 else answer), True
+            (framed(struct.pack(">h", -1)) if next(answers) < 5 else answer),
+            True,
         )
         rig.start(P0)
         rig.start(P1)
@@ -327,9 +328,10 @@ def test_a_damaged_size_above_the_limit_moves_no_position_out_of_the_log() -> No
 )
 def test_a_size_that_leads_nowhere_stops_its_partition_behind_the_last_good_message(bad: bytes, reason: str) -> None:
     log = plain(VALUES) + bad
-    with ScriptedBroker07(ByteLog(log), ByteLog(LOG)) as broker, rigged_07(
-        broker.broker, fetch_message_max_bytes=100
-    ) as rig:
+    with (
+        ScriptedBroker07(ByteLog(log), ByteLog(LOG)) as broker,
+        rigged_07(broker.broker, fetch_message_max_bytes=100) as rig,
+    ):
         rig.start()
         assert rig.values(60) == VALUES
         end = len(plain(VALUES))
@@ -422,7 +424,8 @@ def test_an_absurd_count_of_offsets_costs_the_connection_and_nothing_else(body: 
     with ScriptedBroker07(ByteLog(LOG)) as broker, rigged_07(broker.broker, auto_offset_reset="smallest") as rig:
         answers = count()
         broker.instead_of = lambda what, answer: (
-            (framed(body) if what == OFFSETS and next(answers) < 3 else answer), True
+            (framed(body) if what == OFFSETS and next(answers) < 3 else answer),
+            True,
         )
         rig.start(P0, 10**6)
         assert rig.values(60) == VALUES

@@ -121,9 +121,7 @@ def test_a_consumer_that_is_throttled_waits_keeps_its_connection_and_says_so(
 
 def test_a_partition_says_in_the_status_that_it_is_throttled(muting: EmbeddedCluster) -> None:
     muting.faults.add(Fault.throttle(30, api="fetch", topic="t"))
-    config = ConsumerConfig(
-        group_id="s", bootstrap_servers=muting.broker_list, auto_offset_reset="smallest"
-    )
+    config = ConsumerConfig(group_id="s", bootstrap_servers=muting.broker_list, auto_offset_reset="smallest")
     with ConsumerConnector(config) as connector:
         connector.create_message_streams({"t": 1})
         wait_until(

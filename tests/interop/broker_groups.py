@@ -20,9 +20,8 @@ from rebalance.brokers.consumer_protocol import (
 from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed
-from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.probe import probed_broker
-from simpleconsumer.types import Broker
+from simpleconsumer.types import Broker, GenerationMember, JoiningMember, LeavingMember
 from zkconsumer import ConsumerConfig, ConsumerConnector, Message, TopicPartition, Whitelist
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.kafka import KafkaCluster
@@ -226,9 +225,7 @@ class SlowMember:
 
     def join(self) -> None:
         """Join until it has an assignment; it never leads, as others are there before it."""
-        metadata = encode_subscription(
-            Subscription((self._topic,), None, self.mine, self._generation), self._version
-        )
+        metadata = encode_subscription(Subscription((self._topic,), None, self.mine, self._generation), self._version)
         while True:
             asked = JoiningMember(self._group, self._id)
             found = self._client.join_group(asked, [(self._assignor, metadata)], 20_000, 20_000)

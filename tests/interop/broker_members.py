@@ -10,8 +10,8 @@ from typing import Any, Self
 import kafka
 from confluent_kafka import Consumer
 
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 PATIENCE_S = 60.0

@@ -172,8 +172,12 @@ def owned(connector: ConsumerConnector) -> list[tuple[str, int | str]]:
 def wait_owned(connector: ConsumerConnector, expected: Iterable[tuple[str, int]]) -> None:
     """Returns when the member holds exactly these."""
     wanted = sorted(expected)
-    wait_until(lambda: sorted(owned(connector)) == wanted, PATIENCE_S, f"{wanted} to be owned",
-               state=lambda: connector.status())
+    wait_until(
+        lambda: sorted(owned(connector)) == wanted,
+        PATIENCE_S,
+        f"{wanted} to be owned",
+        state=lambda: connector.status(),
+    )
 
 
 def position(connector: ConsumerConnector, topic: str, partition: int) -> int | None:
@@ -219,8 +223,12 @@ class BackgroundReader:
 
     def wait(self, count: int, timeout_s: float = PATIENCE_S) -> list[Message]:
         """Everything read, once it is `count` messages or more."""
-        wait_until(lambda: len(self.messages) >= count, timeout_s, f"{count} messages",
-                   state=lambda: (len(self.messages), self.errors[-1:]))
+        wait_until(
+            lambda: len(self.messages) >= count,
+            timeout_s,
+            f"{count} messages",
+            state=lambda: (len(self.messages), self.errors[-1:]),
+        )
         return list(self.messages)
 
     def join(self, timeout_s: float = PATIENCE_S) -> None:

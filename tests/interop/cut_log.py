@@ -35,6 +35,7 @@ class CutLog:
         """Write numbered messages to the broker, once it leads the partition."""
         wait_until(lambda: self.cluster.leader(self.topic, 0) == broker_id, WAIT_S, f"broker {broker_id} to lead")
         with SimpleConsumer("127.0.0.1", self.cluster.port(broker_id), dialect=KAFKA011) as broker:
+
             def sent() -> bool:
                 try:
                     broker.produce(self.topic, 0, [b"%s %d" % (kind, number) for number in range(count)], acks=acks)

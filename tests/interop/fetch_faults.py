@@ -98,9 +98,7 @@ def _map_pieces(answer: bytes, change: ChangePiece) -> bytes:
             at += 18
             piece = change(Piece(topic, partition, code, high_watermark, answer[at : at + size]))
             at += size
-            head = struct.pack(
-                ">ihqi", piece.partition, piece.error_code, piece.high_watermark, len(piece.message_set)
-            )
+            head = struct.pack(">ihqi", piece.partition, piece.error_code, piece.high_watermark, len(piece.message_set))
             out += [head, piece.message_set]
     return b"".join(out)
 

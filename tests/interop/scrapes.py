@@ -31,9 +31,7 @@ def value(found: Samples, name: str, **labels: str) -> float | None:
 
 def values(found: Samples, name: str, **labels: str) -> dict[frozenset[tuple[str, str]], float]:
     """The series of a metric that have these labels among others."""
-    return {
-        at: number for (each, at), number in found.items() if each == name and labels.items() <= dict(at).items()
-    }
+    return {at: number for (each, at), number in found.items() if each == name and labels.items() <= dict(at).items()}
 
 
 def wait_up(port: int, wanted: float = 1.0) -> Samples:

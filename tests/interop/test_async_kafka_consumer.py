@@ -185,7 +185,6 @@ def test_the_callback_of_a_commit_runs_on_the_loop(cluster: KafkaCluster, hundre
         async with consumer_for_tasks(cluster, fresh_group, hundred, enable_auto_commit=False) as consumer:
             await poll_until(consumer, 100)
 
-
             def committed(offsets: Any, error: Exception | None) -> None:
                 assert error is None
                 asyncio.get_running_loop().call_soon(done.set)

@@ -292,8 +292,9 @@ def test_a_failed_start_leaves_no_thread_and_no_session(kafka_0822: KafkaCluster
     before = set(threading.enumerate())
     refused_by(f"{kafka_0822.zookeeper_hosts}/no/such/place", NamespaceMissing, "no/such/place")
     refused_by(f"127.0.0.1:{free_port()}", ZooKeeperUnavailable, "no ZooKeeper")
-    wait_until(lambda: set(threading.enumerate()) <= before, PATIENCE_S, "the threads to end",
-               state=threading.enumerate)
+    wait_until(
+        lambda: set(threading.enumerate()) <= before, PATIENCE_S, "the threads to end", state=threading.enumerate
+    )
 
 
 @pytest.mark.catalogue("A11")

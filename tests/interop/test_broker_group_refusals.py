@@ -11,15 +11,14 @@ import pytest
 from broker_groups import Running, config, wait_owned, wait_shares
 from polling import consumer_of
 
-from rebalance.brokers.assignors.assignor import RebalanceProtocol, Subscriptions
-from rebalance.brokers.assignors.simple import RangeAssignor
+from rebalance.brokers.assignor import RangeAssignor, RebalanceProtocol, Subscriptions
 from rebalance.brokers.consumer_protocol import Assignment
 from rebalance.brokers.leading import AssignmentRefused
 from rebalance.errors import GroupRefused
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.cluster.metadata_reader import BrokersSilent
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -51,9 +50,7 @@ def refused(settings: ConsumerConfig, topic: str) -> Exception:
     return raised.value
 
 
-def test_a_session_time_out_that_the_broker_does_not_allow(
-    cluster: KafkaCluster, fresh_group: str, topic: str
-) -> None:
+def test_a_session_time_out_that_the_broker_does_not_allow(cluster: KafkaCluster, fresh_group: str, topic: str) -> None:
     error = refused(config(cluster, fresh_group, session_timeout_ms=400, heartbeat_interval_ms=100), topic)
     assert isinstance(error, GroupRefused)
     assert "session.timeout.ms is 400" in str(error)

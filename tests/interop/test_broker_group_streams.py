@@ -21,7 +21,7 @@ from broker_groups import (
     wait_stored,
 )
 
-from rebalance.brokers.assignors.assignor import RebalanceProtocol, Subscriptions
+from rebalance.brokers.assignor import RebalanceProtocol, Subscriptions
 from rebalance.brokers.consumer_protocol import Assignment
 from zkconsumer import (
     CommitFailed,

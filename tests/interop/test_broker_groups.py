@@ -18,8 +18,8 @@ from broker_groups import (
 )
 
 from zkconsumer.testing import load
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = pytest.mark.real

@@ -26,8 +26,8 @@ from zkconsumer.admin import (
     OffsetsNotSet,
 )
 from zkconsumer.testing import load
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytest.importorskip("kafka")
@@ -457,9 +457,10 @@ def test_groups_of_the_newest_protocol_are_shown_by_their_own_request(place: Pla
         assert place.admin.verify(group, patience_s=5).findings == ()
         with pytest.raises(GroupHasMembers, match="2 members are in it"):
             place.admin.set_offsets(group, topic, "earliest")
-        assert b"consumer protocol, assigned by uniform" in run(
-            "describe", group, "--bootstrap-server", place.brokers
-        ).stdout
+        assert (
+            b"consumer protocol, assigned by uniform"
+            in run("describe", group, "--bootstrap-server", place.brokers).stdout
+        )
     place.emptied(group)
     place.admin.set_offsets(group, topic, 4)
     assert [row.lag for row in place.admin.describe(group).partitions] == [COUNT - 4] * 2

@@ -12,15 +12,15 @@ from kazoo.client import KazooClient
 from rebalance.brokers.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.probe import probed_broker
+from simpleconsumer.types import GenerationMember, JoiningMember, LeavingMember
 from zkconsumer.admin import Admin, BrokerAdmin, CoordinatorUnavailable, GroupNotAuthorized
 from zkconsumer.admin.groups import groups_of_brokers
 from zkconsumer.testing import EmbeddedCluster, Fault, load
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.kafka011.api import Asked
-from zkconsumer.testing.embedded.kafka011.group_queries import LIST_GROUPS, ListGroups
+from zkconsumer.testing.embedded.kafka011.member_requests import LIST_GROUPS, ListGroups
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

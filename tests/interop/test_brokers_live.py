@@ -107,8 +107,12 @@ class AckedLoad:
 
 def wait_all_acked(reader: BackgroundReader, load: AckedLoad) -> None:
     """Every acknowledged message came, and each offset exactly once and in order."""
-    wait_until(lambda: set(load.acked) <= set(texts(reader.messages)), PATIENCE_S, "all acknowledged messages",
-               state=lambda: (len(load.acked), len(reader.messages), reader.errors))
+    wait_until(
+        lambda: set(load.acked) <= set(texts(reader.messages)),
+        PATIENCE_S,
+        "all acknowledged messages",
+        state=lambda: (len(load.acked), len(reader.messages), reader.errors),
+    )
     seen = offsets_of(reader.messages, 0)
     assert seen == list(range(len(seen)))
     assert reader.errors == []
@@ -290,9 +294,7 @@ def test_below_the_log_smallest_goes_on_at_its_beginning(
 
 
 @pytest.mark.slow
-def test_below_the_log_largest_goes_on_at_its_end(
-    site: Site, fresh_group: str, shrunk: tuple[str, int, int]
-) -> None:
+def test_below_the_log_largest_goes_on_at_its_end(site: Site, fresh_group: str, shrunk: tuple[str, int, int]) -> None:
     topic, _, end = shrunk
     preset_offset(site.cluster, fresh_group, topic, 0, b"1")
     with member(site.cluster, fresh_group, auto_offset_reset="largest") as consumer:

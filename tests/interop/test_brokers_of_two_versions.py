@@ -13,7 +13,7 @@ from zkconsumer import ConsumerConfig, ConsumerConnector, read_topic
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.producer import Producer, ProducerConfig
 from zkconsumer.testing.kafka import KafkaCluster, topics
-from zkconsumer.testing.kafka.leaders import agreed_leaders
+from zkconsumer.testing.kafka.topic_control import agreed_leaders
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

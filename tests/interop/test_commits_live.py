@@ -339,9 +339,7 @@ def test_an_unreadable_offset_node_counts_as_absent_and_the_other_partition_goes
 
 @pytest.mark.catalogue("E6")
 @pytest.mark.parametrize("offset", [0, 1])
-def test_zero_is_an_offset_like_any_other(
-    kafka_0822: KafkaCluster, fresh_group: str, ten: str, offset: int
-) -> None:
+def test_zero_is_an_offset_like_any_other(kafka_0822: KafkaCluster, fresh_group: str, ten: str, offset: int) -> None:
     preset_offset(kafka_0822, fresh_group, ten, 0, str(offset).encode())
     with member(kafka_0822, fresh_group, auto_offset_reset="largest") as consumer:
         assert read(consumer.create_message_streams({ten: 1})[ten], 1)[0].offset == offset

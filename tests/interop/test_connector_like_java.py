@@ -159,6 +159,7 @@ def test_largest_brings_none_of_the_ten_but_every_later_message(
     preset_offset(kafka_0822, fresh_group, topic, 0, stored)
     with member(kafka_0822, fresh_group, auto_offset_reset="largest", fetch_wait_max_ms=0) as consumer:
         stream = consumer.create_message_streams({topic: 1})[topic][0]
+
         def at_the_end() -> bool:
             with pytest.raises(ConsumerTimeout):
                 next(stream)
@@ -216,8 +217,7 @@ def test_four_topics_come_in_one_fetch_each_in_order(
         broker.produce(topic, 0, [f"a_{topic}".encode(), f"b_{topic}".encode()], codec=codec)
     fetched = broker.multifetch([FetchRequest(topic, 0, 0, 10_000) for topic in four_topics])
     assert [
-        [message.value for message in decode_messages(each.message_set, each.topic, each.partition)]
-        for each in fetched
+        [message.value for message in decode_messages(each.message_set, each.topic, each.partition)] for each in fetched
     ] == [[f"a_{topic}".encode(), f"b_{topic}".encode()] for topic in four_topics]
 
 

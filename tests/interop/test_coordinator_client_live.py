@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Consumer
 
-from rebalance.brokers.assignors.simple import RangeAssignor
+from rebalance.brokers.assignor import RangeAssignor
 from rebalance.brokers.consumer_protocol import (
     Assignment,
     Subscription,
@@ -20,9 +20,15 @@ from rebalance.brokers.consumer_protocol import (
 )
 from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.probe import probed_broker
-from simpleconsumer.types import OffsetAndMetadata, TopicPartition
+from simpleconsumer.types import (
+    GenerationMember,
+    JoinedGroup,
+    JoiningMember,
+    LeavingMember,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

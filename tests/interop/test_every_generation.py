@@ -59,8 +59,7 @@ def test_ten_lines_read_every_generation_and_commit_it(any_cluster: Cluster, fre
         for partition in any_cluster.partitions(topic):
             values = [f"{topic}:{partition}:{number}" for number in range(4)]
             places = any_cluster.produce(topic, values, partition=partition)
-            lines = [f"{topic} {where} {offset} {value}"
-                     for (where, offset), value in zip(places, values, strict=True)]
+            lines = [f"{topic} {where} {offset} {value}" for (where, offset), value in zip(places, values, strict=True)]
             expected += [] if topic == "other" else lines
     assert sorted(run(any_cluster, fresh_group, "clicks,logs-.*")) == sorted(expected)
     for topic, end in (("clicks", 4), ("logs-a", 4)):
@@ -101,14 +100,16 @@ def test_each_stream_of_a_filter_gets_its_partitions(
         cluster.create_topic(topic)
         for partition in cluster.partitions(topic):
             cluster.produce(topic, [f"{topic} {partition}"], partition=partition)
-    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
-                            consumer_timeout_ms=1000)
+    config = ConsumerConfig(
+        cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest", consumer_timeout_ms=1000
+    )
     with ConsumerConnector(config) as connector:
         streams = connector.create_message_streams_by_filter(Whitelist(f"{name}.*"), 3)
         found = read_all(list(streams))
     for topic in (f"{name}-1", f"{name}-2"):
-        got = {number: [each.partition for each in messages if each.topic == topic]
-               for number, messages in found.items()}
+        got = {
+            number: [each.partition for each in messages if each.topic == topic] for number, messages in found.items()
+        }
         assert {number: sorted(names) for number, names in got.items()} == {0: ["0-0", "0-1"], 1: ["1-0"], 2: ["1-1"]}
 
 
@@ -118,8 +119,9 @@ def test_streams_of_a_filter_share_topics_that_appear_with_a_java_member(
 ) -> None:
     name = fresh_topic()
     cluster.create_topic(f"{name}-1")
-    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
-                            consumer_timeout_ms=1000, consumer_id="a")
+    config = ConsumerConfig(
+        cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest", consumer_timeout_ms=1000, consumer_id="a"
+    )
     sent: set[str] = set()
     with ConsumerConnector(config) as connector:
         streams = list(connector.create_message_streams_by_filter(Whitelist(f"{name}.*"), 3))

@@ -87,8 +87,12 @@ def test_several_streams_and_topics_share_the_work_and_every_stream_gets_some(
     with member(kafka_0822, fresh_group) as consumer:
         streams = consumer.create_message_streams_by_filter(Whitelist(f"{prefix}-.*"), num_streams=4)
         readers = [BackgroundReader(stream) for stream in streams]
-        wait_until(lambda: sum(len(reader.messages) for reader in readers) >= 48, 20, "all messages",
-                   state=lambda: [len(reader.messages) for reader in readers])
+        wait_until(
+            lambda: sum(len(reader.messages) for reader in readers) >= 48,
+            20,
+            "all messages",
+            state=lambda: [len(reader.messages) for reader in readers],
+        )
         assert all(reader.messages for reader in readers)
         assert multiset(message for reader in readers for message in reader.messages) == sent
 

@@ -45,7 +45,9 @@ def test_three_hundred_partitions_cost_a_few_questions_to_each_leader(
     assigned = Assigned()
     with TcpProxy(embedded_cluster.zookeeper_hosts, count_zookeeper=True) as proxy:
         config = ConsumerConfig(
-            proxy.address + embedded_cluster.chroot, fresh_group, auto_offset_reset=policy,
+            proxy.address + embedded_cluster.chroot,
+            fresh_group,
+            auto_offset_reset=policy,
             zookeeper_connection_timeout_ms=int(PATIENCE_S * 1000),
         )
         with ConsumerConnector(config, assigned) as connector:

@@ -78,6 +78,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(
     command = [sys.executable, str(program), kafka_0822.zookeeper_connect, topic, group]
     child = ChildProcess("program", command, log, output_path=output, stdin=True)
     try:
+
         def lines() -> list[str]:
             return output.read_text().splitlines()
 

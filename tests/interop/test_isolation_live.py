@@ -345,9 +345,7 @@ def test_a_stream_that_nobody_reads_does_not_stop_the_other(
         assert offsets_of(read(slow, 300), 0) == list(range(300))
 
 
-def test_a_message_in_hand_for_long_does_not_stop_the_other_stream(
-    site: Site, fresh_group: str, topic: str
-) -> None:
+def test_a_message_in_hand_for_long_does_not_stop_the_other_stream(site: Site, fresh_group: str, topic: str) -> None:
     let_go = threading.Event()
     with member(site.cluster, fresh_group) as consumer:
         slow, fast = consumer.create_message_streams({topic: 2})[topic]

@@ -11,11 +11,11 @@ import pytest
 
 from zkconsumer.admin import BrokerAdmin, BrokerGroupReport, GroupHasMembers, NotFound
 from zkconsumer.testing import load
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.processes import ChildProcess
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

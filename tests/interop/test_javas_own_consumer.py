@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, read_topic
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

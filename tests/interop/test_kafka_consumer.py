@@ -33,12 +33,20 @@ from zkconsumer import (
     KafkaConsumer,
     OffsetAndMetadata,
 )
-from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed, ConsumerWokenUp, PollTimeout
-from zkconsumer.polling.errors import NoOffsetForPartition, NotAssigned, NotSubscribed, OffsetOutOfRange
+from zkconsumer.polling.errors import (
+    ConcurrentConsumerUse,
+    ConsumerClosed,
+    ConsumerWokenUp,
+    NoOffsetForPartition,
+    NotAssigned,
+    NotSubscribed,
+    OffsetOutOfRange,
+    PollTimeout,
+)
 from zkconsumer.polling.records import TimestampType
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import Deadline, wait_until
 
 pytestmark = pytest.mark.real
@@ -491,9 +499,7 @@ def test_a_position_that_the_log_does_not_have_follows_auto_offset_reset(
 # -- the cluster -------------------------------------------------------------------------------------------------------
 
 
-def test_questions_about_the_cluster_need_no_subscription(
-    cluster: KafkaCluster, topic: str, fresh_group: str
-) -> None:
+def test_questions_about_the_cluster_need_no_subscription(cluster: KafkaCluster, topic: str, fresh_group: str) -> None:
     at = TopicPartition(topic, 0)
     with consumer_of(cluster, None) as consumer:
         assert consumer.beginning_offsets([at]) == {at: 0}

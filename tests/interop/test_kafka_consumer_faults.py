@@ -17,8 +17,7 @@ from polling import PATIENCE_S, address_of, consumer_of, offsets, poll_until, st
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer import KafkaConsumer, OffsetAndMetadata, OffsetAndTimestamp
-from zkconsumer.polling.consumer_errors import PollTimeout
-from zkconsumer.polling.errors import OffsetOutOfRange
+from zkconsumer.polling.errors import OffsetOutOfRange, PollTimeout
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
 from zkconsumer.testing.waiting import wait_until
@@ -221,7 +220,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(
     program = textwrap.dedent("""
         import os, sys
         from zkconsumer import KafkaConsumer, OffsetAndMetadata
-        from zkconsumer.polling.consumer_errors import ForkedConsumer
+        from zkconsumer.polling.errors import ForkedConsumer
 
         def refused(call):
             try:

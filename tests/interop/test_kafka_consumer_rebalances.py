@@ -288,7 +288,11 @@ def test_a_consumer_that_does_not_poll_is_left_out_and_joins_again_with_the_next
     seen = Seen()
     first = stack.enter_context(
         consumer_of(
-            of_brokers, fresh_group, max_poll_interval_ms=6000, session_timeout_ms=6000, request_timeout_ms=6000,
+            of_brokers,
+            fresh_group,
+            max_poll_interval_ms=6000,
+            session_timeout_ms=6000,
+            request_timeout_ms=6000,
             max_poll_records=4,
         )
     )

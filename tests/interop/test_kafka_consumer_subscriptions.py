@@ -10,8 +10,7 @@ from polling import PATIENCE_S, VERSIONS, Seen, consumer_of, offsets, poll_until
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer import ConfigError, ConsumerRecord, KafkaConsumer, OffsetAndMetadata, RebalanceCallbacks
-from zkconsumer.polling.consumer_errors import ConsumerClosed
-from zkconsumer.polling.errors import NotSubscribed, SubscriptionConflict
+from zkconsumer.polling.errors import ConsumerClosed, NotSubscribed, SubscriptionConflict
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
 from zkconsumer.testing.waiting import wait_until

@@ -15,8 +15,8 @@ from simpleconsumer.types import Message
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, read_topic
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import Producer
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import Deadline
 
 kafka = pytest.importorskip("kafka")

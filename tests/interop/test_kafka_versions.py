@@ -1,6 +1,6 @@
 """The consumer against real brokers of every version with ZooKeeper that can be had, one after the other.
 
-    pytest -m slow tests/interop/test_kafka_versions.py
+pytest -m slow tests/interop/test_kafka_versions.py
 """
 
 from __future__ import annotations
@@ -37,18 +37,14 @@ def test_every_message_of_every_codec_is_read_and_committed(version: str) -> Non
                     else:
                         producer.produce("clicks", partition, values, codec=codec)
                 expected.update(values)
-        config = ConsumerConfig(
-            cluster.zookeeper_connect, "g", auto_offset_reset="smallest", consumer_timeout_ms=3000
-        )
+        config = ConsumerConfig(cluster.zookeeper_connect, "g", auto_offset_reset="smallest", consumer_timeout_ms=3000)
         got = []
         with ConsumerConnector(config) as connector:
             stream = connector.create_message_streams_by_filter(Whitelist("clicks"))[0]
             with pytest.raises(ConsumerTimeout):
                 got.extend(stream)
             assert [owned.lag for owned in connector.status().owned] == [0, 0]
-        offsets = {
-            partition: cluster.client.get(f"/consumers/g/offsets/clicks/{partition}")[0] for partition in (0, 1)
-        }
+        offsets = {partition: cluster.client.get(f"/consumers/g/offsets/clicks/{partition}")[0] for partition in (0, 1)}
 
     assert len(got) == len(expected)
     assert {message.value for message in got} == expected

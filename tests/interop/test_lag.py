@@ -90,9 +90,7 @@ def test_all_groups_are_read_with_members_and_gaps(cluster: EmbeddedCluster, cli
         ]  # fmt: skip
 
 
-def test_offsets_in_kafka_count_also_of_groups_without_members(
-    cluster: EmbeddedCluster, client: KazooClient
-) -> None:
+def test_offsets_in_kafka_count_also_of_groups_without_members(cluster: EmbeddedCluster, client: KazooClient) -> None:
     group = f"inkafka-{uuid.uuid4().hex[:6]}"
     client.create(f"/consumers/{group}", b"")
     broker = cluster.brokers[0]

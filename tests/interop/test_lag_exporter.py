@@ -23,10 +23,11 @@ from zkconsumer.lag_exporter import ExporterSettings, LagCollector, LagExporter
 from zkconsumer.testing import EmbeddedCluster, load
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
+from zkconsumer.testing.zookeeper.client import ClosedNodes
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = ROOT / "docs" / "OPERATIONS.md"
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

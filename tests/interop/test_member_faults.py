@@ -67,8 +67,9 @@ class Victim:
     def __init__(self, cluster: EmbeddedCluster, group: str, topic: str) -> None:
         self.cluster, self.group, self.topic = cluster, group, topic
         self.listener = Told()
-        self.connector = member(cluster, group, "a", self.listener, zookeeper_session_timeout_ms=SESSION_MS,
-                                auto_commit_interval_ms=200)
+        self.connector = member(
+            cluster, group, "a", self.listener, zookeeper_session_timeout_ms=SESSION_MS, auto_commit_interval_ms=200
+        )
         [self.stream] = self.connector.create_message_streams({topic: 1})[topic]
         self.reader = BackgroundReader(self.stream)
 
@@ -175,9 +176,7 @@ def others_take_over(victim: Victim) -> None:
 
 @pytest.mark.catalogue("B18")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_others_take_over_at_once_when_the_coordinator_fails(
-    victim: Victim, fault: Callable[[Victim], None]
-) -> None:
+def test_others_take_over_at_once_when_the_coordinator_fails(victim: Victim, fault: Callable[[Victim], None]) -> None:
     fault(victim)
     others_take_over(victim)
     wait_until(lambda: victim.reader.errors, PATIENCE_S, "the stream to raise")
@@ -317,8 +316,9 @@ def test_a_session_that_cannot_be_closed_does_not_keep_the_lease(
     """The coordinator fails while ZooKeeper does not answer."""
     with TcpProxy(embedded_cluster.zookeeper_hosts) as proxy:
         connect = embedded_cluster.zookeeper_connect.replace(embedded_cluster.zookeeper_hosts, proxy.address)
-        connector = ConsumerConnector(ConsumerConfig(connect, fresh_group, auto_offset_reset="smallest",
-                                                     zookeeper_session_timeout_ms=SESSION_MS))
+        connector = ConsumerConnector(
+            ConsumerConfig(connect, fresh_group, auto_offset_reset="smallest", zookeeper_session_timeout_ms=SESSION_MS)
+        )
         reader = BackgroundReader(*connector.create_message_streams({topic: 1})[topic])
         reader.wait(2 * COUNT)
         proxy.stall()

@@ -6,7 +6,7 @@ import pytest
 from consuming import member, produce, read
 from kazoo.exceptions import NoNodeError
 
-from rebalance.assignment import assign_range, assign_roundrobin
+from rebalance.subscription import assign_range, assign_roundrobin
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.java_member import JavaMember
@@ -71,9 +71,13 @@ def test_a_java_member_and_one_of_ours_share_alike(version: str, strategy: str) 
                 assert {(each.topic, each.partition) for each in there} == set(table) - set(mine)
                 assert len(there) == len(table) - len(mine)
             wait_until(
-                lambda: {thread.rpartition("-")[0] for thread in owners(cluster).values()} == {JAVA}
-                and len(owners(cluster)) == sum(TOPICS.values()),
-                30, "the Java member to own all again", state=lambda: owners(cluster),
+                lambda: (
+                    {thread.rpartition("-")[0] for thread in owners(cluster).values()} == {JAVA}
+                    and len(owners(cluster)) == sum(TOPICS.values())
+                ),
+                30,
+                "the Java member to own all again",
+                state=lambda: owners(cluster),
             )
             assert java.gave_up == 0
             java.stop()

@@ -99,12 +99,14 @@ def test_a_commit_is_stored_before_the_call_returns(
         assert stores(embedded_cluster, fresh_group, topic) == (1, None)
 
 
-@pytest.mark.parametrize(
-    ("intent", "first"), [(None, 7), ("max", 7), ("kafka", 3), ("zookeeper", 7)]
-)
+@pytest.mark.parametrize(("intent", "first"), [(None, 7), ("max", 7), ("kafka", 3), ("zookeeper", 7)])
 def test_where_the_stores_differ_the_intent_decides_and_both_offsets_are_logged(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture,
-    intent: str | None, first: int,
+    embedded_cluster: EmbeddedCluster,
+    topic: str,
+    fresh_group: str,
+    caplog: pytest.LogCaptureFixture,
+    intent: str | None,
+    first: int,
 ) -> None:
     sent = produce(embedded_cluster, topic, 0, [str(number) for number in range(10)])
     store_in_both(embedded_cluster, fresh_group, topic, kafka=3, zookeeper=7)
@@ -169,7 +171,10 @@ def test_a_member_names_offsets_that_others_keep_elsewhere(
 
 @pytest.mark.parametrize("intent", ["zookeeper", "refuse"])
 def test_a_partition_that_comes_back_to_a_member_is_no_difference_between_the_stores(
-    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], fresh_group: str, intent: str,
+    embedded_cluster: EmbeddedCluster,
+    fresh_topic: Callable[[], str],
+    fresh_group: str,
+    intent: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = fresh_topic()
@@ -214,7 +219,9 @@ def test_an_offset_manager_that_refuses_delays_a_release_by_one_commit_and_its_r
     for number in (0, 1):
         produce(embedded_cluster, topic, number, ["a", "b"])
     settings = attributes("kafka") | {
-        "auto_commit_interval_ms": 60_000, "offsets_channel_backoff_ms": 50, "offsets_commit_max_retries": 2,
+        "auto_commit_interval_ms": 60_000,
+        "offsets_channel_backoff_ms": 50,
+        "offsets_commit_max_retries": 2,
     }
     with member(embedded_cluster, fresh_group, "a", **settings) as one:
         [stream] = one.create_message_streams({topic: 1})[topic]

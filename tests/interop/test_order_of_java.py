@@ -8,7 +8,7 @@ import pytest
 from consuming import member, produce, read
 from kazoo.exceptions import NoNodeError
 
-from rebalance.assignment import assign_roundrobin
+from rebalance.subscription import assign_roundrobin
 from zkconsumer import ConsumerConnector
 from zkconsumer.admin import Admin
 from zkconsumer.testing.kafka import KafkaCluster
@@ -68,8 +68,13 @@ def wait_for(cluster: KafkaCluster, group: str, expected: Mapping[tuple[str, int
 
 
 def java_member(cluster: KafkaCluster, group: str, name: str = "java") -> JavaMember:
-    return JavaMember(cluster, group, topics=dict.fromkeys(TOPICS, 1), consumer_id=name,
-                      settings=ROUNDROBIN | {"rebalance.backoff.ms": 2000})
+    return JavaMember(
+        cluster,
+        group,
+        topics=dict.fromkeys(TOPICS, 1),
+        consumer_id=name,
+        settings=ROUNDROBIN | {"rebalance.backoff.ms": 2000},
+    )
 
 
 def our_member(cluster: KafkaCluster, group: str, name: str, **settings: object) -> ConsumerConnector:
@@ -89,8 +94,11 @@ def test_a_member_that_joins_java_members_takes_their_order(
         with our_member(cluster, group, "ours") as ours:
             streams = join(ours)
             wait_for(cluster, group, table(group, "java ours", order), "both to assign alike")
-            sent = {place: produce(cluster, *place, ["{}-{} {}".format(*place, group)])[0]
-                    for place, owner in owners(cluster, group).items() if owner == f"{group}_ours-0"}
+            sent = {
+                place: produce(cluster, *place, ["{}-{} {}".format(*place, group)])[0]
+                for place, owner in owners(cluster, group).items()
+                if owner == f"{group}_ours-0"
+            }
             got = read(streams, len(sent))
             assert sorted(message.value.decode() for message in got) == sorted(sent.values())
             named = [each for each in ours.status().warnings if "roundrobin.order is 1.0, as " in each]
@@ -147,8 +155,12 @@ def test_an_explicit_setting_of_the_other_order_is_obeyed_and_named(
         java.launch()  # it never gets its streams
         sentence = f"{java.id} did not claim the partitions that roundrobin.order {OTHER[order]} assigns"
         try:
-            wait_until(lambda: any(sentence in each for each in ours.status().warnings), WAIT_S, "the warning",
-                       state=lambda: ours.status().warnings)
+            wait_until(
+                lambda: any(sentence in each for each in ours.status().warnings),
+                WAIT_S,
+                "the warning",
+                state=lambda: ours.status().warnings,
+            )
             assert owners(cluster, group).keys() < table(group, "a", order).keys(), "nobody reads the rest"
             with Admin(cluster.zookeeper_connect) as admin:
                 assert "order-of-java" in {finding.kind for finding in admin.verify(group, patience_s=1.0).findings}

@@ -10,7 +10,7 @@ import pytest
 from consuming import member, produce
 from kazoo.exceptions import NoNodeError
 
-from rebalance.assignment import assign_roundrobin
+from rebalance.subscription import assign_roundrobin
 from zkconsumer import ConsumerConnector, KafkaStream
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -75,16 +75,28 @@ def test_a_member_joins_members_that_drain_for_long(
     members: list[ConsumerConnector] = []
 
     def join(name: str) -> None:
-        members.append(member(cluster, group, name, partition_assignment_strategy="roundrobin",
-                              roundrobin_order=setting, consumer_timeout_ms=-1))
+        members.append(
+            member(
+                cluster,
+                group,
+                name,
+                partition_assignment_strategy="roundrobin",
+                roundrobin_order=setting,
+                consumer_timeout_ms=-1,
+            )
+        )
         for streams in members[-1].create_message_streams(dict.fromkeys(TOPICS, 1)).values():
             work(streams[0])
 
     try:
         join("b")
         join("c")
-        wait_until(lambda: owners(cluster, group) == table(group, "b c"), 20.0, "b and c to own all",
-                   state=lambda: owners(cluster, group))
+        wait_until(
+            lambda: owners(cluster, group) == table(group, "b c"),
+            20.0,
+            "b and c to own all",
+            state=lambda: owners(cluster, group),
+        )
         time.sleep(1.0)  # each works on a message now
         join("a")
         said: set[str] = set()

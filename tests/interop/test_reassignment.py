@@ -72,10 +72,11 @@ def test_partitions_that_move_are_read_without_loss_and_repetition() -> None:
             rows = [{"topic": "clicks", "partition": number, "replicas": [to]} for number, to in wanted.items()]
             cluster.client.create(REASSIGN, json.dumps({"version": 1, "partitions": rows}).encode())
             wait_until(lambda: cluster.client.exists(REASSIGN) is None, 60, "the partitions to move")
-            wait_until(
-                lambda: {each: cluster.leader("clicks", each) for each in wanted} == wanted, 30,  # noqa: B023
-                "leaders of partitions that have moved",
-            )
+
+            def have_moved(wanted: dict[int, int] = wanted) -> bool:
+                return {each: cluster.leader("clicks", each) for each in wanted} == wanted
+
+            wait_until(have_moved, 30, "leaders of partitions that have moved")
         are_moved.set()
         for thread in threads:
             thread.join(180)

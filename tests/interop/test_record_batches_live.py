@@ -16,8 +16,8 @@ from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, read_
 from zkconsumer.spark.options.options import batch_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
 from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -171,9 +171,7 @@ def test_aborted_transactions_are_left_out_where_that_is_asked_for(
     assert shown(read_by_group(cluster, topic, fresh_group)) == everything
     for size in (1, 1_000_000):
         group = f"{fresh_group}-{size}"
-        found = read_by_group(
-            cluster, topic, group, isolation_level="read_committed", fetch_message_max_bytes=size
-        )
+        found = read_by_group(cluster, topic, group, isolation_level="read_committed", fetch_message_max_bytes=size)
         assert shown(found) == committed
     options = batch_options(
         {"zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, "isolation.level": "read_committed",

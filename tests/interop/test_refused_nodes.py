@@ -46,8 +46,12 @@ def group_of_team(embedded_cluster: EmbeddedCluster, fresh_group: str) -> Iterat
 
 
 def warned(connector: ConsumerConnector, path: str) -> None:
-    wait_until(lambda: any(path in warning for warning in connector.status().warnings), SOON_S,
-               f"the status to name {path}", state=connector.status)
+    wait_until(
+        lambda: any(path in warning for warning in connector.status().warnings),
+        SOON_S,
+        f"the status to name {path}",
+        state=connector.status,
+    )
 
 
 def owned(connector: ConsumerConnector) -> list[tuple[str, int | str]]:
@@ -117,7 +121,10 @@ def test_after_the_death_of_another_its_partitions_come_when_the_registration_ca
 
 
 def test_a_topic_that_may_not_be_read_is_named_and_the_other_is_delivered(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_group: str, fresh_topic: Callable[[], str],
+    embedded_cluster: EmbeddedCluster,
+    topic: str,
+    fresh_group: str,
+    fresh_topic: Callable[[], str],
     closed: ClosedNodes,
 ) -> None:
     other = fresh_topic()
@@ -129,8 +136,9 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_other_is_delivered(
         streams = ann.create_message_streams({topic: 1, other: 1})
         assert {message.topic for message in read(streams[other][0], 2 * COUNT)} == {other}
         warned(ann, path)
-        assert ("refused-node", path) in [(each["kind"], each["path"])
-                                          for each in verified(embedded_cluster, fresh_group)[1]]
+        assert ("refused-node", path) in [
+            (each["kind"], each["path"]) for each in verified(embedded_cluster, fresh_group)[1]
+        ]
         closed.open(path)
         assert len(read(streams[topic][0], 2 * COUNT)) == 2 * COUNT
         wait_until(lambda: not ann.status().warnings, SOON_S, "all to be well", state=ann.status)
@@ -176,7 +184,10 @@ def test_a_broker_that_may_not_be_read_holds_up_what_it_leads_and_nothing_else(
 
 
 def test_brokers_and_leaders_are_read_around_what_may_not_be_read_and_each_is_named_once(
-    embedded_cluster: EmbeddedCluster, topic: str, fresh_topic: Callable[[], str], closed: ClosedNodes,
+    embedded_cluster: EmbeddedCluster,
+    topic: str,
+    fresh_topic: Callable[[], str],
+    closed: ClosedNodes,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = fresh_topic()
@@ -190,8 +201,7 @@ def test_brokers_and_leaders_are_read_around_what_may_not_be_read_and_each_is_na
         for _ in range(3):
             assert set(cluster.leaders(places)) == {TopicPartition(topic, 1)}
         assert cluster.refused == {state: unread(state)}
-        assert [record.getMessage() for record in caplog.records].count(
-            f"{unread(state)}; that node is left out") == 1
+        assert [record.getMessage() for record in caplog.records].count(f"{unread(state)}; that node is left out") == 1
         assert cluster.existing([topic, other, "nowhere"]) == {topic, other}
         closed.open(state)
         assert set(cluster.leaders(places)) == set(places)
@@ -202,8 +212,10 @@ def test_a_list_of_brokers_that_may_not_be_read_is_said_at_the_start_and_named_l
     with EmbeddedCluster() as cluster, ClosedNodes(cluster.zookeeper_connect) as closed:
         cluster.create_topic("clicks")
         closed.close(znodes.BROKERS)
-        with pytest.raises(ZooKeeperRefused, match=re.escape(unread(znodes.BROKERS))), \
-                member(cluster, fresh_group) as ann:
+        with (
+            pytest.raises(ZooKeeperRefused, match=re.escape(unread(znodes.BROKERS))),
+            member(cluster, fresh_group) as ann,
+        ):
             ann.create_message_streams({"clicks": 1})
         closed.open(znodes.BROKERS)
         load(cluster, "clicks", 5)

@@ -89,7 +89,12 @@ FAULTS: dict[str, Callable[[TcpProxy], object]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("timeout_s", [0, 1])
 def test_without_zookeeper_a_shutdown_keeps_its_time_and_tells_what_was_not_stored(
-    embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str, link: TcpProxy, fault: str, timeout_s: float,
+    embedded_cluster: EmbeddedCluster,
+    fresh_group: str,
+    topic: str,
+    link: TcpProxy,
+    fault: str,
+    timeout_s: float,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     consumer = behind(link, embedded_cluster, fresh_group)
@@ -225,9 +230,7 @@ def test_the_exception_of_a_block_survives_an_end_without_zookeeper(
     assert not deadline.expired
 
 
-def test_steps_that_fail_are_passed_over(
-    embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str
-) -> None:
+def test_steps_that_fail_are_passed_over(embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str) -> None:
     """A fault inside of the leave itself: the rest is done all the same, and the block's own exception survives."""
 
     left_out: list[Callable[[], object]] = []

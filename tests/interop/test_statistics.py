@@ -119,9 +119,7 @@ def test_errors_are_counted_by_kind(embedded_cluster: EmbeddedCluster, fresh_gro
     assert errors["out_of_range"] == 1
 
 
-def test_a_lost_connection_is_counted(
-    embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str
-) -> None:
+def test_a_lost_connection_is_counted(embedded_cluster: EmbeddedCluster, fresh_group: str, topic: str) -> None:
     with TcpProxy(embedded_cluster.zookeeper_hosts) as proxy:
         connect = embedded_cluster.zookeeper_connect.replace(embedded_cluster.zookeeper_hosts, proxy.address)
         properties = config(embedded_cluster, fresh_group).to_properties() | {"zookeeper.connect": connect}

@@ -40,9 +40,7 @@ def test_no_function_is_called_more_than_a_few_times_for_each_partition(
         assert len(consumer.status().owned) == partitions
         joined = consumer._member
         assert joined is not None
-        calls = count_calls(
-            lambda: read_status(joined.coordination, joined.delivery, lease_clock())
-        )
+        calls = count_calls(lambda: read_status(joined.coordination, joined.delivery, lease_clock()))
     assert calls["_owned"] == partitions
     a_few_for_each = {name: times for name, times in calls.items() if times > 5 * partitions}
     assert not a_few_for_each

@@ -115,8 +115,12 @@ def refuse_elsewhere(cluster: KafkaCluster, group: str, topic: str) -> None:
 @pytest.mark.parametrize("stale", [None, 4])
 @pytest.mark.parametrize(("java", "ours"), [(KAFKA, ZOOKEEPER), (ZOOKEEPER, KAFKA)], ids=["in-kafka", "in-zookeeper"])
 def test_a_member_names_that_java_members_store_elsewhere_before_it_delivers(
-    kafka_0822: KafkaCluster, fresh_group: str, fresh_topic: Callable[[], str], java: Mapping[str, str],
-    ours: Mapping[str, str], stale: int | None,
+    kafka_0822: KafkaCluster,
+    fresh_group: str,
+    fresh_topic: Callable[[], str],
+    java: Mapping[str, str],
+    ours: Mapping[str, str],
+    stale: int | None,
 ) -> None:
     join_elsewhere(kafka_0822, fresh_group, fresh_topic(), java, ours, stale)
 
@@ -138,7 +142,9 @@ def test_members_of_later_java_versions_that_store_elsewhere_are_named(version: 
 
 
 def test_a_comparison_that_fails_is_named_and_delays_nothing(
-    embedded_cluster: EmbeddedCluster, fresh_group: str, fresh_topic: Callable[[], str],
+    embedded_cluster: EmbeddedCluster,
+    fresh_group: str,
+    fresh_topic: Callable[[], str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = fresh_topic()

@@ -438,10 +438,12 @@ def test_nothing_is_left_of_fifty_connectors_in_a_row(kafka_0822: KafkaCluster, 
     threads, descriptors = set(threading.enumerate()), open_descriptors()
     for _ in range(50):
         consume_one()
-    wait_until(lambda: set(threading.enumerate()) <= threads, PATIENCE_S, "the threads to end",
-               state=threading.enumerate)
-    wait_until(lambda: open_descriptors() <= descriptors, PATIENCE_S, f"{descriptors} descriptors",
-               state=open_descriptors)
+    wait_until(
+        lambda: set(threading.enumerate()) <= threads, PATIENCE_S, "the threads to end", state=threading.enumerate
+    )
+    wait_until(
+        lambda: open_descriptors() <= descriptors, PATIENCE_S, f"{descriptors} descriptors", state=open_descriptors
+    )
     assert kafka_0822.client.get_children(f"/consumers/{fresh_group}/ids") == []
     assert owners(kafka_0822, fresh_group, ten) == {}
 
@@ -465,8 +467,12 @@ def test_shutdown_returns_although_zookeeper_does_not_answer(
         consumer.shutdown(timeout=1)
         assert not deadline.expired
         reader.join()
-        wait_until(lambda: not any(thread.is_alive() for thread in threads), PATIENCE_S, "the threads to end",
-                   state=threading.enumerate)
+        wait_until(
+            lambda: not any(thread.is_alive() for thread in threads),
+            PATIENCE_S,
+            "the threads to end",
+            state=threading.enumerate,
+        )
 
 
 @pytest.mark.catalogue("I1")

@@ -150,9 +150,7 @@ def test_refusals_write_nothing(kafka_0822: KafkaCluster, fresh_topic: Callable[
             "moves partition 0, which exists with the replicas 1": lambda: admin.grow_topic(
                 topic, 3, assignment={0: [0], 1: [0], 2: [1]}
             ),
-            "has 2 partitions, but 3 are requested": lambda: admin.grow_topic(
-                topic, 3, assignment={0: [1], 1: [0]}
-            ),
+            "has 2 partitions, but 3 are requested": lambda: admin.grow_topic(topic, 3, assignment={0: [1], 1: [0]}),
             "would have 2,888,": lambda: admin.create_topic(f"{topic}x", 200_000, 2),
         }.items():
             with pytest.raises(TopicRefused, match=re.escape(said)):
@@ -162,9 +160,7 @@ def test_refusals_write_nothing(kafka_0822: KafkaCluster, fresh_topic: Callable[
         assert sorted(kafka_0822.client.get_children("/brokers/topics")) == listed
 
 
-def test_dry_runs_write_nothing_and_name_everything(
-    kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_dry_runs_write_nothing_and_name_everything(kafka_0822: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     with administration(kafka_0822) as admin:
         planned = admin.create_topic(topic, 4, 2, config={"retention.ms": 1}, dry_run=True)
@@ -248,7 +244,9 @@ def test_a_mark_that_the_controller_does_not_act_on_is_withdrawn_by_deleting_it(
     [
         pytest.param("0.8.2.2", TopicUnfinished, "delete.topic.enable is probably false on the controller, broker 0"),
         pytest.param(
-            "1.1.1", TopicRefused, "set delete.topic.enable=true on the brokers, and restart them",
+            "1.1.1",
+            TopicRefused,
+            "set delete.topic.enable=true on the brokers, and restart them",
             marks=pytest.mark.slow,
         ),
     ],
@@ -307,8 +305,10 @@ def test_moving_partitions_keep_a_topic_from_growing(zookeeper: ZooKeeperServer,
             with pytest.raises(TopicRefused, match="are being moved to other brokers"):
                 admin.grow_topic("t", 3)
             client.delete(f"{chroot}/admin/reassign_partitions")
-            client.set(f"{chroot}/brokers/topics/t", b'{"version":3,"partitions":{"0":[0],"1":[1]},'
-                                                     b'"adding_replicas":{"0":[1]},"removing_replicas":{}}')
+            client.set(
+                f"{chroot}/brokers/topics/t",
+                b'{"version":3,"partitions":{"0":[0],"1":[1]},"adding_replicas":{"0":[1]},"removing_replicas":{}}',
+            )
             with pytest.raises(TopicRefused, match="are being moved to other brokers"):
                 admin.grow_topic("t", 3)
             client.set(f"{chroot}/brokers/topics/t", b"nonsense")

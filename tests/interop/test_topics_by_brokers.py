@@ -18,7 +18,7 @@ from zkconsumer.admin import (
     TopicRefused,
     TopicSettings,
 )
-from zkconsumer.admin.topics.topics_of_brokers import topics_of_brokers
+from zkconsumer.admin.topics.topic_nodes import topics_of_brokers
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.producer import Producer, ProducerConfig
 from zkconsumer.testing import load
@@ -85,7 +85,7 @@ def check_a_whole_life(cluster: KafkaCluster, admin: Admin | BrokerAdmin, topic:
             admin.cut_topic(topic, "latest")
     deleted = admin.delete_topic(topic)
     assert (deleted.written, deleted.done) == (True, True)
-    with pytest.raises(NotFound, match="there is no topic"):
+    with pytest.raises(NotFound, match="does not exist"):
         admin.delete_topic(topic)
 
 

@@ -18,7 +18,7 @@ from transaction_load import TransactionLoad
 from simpleconsumer.types import Message
 from zkconsumer import ConsumerTimeout, KafkaStream, read_topic
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.testing.kafka import KafkaCluster, control_requests
+from zkconsumer.testing.kafka import KafkaCluster, probe
 from zkconsumer.testing.waiting import wait_until
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -138,7 +138,6 @@ class Readers:
             assert not self.errors, self.errors
             assert self.of(kind, level) == expected, (kind, level)
 
-
     def _wait(self, found: list[Got], count: int, what: str) -> None:
         wait_until(lambda: len(found) >= count or self.errors, WAIT_S, what, state=lambda: len(found))
 
@@ -182,7 +181,7 @@ def wait_in_sync(cluster: KafkaCluster, *topics: str) -> None:
     """Return when every replica of these topics is in sync, by the word of every broker."""
 
     def sizes() -> set[int]:
-        known = [control_requests.partitions_known(cluster.port(each), topic)
+        known = [probe.partitions_known(cluster.port(each), topic)
                  for each in cluster.brokers for topic in topics]  # fmt: skip
         return {len(answer.isr) for partitions in known for answer in partitions.values()} | {
             0 for partitions in known if not partitions

@@ -22,10 +22,10 @@ from zkconsumer.cli.program import program
 from zkconsumer.spark.options.options import SourceOptions, batch_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
 from zkconsumer.spark.reading.record_batches import read_range
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.java import maven
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -218,7 +218,10 @@ def test_the_lag_of_a_kafka_consumer_ends_where_it_may_read(log: Log, fresh_grou
     log.plain(b"behind")
     at = TopicPartition(log.topic, 0)
     with KafkaConsumer(
-        log.topic, bootstrap_servers=log.brokers, group_id=fresh_group, auto_offset_reset="earliest",
+        log.topic,
+        bootstrap_servers=log.brokers,
+        group_id=fresh_group,
+        auto_offset_reset="earliest",
         isolation_level="read_committed",
     ) as consumer:
         found: list[bytes] = []

@@ -18,14 +18,13 @@ import pytest
 import snappy
 
 from simpleconsumer import KAFKA011, CorruptMessage, SimpleConsumer
-from simpleconsumer.codecs import BATCH_CODECS
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import BATCH_CODECS, crc32c
 from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.kafka08.message_encode import encode_message
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer import read_topic
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 
 pytestmark = pytest.mark.real
 

@@ -50,9 +50,7 @@ def test_offsets_that_are_committed_before_the_group_is_joined_are_not_said_to_b
         ({TopicPartition("clicks", 0): -1}, ValueError, r"offset of clicks-0 is -1; it must be an integer from 0"),
     ],
 )
-def test_offsets_are_checked_before_the_group_is_joined_too(
-    offsets: object, error: type[Exception], said: str
-) -> None:
+def test_offsets_are_checked_before_the_group_is_joined_too(offsets: object, error: type[Exception], said: str) -> None:
     with ConsumerConnector(NOWHERE) as consumer, pytest.raises(error, match=said):
         consumer.commit_offsets(offsets)  # type: ignore[arg-type]
 

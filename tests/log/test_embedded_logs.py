@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simpleconsumer.kafka07.message_encode import encode_message_set
+from simpleconsumer.kafka07.requests import encode_message_set
 from simpleconsumer.types import Message
 from zkconsumer.log import Damage, Gap, LogReading, LogTail, open_log
 from zkconsumer.log.checking import check_partition

@@ -15,10 +15,12 @@ from simpleconsumer.kafka011.record_encode import encode_record_batch
 from simpleconsumer.types import HeaderMessage
 from tests.log.written_logs import TOPIC, WrittenLog, all_messages, file_name, write_log
 from zkconsumer.cli.program import program
-from zkconsumer.testing.embedded.kafka011.groups.group_records import GroupRecord, encode_group, encode_group_key
-from zkconsumer.testing.embedded.kafka011.groups.offset_records import (
+from zkconsumer.testing.embedded.kafka011.group_records import (
+    GroupRecord,
     OffsetKey,
     StoredOffset,
+    encode_group,
+    encode_group_key,
     encode_offset,
     encode_offset_key,
 )
@@ -114,7 +116,7 @@ def test_a_check_of_records_finds_what_no_checksum_shows(tmp_path: Path) -> None
     folder.mkdir()
     batch = bytearray(encode_record_batch([b"a", b"b"], first_offset=0, timestamp_ms=5))
     batch[61] = 0x7E  # the length of the first record
-    from simpleconsumer.crc32c import crc32c
+    from simpleconsumer.codecs import crc32c
 
     batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
     (folder / file_name(0)).write_bytes(batch)

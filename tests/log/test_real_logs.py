@@ -231,8 +231,11 @@ def test_what_a_killed_broker_lost_is_said_and_the_rest_is_in_the_dump(logs: Rea
     assert (missing["first_offset"], missing["last_offset"]) == (log.base(gone), log.base(log.files[2]) - 1)
     dumped = run.invoke(program, ["log", "dump", str(tmp_path / "copy"), "--topic", "plain", "--json"])
     assert dumped.exit_code == 1
-    kept = [each for each in logs.served["plain"]
-            if not row.first <= each.offset <= row.last and not log.base(gone) <= each.offset < log.base(log.files[2])]
+    kept = [
+        each
+        for each in logs.served["plain"]
+        if not row.first <= each.offset <= row.last and not log.base(gone) <= each.offset < log.base(log.files[2])
+    ]
     found = [json.loads(line) for line in dumped.stdout.splitlines()]
     assert [(line["offset"], _decoded(line)) for line in found] == [(each.offset, each.value) for each in kept]
     assert [line["timestamp_ms"] for line in found] == [each.timestamp_ms for each in kept]

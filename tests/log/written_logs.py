@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from simpleconsumer.kafka011.record_encode import encode_record_batch
-from simpleconsumer.kafka07 import message_encode as kafka07
+from simpleconsumer.kafka07 import requests as kafka07
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from simpleconsumer.types import HeaderMessage, Headers, Message
 

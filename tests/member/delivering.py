@@ -21,7 +21,12 @@ class Rig:
     """What a connector wires, without ZooKeeper and without a group."""
 
     def __init__(
-        self, broker: ScriptedBroker, log: ScriptedLog, streams: int, partitions: int, settings: dict[str, object],
+        self,
+        broker: ScriptedBroker,
+        log: ScriptedLog,
+        streams: int,
+        partitions: int,
+        settings: dict[str, object],
         clock: Callable[[], float],
     ) -> None:
         decoder = settings.pop("value_decoder", None)
@@ -48,7 +53,10 @@ class Rig:
             {name: dict.fromkeys(range(partitions), (0, broker.broker.id)) for name in topics}
         )
         self.directory = BrokerDirectory(
-            config.client_id, config.socket_timeout_ms / 1000, lambda: [broker.broker], set,
+            config.client_id,
+            config.socket_timeout_ms / 1000,
+            lambda: [broker.broker],
+            set,
             lambda names: dict.fromkeys(names, broker.broker.id),
         )
         self.delivery = Delivery(config, by_thread, self.directory, clock, out_of_range, died=died)
@@ -56,7 +64,10 @@ class Rig:
 
 @contextmanager
 def rigged(
-    log: ScriptedLog, streams: int = 1, partitions: int = 8, clock: Callable[[], float] = lease_clock,
+    log: ScriptedLog,
+    streams: int = 1,
+    partitions: int = 8,
+    clock: Callable[[], float] = lease_clock,
     **settings: object,
 ) -> Iterator[Rig]:
     with ScriptedBroker() as broker:

@@ -36,8 +36,14 @@ class Rig07:
     """What a connector wires, without ZooKeeper and without a group, on one broker."""
 
     def __init__(self, cluster: EmbeddedCluster, settings: dict[str, object]) -> None:
-        config = config_of(**{"consumer_timeout_ms": int(DEADLINE_S * 1000), "refresh_leader_backoff_ms": 20,
-                              "fetcher_backoff_ms": 20, **settings})
+        config = config_of(
+            **{
+                "consumer_timeout_ms": int(DEADLINE_S * 1000),
+                "refresh_leader_backoff_ms": 20,
+                "fetcher_backoff_ms": 20,
+                **settings,
+            }
+        )
         self.cluster = cluster
         broker = Broker(0, "127.0.0.1", cluster.port(0), generation="kafka07")
         parts = StreamParts("thread-0", config, HeldLease(), lease_clock)

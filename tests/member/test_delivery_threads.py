@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rebalance.assignment import java_string_hash
 from rebalance.lease import lease_clock
+from rebalance.subscription import java_string_hash
 from simpleconsumer.types import Broker, TopicPartition
 from tests.fetching.feeding import Drained, ScriptedLog, offsets, take
 from tests.member.delivering import DEADLINE_S, P0, P1, Rig, rigged

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.member.leave_times import SPARE_S, LeaveTimes, longest_wait_s
-from zkconsumer.member.leaving import Leave, LeavingMember
+from zkconsumer.member.leaving import SPARE_S, Leave, LeaveTimes, LeavingMember, longest_wait_s
 from zkconsumer.wakeup import Latch
 
 P0 = TopicPartition("clicks", 0)
@@ -50,9 +49,15 @@ class Stuck:
         self.did: list[str] = []
         self.is_coordinated = not dead
         self.config = type("Config", (), {"auto_commit_enable": True})
-        self.coordinator: Any = type("Coordinator", (), {
-            "error": None, "fence": None, "close": lambda _: self._do("coordinator"),
-        })()
+        self.coordinator: Any = type(
+            "Coordinator",
+            (),
+            {
+                "error": None,
+                "fence": None,
+                "close": lambda _: self._do("coordinator"),
+            },
+        )()
         self.port = self.delivery = self.listening = self.commits = self.lease = self.loop = self
         self.offsets = StuckOffsets(self._do)
         self.has_listener = True

@@ -75,8 +75,10 @@ class OfAnotherClient:
         (Misspelled(), "'on_partition_revoked', which is never called; did you mean 'on_partitions_revoked'?"),
         (OneOfTwoMisspelled(), "'on_partitions_revoke', which is never called; did you mean 'on_partitions_revoked'?"),
         (InheritsAndMisspells(), "'on_revoked', which is never called; did you mean 'on_partitions_revoked'?"),
-        (InheritsAlone(), "InheritsAlone has none of the methods that are called; define one of "
-                          "on_partitions_revoked, "),
+        (
+            InheritsAlone(),
+            "InheritsAlone has none of the methods that are called; define one of on_partitions_revoked, ",
+        ),
         (Nothing(), "Nothing has none of the methods that are called"),
         (object(), "object has none of the methods that are called"),
         (lambda partitions: None, "function has none of the methods that are called"),

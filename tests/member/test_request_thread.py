@@ -11,7 +11,7 @@ import pytest
 from simpleconsumer.calls.coordinator_client import CoordinatorClient
 from simpleconsumer.dialect import KAFKA08
 from simpleconsumer.errors import ConnectionFailed
-from simpleconsumer.group_types import GenerationMember
+from simpleconsumer.types import GenerationMember
 from zkconsumer.member.request_thread import RequestThread
 from zkconsumer.testing.waiting import wait_until
 

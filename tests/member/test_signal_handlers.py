@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from zkconsumer.member.signal_handlers import called_by_signal_handler
+from zkconsumer.member.asked_commit import called_by_signal_handler
 
 seen: list[bool] = []
 

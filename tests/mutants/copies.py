@@ -39,8 +39,15 @@ def _section(module: str, tests: Sequence[str]) -> str:
     settings = {
         "source_paths": ["rebalance", "simpleconsumer", "zkconsumer"],
         "only_mutate": [module],
-        "also_copy": ["docs", "examples", "README.md", "ruff.toml", "pyproject.toml", "pyspark_zkconsumer.py",
-                      "zkconsumer_error.py"],
+        "also_copy": [
+            "docs",
+            "examples",
+            "README.md",
+            "ruff.toml",
+            "pyproject.toml",
+            "pyspark_zkconsumer.py",
+            "zkconsumer_error.py",
+        ],
         "timeout_multiplier": ["5"],  # of the time that its tests take; a mutant without end takes ten times its CPU
         "pytest_add_cli_args": ["-p", "no:cacheprovider"],
         "pytest_add_cli_args_test_selection": list(tests),

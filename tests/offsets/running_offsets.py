@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rebalance.assignment import Partition
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from rebalance.zookeeper.claims import Fence
 from zkconsumer.cluster.registry import ClusterReader
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
@@ -80,7 +80,11 @@ class RunningOffsets:
 
 @contextmanager
 def running_offsets(
-    cluster: Cluster, group: str, times: KafkaOffsetTimes | None = None, *, is_registered: bool = True,
+    cluster: Cluster,
+    group: str,
+    times: KafkaOffsetTimes | None = None,
+    *,
+    is_registered: bool = True,
     is_fenced: bool = False,
 ) -> Iterator[RunningOffsets]:
     """The offsets of a member that is registered, until the end of the block."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from rebalance.assignment import Partition
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.port.requests import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simpleconsumer.types import OffsetAndMetadata, TopicPartition
-from zkconsumer.offsets.commit_notes import CommitNotes
+from zkconsumer.offsets.commits import CommitNotes
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 from running_offsets import FENCE, running_offsets
 
-from rebalance.assignment import Partition
+from rebalance.subscription import Partition
 from zkconsumer.offsets import kafka_offsets
-from zkconsumer.offsets.kafka_jobs import RELEASED
-from zkconsumer.offsets.kafka_offsets import KafkaOffsetTimes
+from zkconsumer.offsets.kafka_offsets import RELEASED, KafkaOffsetTimes
 from zkconsumer.testing import EmbeddedCluster, Fault, wait_until
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
 

@@ -9,7 +9,7 @@ from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.port.requests import Fault, GetData
 from tests.offsets.stepped_offsets import FENCE, P0, P1, P2, SteppedOffsets, path_of
 
-LOG = "zkconsumer.offsets.known_offsets"
+LOG = "zkconsumer.offsets.member_offsets"
 
 
 @pytest.fixture
@@ -139,9 +139,7 @@ def test_an_offset_from_before_the_creation_of_its_topic_is_none_and_may_be_writ
     created_zxid = steps.set(P0, b"50")
     assert steps.load(created_zxid=created_zxid) == 50
     assert steps.load(created_zxid=created_zxid + 1) is None
-    assert caplog.messages == [
-        "offset 50 of t-0 was stored before the topic was created again, and does not count"
-    ]
+    assert caplog.messages == ["offset 50 of t-0 was stored before the topic was created again, and does not count"]
     assert steps.commit({P0: 3}) == {}
     assert steps.stored() == (b"3", 1)
 

@@ -31,9 +31,7 @@ def test_zero_is_an_offset_like_any_other() -> None:
         pytest.param(None, None, 17, (17, False), id="deleted: my own work is the best that is known"),
     ],
 )
-def test_a_later_claim(
-    stored: int | None, version: int | None, done: int, expected: tuple[int | None, bool]
-) -> None:
+def test_a_later_claim(stored: int | None, version: int | None, done: int, expected: tuple[int | None, bool]) -> None:
     record = OffsetRecord(stored, version, baseline=10, baseline_version=3, done=done)
     assert start_position(record) == expected
 

@@ -56,8 +56,7 @@ def test_an_offset_that_was_passed_and_is_set_again_is_named_again(
         assert steps.commit({P0: position}) == {}
         assert steps.commit({P0: 20}, explicit=True) == {}
     assert caplog.messages == [
-        f"offset of t-0: another client has stored 100; {position} does not overwrite it"
-        for position in (60, 30)
+        f"offset of t-0: another client has stored 100; {position} does not overwrite it" for position in (60, 30)
     ]
 
 

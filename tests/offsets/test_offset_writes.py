@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rebalance.assignment import Partition
+from rebalance.subscription import Partition
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.port.requests import Create, Fault, GetData, Multi, SetData
 from tests.offsets.stepped_offsets import FENCE, GROUP_PATH, P0, P1, P2, PARENTS, SESSION_OVER, SteppedOffsets, path_of

@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from rebalance.assignment import Partition
 from rebalance.lease import lease_clock
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.port.kazoo_port import KazooPort, call
@@ -226,8 +226,9 @@ def test_calls_that_wait_for_their_turn_are_written_together(client: KazooClient
 
     def ask() -> None:
         for number in range(300):
-            store.offsets.commit(store.fence, {(TOPIC, number): number},
-                                 lambda failed, number=number: told.append(number))  # type: ignore[misc]
+            store.offsets.commit(
+                store.fence, {(TOPIC, number): number}, lambda failed, number=number: told.append(number)
+            )  # type: ignore[misc]
 
     store.on_loop(ask)
     wait_until(lambda: len(told) == 300, 10.0, "all answers")
@@ -237,9 +238,7 @@ def test_calls_that_wait_for_their_turn_are_written_together(client: KazooClient
     assert [len(multi.operations) - 1 for multi in multis] == [1, MAX_OPERATIONS - 1, 299 - (MAX_OPERATIONS - 1)]
 
 
-def test_of_calls_that_are_written_together_each_hears_of_its_own_partitions(
-    client: KazooClient, store: Store
-) -> None:
+def test_of_calls_that_are_written_together_each_hears_of_its_own_partitions(client: KazooClient, store: Store) -> None:
     client.ensure_path(znodes.offsets_path(store.group, TOPIC))
     client.create(node(store, 1), b"1", acl=[make_acl("world", "anyone", read=True)])
     told: list[set[Partition]] = []
@@ -255,9 +254,7 @@ def test_of_calls_that_are_written_together_each_hears_of_its_own_partitions(
     assert [stored(client, store, number)[0] for number in (0, 2, 3)] == [b"7"] * 3
 
 
-def test_a_position_that_goes_back_does_not_take_the_place_of_one_that_waits(
-    client: KazooClient, store: Store
-) -> None:
+def test_a_position_that_goes_back_does_not_take_the_place_of_one_that_waits(client: KazooClient, store: Store) -> None:
     told: list[int] = []
 
     def ask() -> None:

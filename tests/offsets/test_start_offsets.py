@@ -9,7 +9,7 @@ import pytest
 
 from rebalance.ports import Starts
 from simpleconsumer.types import TopicPartition
-from zkconsumer.offsets.start_offsets import read_starts
+from zkconsumer.offsets.offset_records import read_starts
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
@@ -42,9 +42,13 @@ def test_a_value_that_is_no_mapping_refuses_all(answer: object) -> None:
     starts = read_starts(answer, {A, B})
     assert starts.chosen == {}
     assert set(starts.refused) == {A, B}
-    assert starts.refused[A] == starts.refused[B] == (
-        f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
-        "partitions to offsets, such as {TopicPartition('clicks', 0): 42}"
+    assert (
+        starts.refused[A]
+        == starts.refused[B]
+        == (
+            f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
+            "partitions to offsets, such as {TopicPartition('clicks', 0): 42}"
+        )
     )
 
 

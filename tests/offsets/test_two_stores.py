@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import pytest
 from stepped_offsets import FENCE, P0, SteppedOffsets
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from rebalance.zookeeper.port.requests import GetData
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
-from zkconsumer.offsets.offset_comparison import OffsetComparison
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer
-from zkconsumer.offsets.two_stores import Intent, TwoStores
+from zkconsumer.offsets.two_stores import Intent, OffsetComparison, TwoStores
 from zkconsumer.testing import wait_until
 
 READ_AGAIN_S = 5.0
@@ -91,8 +90,9 @@ def test_stores_that_an_operator_made_equal_agree_whatever_this_member_has_done_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_kafka = 9
-    monkeypatch.setattr(OffsetComparison, "fetch",
-                        lambda manager, names, deadline: OffsetAnswer(dict.fromkeys(names, in_kafka), {}))
+    monkeypatch.setattr(
+        OffsetComparison, "fetch", lambda manager, names, deadline: OffsetAnswer(dict.fromkeys(names, in_kafka), {})
+    )
     group = Group(Intent.REFUSE, is_dual=False)
     group.stores.remember(P0, 52)
     started: list[int | None] = []
@@ -124,8 +124,9 @@ def test_they_are_not_read_again_once_the_partition_is_given_up(end: str) -> Non
 def test_an_offset_beyond_the_log_that_the_other_store_had_does_not_stop_the_commits_after_the_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(OffsetComparison, "fetch",
-                        lambda manager, names, deadline: OffsetAnswer(dict.fromkeys(names, 100_002), {}))
+    monkeypatch.setattr(
+        OffsetComparison, "fetch", lambda manager, names, deadline: OffsetAnswer(dict.fromkeys(names, 100_002), {})
+    )
     group = Group(Intent.MAX, is_dual=False)
     started: list[int | None] = []
     group.stores.load(FENCE, P0, started.append)

@@ -48,7 +48,8 @@ def test_partitions_may_be_given_one_by_one_in_a_list_and_as_pairs() -> None:
     (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "é" * 16_384)}), "of t-0 has 32768 bytes"),
     (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, b"note")}),  # type: ignore[arg-type]
      "the metadata of t-0 is b'note'; it must be text"),
-    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "\ud800")}), "the metadata of t-0 cannot be encoded as UTF-8"),
+    (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "\ud800")}),
+     "the metadata of t-0 cannot be encoded as UTF-8"),
     (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "", 2**31)}), "leader epoch of t-0 is 2147483648"),
     (lambda: checked_offsets("commit", {ZERO: OffsetAndMetadata(5, "", "1")}),  # type: ignore[arg-type]
      "the leader epoch of t-0 is '1'; it must be a whole number"),

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.polling.assigned_partitions import AssignedPartitions
 from zkconsumer.polling.errors import LogTruncated, NoOffsetForPartition, NotAssigned, OffsetOutOfRange
 from zkconsumer.polling.partition_position import OffsetReset, ResetRequest
 from zkconsumer.polling.records import OffsetAndMetadata
+from zkconsumer.polling.subscription_state import AssignedPartitions
 
 A, B, C = (TopicPartition("clicks", number) for number in range(3))
 EARLIEST, LATEST = OffsetReset.EARLIEST, OffsetReset.LATEST

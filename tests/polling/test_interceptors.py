@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.polling.interceptors import ConsumerInterceptors
-from zkconsumer.polling.records import ConsumerRecord, ConsumerRecords, OffsetAndMetadata, TimestampType
+from zkconsumer.polling.records import (
+    ConsumerInterceptors,
+    ConsumerRecord,
+    ConsumerRecords,
+    OffsetAndMetadata,
+    TimestampType,
+)
 
 A = TopicPartition("clicks", 0)
 OFFSETS = {A: OffsetAndMetadata(3)}

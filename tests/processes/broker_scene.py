@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from offset_watch import OffsetWatch
 from peer_member import PeerMember
 
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.checks import Finding, Limits, check_history, count_allowed_repeats
 from zkconsumer.testing.history.events import in_order
@@ -18,7 +19,6 @@ from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import LastingLoad
 from zkconsumer.testing.members.kafka_java_member import KafkaJavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 Member = MemberProcess | KafkaJavaMember | PeerMember
@@ -282,5 +282,3 @@ def seconds(later_ns: int, earlier_ns: int) -> float:
 def last_delivery_ns(member: Member, before_ns: int) -> int:
     """When a member delivered last before a moment; 0 for never."""
     return max((event.time_ns for event in member.events("deliver") if event.time_ns < before_ns), default=0)
-
-

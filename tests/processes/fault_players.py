@@ -148,9 +148,7 @@ class OurPlayer(Player):
     def launch(self, asked: Mapping[str, Any], work_ms: int, settings: dict[str, object]) -> None:
         self.expected = True
         chosen = {**SETTINGS, **settings}
-        self.member = MemberProcess(
-            self.link.address, self.group, self.name, **asked, work_ms=work_ms, settings=chosen
-        )
+        self.member = MemberProcess(self.link.address, self.group, self.name, **asked, work_ms=work_ms, settings=chosen)
 
     def wait_ready(self) -> None:
         self._member.wait_ready()

@@ -11,7 +11,7 @@ from fault_scenario import SESSION_ENDED, Scenario
 from fault_stage import RATE_PER_S, UNGRACEFUL, Stage
 
 from zkconsumer.testing.history.limits import Trouble
-from zkconsumer.testing.proxy.zookeeper_holds import Hold
+from zkconsumer.testing.proxy.zookeeper_trace import Hold
 from zkconsumer.testing.waiting import wait_until
 
 

@@ -13,10 +13,10 @@ import pytest
 from fault_players import CASTS
 from kafka_07 import cluster_07, needs_jar_07
 
-from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation
+from rebalance.zookeeper.znodes_07 import GENERATION_07, GENERATION_08, Generation
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka.jars import is_07
+from zkconsumer.testing.kafka.known_versions import is_07
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 __all__ = ["KAFKA_07_REAL", "KAFKA_08", "PARTITIONS", "OF_TODAY", "SERVERS", "AnyCluster", "Servers", "servers_of"]

@@ -14,18 +14,17 @@ from fault_servers import KAFKA_08, PARTITIONS, AnyCluster, Servers
 from fault_verdict import Write, blame
 from kazoo.exceptions import KazooException
 
-from rebalance.zookeeper.generation import GENERATION_07
 from rebalance.zookeeper.snapshot import Strategy
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 from zkconsumer.testing.errors import WaitTimeout
 from zkconsumer.testing.history import Event, Place
-from zkconsumer.testing.history.checks import Limits
+from zkconsumer.testing.history.checks import Figures, Limits, figures_of
 from zkconsumer.testing.history.events import partition_of
-from zkconsumer.testing.history.figures import Figures, figures_of
 from zkconsumer.testing.history.groups import rightful_owners
 from zkconsumer.testing.history.limits import NS
 from zkconsumer.testing.kafka import topics_07
 from zkconsumer.testing.loads import LastingLoad
-from zkconsumer.testing.proxy.zookeeper_requests import ZooKeeperRequest
+from zkconsumer.testing.proxy.zookeeper_exchanges import ZooKeeperRequest
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.group_watch import GroupWatch, Owner, owners
 

@@ -25,7 +25,9 @@ STORAGES: Mapping[str, Mapping[str, object]] = {
     "kafka": {"offsets.storage": "kafka", "dual.commit.enabled": "false"},
 }
 CHANNEL: Mapping[str, object] = {
-    "offsets.channel.socket.timeout.ms": 2000, "offsets.channel.backoff.ms": 200, "offsets.commit.max.retries": 5,
+    "offsets.channel.socket.timeout.ms": 2000,
+    "offsets.channel.backoff.ms": 200,
+    "offsets.commit.max.retries": 5,
 }
 SETUP = replace(REPLICATED, broker={
     **REPLICATED.broker, "offsets.topic.replication.factor": 2, "offsets.topic.num.partitions": 2,

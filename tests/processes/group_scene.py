@@ -89,9 +89,7 @@ class Scene:
         """A Java member with Kafka's own waits, when its streams exist; by default on all topics, one stream each."""
         chosen = {} if "whitelist" in options else {"topics": self.topics}
         settings = {**JAVA_SETTINGS, **options.pop("settings", {})}
-        member = JavaMember(
-            self.cluster, self.group.name, consumer_id=name, settings=settings, **{**chosen, **options}
-        )
+        member = JavaMember(self.cluster, self.group.name, consumer_id=name, settings=settings, **{**chosen, **options})
         self.java.append(member)
         return member.start()
 

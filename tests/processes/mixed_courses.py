@@ -11,7 +11,7 @@ from mixed_kafka_node import VERSION, beside_kafka_node
 from mixed_stage import MixedStage, open_mixed_stage
 
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka.jars import is_07
+from zkconsumer.testing.kafka.known_versions import is_07
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.zookeeper.group_watch import owners
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from zkconsumer.testing.history.entries import Entries
-from zkconsumer.testing.history.events import Event, Place, in_order
+from zkconsumer.testing.history.events import Entries, Event, Place, in_order
 
 
 @dataclass(frozen=True)

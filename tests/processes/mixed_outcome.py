@@ -10,7 +10,7 @@ from mixed_courses import Course
 from mixed_handovers import Handover, between, handovers, in_numbers, wrong_handovers
 from mixed_stage import Change, MixedStage
 
-from zkconsumer.testing.history.figures import figures_of
+from zkconsumer.testing.history.checks import figures_of
 from zkconsumer.testing.kafka import KafkaCluster
 
 

@@ -19,7 +19,7 @@ from zkconsumer.testing.errors import StartFailed, WaitTimeout
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.limits import Finding
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka.jars import is_07
+from zkconsumer.testing.kafka.known_versions import is_07
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.loads import LastingLoad
 from zkconsumer.testing.waiting import wait_until
@@ -229,7 +229,11 @@ def strategy_of(version: str, name: str) -> Strategy:
 
 @contextmanager
 def open_mixed_stage(
-    cluster: KafkaCluster, cast: str, strategy: str, topics: Mapping[str, int], later: Mapping[str, int],
+    cluster: KafkaCluster,
+    cast: str,
+    strategy: str,
+    topics: Mapping[str, int],
+    later: Mapping[str, int],
     kind: type[MixedStage] = MixedStage,
 ) -> Iterator[MixedStage]:
     """New topics under load, without members yet. Those of `later` are watched, and not there yet."""

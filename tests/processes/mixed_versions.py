@@ -24,7 +24,7 @@ from mixed_stage import mixed_cluster
 
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka import kafka_versions
-from zkconsumer.testing.kafka.jars import KAFKA_07_JAR, is_07
+from zkconsumer.testing.kafka.known_versions import KAFKA_07_JAR, is_07
 from zkconsumer.testing.kafka.settings import version_tuple
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.errors import ZkConsumerError

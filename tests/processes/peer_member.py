@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zkconsumer.testing.cluster import Cluster
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.history.events import parse_event
 from zkconsumer.testing.members.recorded_member import RecordedMember
 from zkconsumer.testing.processes import ChildProcess
-from zkconsumer.testing.versions import version_tuple
 
 PROGRAM = Path(__file__).with_name("peer_program.py")
 

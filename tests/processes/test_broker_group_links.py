@@ -118,8 +118,10 @@ def test_a_stalled_link_to_the_coordinator_ends_delivery_before_anybody_takes_ov
     stage.cut_off.add("a")
     stalled = Trouble(stalled_ns, healed_ns, "a")
     repeats = stage.assert_clean(Limits(repeat_before_end_s=AUTO_COMMIT_S + 1.0, troubles=(stalled,)))
-    print(f"stalled: last delivery after {seconds(last_ns, stalled_ns):.2f} s, taken over after "
-          f"{seconds(taken_ns, stalled_ns):.2f} s, {repeats} repeats")
+    print(
+        f"stalled: last delivery after {seconds(last_ns, stalled_ns):.2f} s, taken over after "
+        f"{seconds(taken_ns, stalled_ns):.2f} s, {repeats} repeats"
+    )
 
 
 @pytest.mark.slow

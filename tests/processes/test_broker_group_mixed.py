@@ -12,9 +12,9 @@ from functools import partial
 import pytest
 from broker_scene import BROKER, BUSY_S, HEARTBEAT_S, SESSION_S, UNGRACEFUL, Scene, scene
 
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.members.kafka_java_member import KafkaJavaMember
-from zkconsumer.testing.versions import version_tuple
 
 pytestmark = pytest.mark.real
 

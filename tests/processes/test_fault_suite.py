@@ -18,13 +18,16 @@ from fault_scenarios_servers import SERVER_FAULTS
 from fault_servers import KAFKA_08, AnyCluster, Servers
 from fault_stage import Row, Stage, open_stage
 
-from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 ALL = [
     pytest.param(
-        servers, scenario, cast, id=f"{scenario.name.replace(' ', '-')}-{cast}-{servers.name.replace(' ', '-')}",
+        servers,
+        scenario,
+        cast,
+        id=f"{scenario.name.replace(' ', '-')}-{cast}-{servers.name.replace(' ', '-')}",
         marks=servers.marks,
     )
     for scenario in (*MEMBER_FAULTS, *SERVER_FAULTS, *HAND_FAULTS, *FAULTS_07)

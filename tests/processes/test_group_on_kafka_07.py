@@ -25,7 +25,7 @@ from zkconsumer.testing import (
     wait_until,
 )
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
+from zkconsumer.testing.members.recorded_member import Delivered, GroupMember, MemberKind
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.real

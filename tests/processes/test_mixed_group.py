@@ -65,8 +65,11 @@ def assert_clean_beside_java(
     assert not ours, "\n".join(map(str, ours[:10]))
     if java_cut_off[1] == 0:
         assert len(in_hand) <= java_handovers, "\n".join(map(str, in_hand[:10]))
-    by_zombies = {(event.place, event.offset) for event in history
-                  if event.kind == "deliver" and _is_zombie(event, java, java_cut_off)}
+    by_zombies = {
+        (event.place, event.offset)
+        for event in history
+        if event.kind == "deliver" and _is_zombie(event, java, java_cut_off)
+    }
     assert_released_at_the_exact_offset(history, by_zombies)
     assert_committed_to_the_end(stage)
     print(f"Java: {len(in_hand)} in hand, {len(read_early)} read early, {len(cut_off)} while cut off")
@@ -118,9 +121,7 @@ def tries(members: Sequence[JavaMember]) -> str:
 
 
 @pytest.mark.parametrize("strategy", ["range", pytest.param("roundrobin", marks=pytest.mark.slow)])
-def test_each_side_joins_and_leaves_and_the_other_goes_on_at_the_very_next_message(
-    stage: Scene, strategy: str
-) -> None:
+def test_each_side_joins_and_leaves_and_the_other_goes_on_at_the_very_next_message(stage: Scene, strategy: str) -> None:
     dealt = {"partition.assignment.strategy": strategy}
     first = stage.join_java("j1", settings=dealt)
     stage.wait_shares(j1=8)

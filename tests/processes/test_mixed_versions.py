@@ -63,7 +63,7 @@ def test_members_of_both_kinds_agree_after_every_change(
 
 @pytest.mark.skipif(bool(missing_tools()), reason="kafka-node needs node and npm")
 def test_verify_and_describe_take_members_of_kafka_node_for_what_they_are(
-    cluster_of: Callable[[str], KafkaCluster]
+    cluster_of: Callable[[str], KafkaCluster],
 ) -> None:
     """Their owner nodes name the consumer and no thread."""
     cluster = cluster_of(KAFKA_NODE_ON)

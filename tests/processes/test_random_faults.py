@@ -15,7 +15,7 @@ from fault_scenarios_servers import OWN, REPLICATED
 from fault_servers import SERVERS, Servers
 from fault_stage import Row, Stage, open_stage
 
-from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.batching.accumulator import Accumulator
-from zkconsumer.producer.batching.batch import Ahead, Batch, Effect, Finished, Split, message_size
-from zkconsumer.producer.batching.batch_queues import Limits
+from zkconsumer.producer.batching.batch_queues import Ahead, Batch, Effect, Finished, Limits, Split, message_size
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))

@@ -102,9 +102,7 @@ def test_a_batch_that_was_stored_and_denied_is_stored_once(place: Place, topic: 
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_batch_that_may_be_stored_is_not_repeated_if_that_is_not_wanted(
-    place: Place, topic: str, acks: int
-) -> None:
+def test_a_batch_that_may_be_stored_is_not_repeated_if_that_is_not_wanted(place: Place, topic: str, acks: int) -> None:
     with place.producer(retry_unanswered_batches=False, request_required_acks=acks) as made:
         place.deny(STORAGE_ERROR, times=1)
         with pytest.raises(MessageNotSent) as failed:

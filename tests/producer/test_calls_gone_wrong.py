@@ -15,8 +15,8 @@ from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.batching.columns import MessageColumns
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed
-from zkconsumer.producer.messages.handlers import CallbackHandler
-from zkconsumer.producer.messages.keyed_message import KeyedMessage, ProducerData
+from zkconsumer.producer.handlers import CallbackHandler
+from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
 from zkconsumer.producer.producer import Producer
 from zkconsumer.testing import EmbeddedCluster, Fault
 

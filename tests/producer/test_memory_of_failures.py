@@ -13,7 +13,7 @@ from simpleconsumer.types import Broker
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, without_frames
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.sending import FoundCluster
 from zkconsumer.producer.sending.topic_lookup import FoundTopic
 
 MESSAGES, MESSAGE_BYTES, QUEUE_BYTES = 300, 50_000, 1_000_000

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from simpleconsumer.dialect import BatchProducer, ProducerId
 from simpleconsumer.errors import _CODES
-from simpleconsumer.producer_batches import BatchProducer, ProducerId
 from simpleconsumer.types import ProducedPartition, TopicPartition
 from zkconsumer.producer.batching.accumulator import Accumulator, Effect, Finished, Limits
-from zkconsumer.producer.batching.batch import Batch
-from zkconsumer.producer.batching.numbering import Numbering
+from zkconsumer.producer.batching.batch_queues import Batch, Numbering
 from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.producer.sending.produce_codes import DUPLICATE, OUT_OF_STEP, PRODUCE_CODES, Stored, may_be_stored
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.producer.messages.partitioners import (
+from zkconsumer.producer.partitioners import (
     PARTITIONERS,
     array_hash,
     java_hash,

@@ -21,8 +21,8 @@ from zkconsumer.producer.errors import (
     ProducerClosed,
     QueueFull,
 )
-from zkconsumer.producer.messages.keyed_message import KeyedMessage, ProducerData
-from zkconsumer.producer.messages.partitioners import partition_082
+from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
+from zkconsumer.producer.partitioners import partition_082
 from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.sending.delivery import Delivery
 from zkconsumer.testing import Cluster, EmbeddedCluster, Fault

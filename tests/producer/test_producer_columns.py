@@ -13,7 +13,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.batching.columns import MessageColumns
 from zkconsumer.producer.errors import MessagesNotSent
-from zkconsumer.producer.messages.partitioners import partition_082
+from zkconsumer.producer.partitioners import partition_082
 from zkconsumer.producer.producer import Producer
 from zkconsumer.testing import EmbeddedCluster, Fault
 

@@ -147,9 +147,7 @@ def test_a_coordinator_that_throttles_beyond_the_time_of_a_call_is_not_asked_aga
     assert stored(muting) == [b"0"]
 
 
-def test_an_answer_that_is_held_back_is_waited_for(
-    holding: EmbeddedCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_that_is_held_back_is_waited_for(holding: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     """After a time-out the producer would send the messages again, and be charged for them again."""
     holding.faults.add(Fault.throttle(6.0, api="produce"), times=1)
     with producer(holding.broker_list, request_timeout_ms=2000) as made:

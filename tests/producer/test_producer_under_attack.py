@@ -17,9 +17,9 @@ from simpleconsumer.types import Broker
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.batching.outcome import BatchOutcome, SendFuture
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerClosed, QueueFull
-from zkconsumer.producer.messages.handlers import CallbackHandler, QueueItem
+from zkconsumer.producer.handlers import CallbackHandler, QueueItem
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.sending import FoundCluster
 from zkconsumer.producer.sending.topic_lookup import FoundTopic
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.waiting import wait_until
@@ -342,9 +342,7 @@ def test_waits_for_room_and_for_topics_end_when_the_producer_is_closed(cluster: 
     assert made.flush(0)
 
 
-def test_close_waits_until_brokers_have_read_what_they_do_not_acknowledge(
-    cluster: EmbeddedCluster, topic: str
-) -> None:
+def test_close_waits_until_brokers_have_read_what_they_do_not_acknowledge(cluster: EmbeddedCluster, topic: str) -> None:
     cluster.faults.add(Fault.delay(0.4, api="produce", topic=topic), times=1)
     with producer(cluster, request_required_acks=0, batch_num_messages=5) as made:
         for n in range(20):

@@ -16,11 +16,11 @@ from tests.kafka_07 import cluster_07, needs_jar_07
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.batching.outcome import SendFuture
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
-from zkconsumer.producer.messages.partitioners import partition_082
+from zkconsumer.producer.partitioners import partition_082
 from zkconsumer.producer.producer import Producer
 from zkconsumer.testing.java.runtime import find_java
 from zkconsumer.testing.kafka import KafkaCluster, kafka_versions
-from zkconsumer.testing.kafka.jars import kafka_jars
+from zkconsumer.testing.kafka.known_versions import kafka_jars
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.java_member import LAST_VERSION, JavaMember
 from zkconsumer.testing.waiting import wait_until

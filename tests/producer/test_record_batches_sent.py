@@ -16,8 +16,8 @@ from tests.cli.command_line import run
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import KeyedMessage, MessageNotSent, MessagesNotSent, Producer
 from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 
 SLOW = pytest.mark.slow
 OTHERS = ("0.11.0.3", "1.1.1", "2.8.2", "3.9.2")

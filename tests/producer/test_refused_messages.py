@@ -14,7 +14,7 @@ from simpleconsumer.types import ProducedPartition, TopicPartition
 from tests.producer.stored_pairs import stored
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.batching.accumulator import Accumulator, Finished, Limits
-from zkconsumer.producer.batching.batch import Pair
+from zkconsumer.producer.batching.batch_queues import Pair
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent, ProducerError
 from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.sending.produce_codes import cut_at, is_about_a_message
@@ -88,8 +88,9 @@ def test_exactly_the_messages_without_keys_fail_and_the_others_keep_their_order(
         accumulator.set_partitions("t", {0: 0}, now)
     assert [outcomes[value] is None for value in values] == has_key
     assert log.values == [value for value, is_keyed in zip(values, has_key, strict=True) if is_keyed]
-    assert all("it has no key, which topics with "
-               "cleanup.policy=compact" in str(each) for each in outcomes.values() if each)
+    assert all(
+        "it has no key, which topics with cleanup.policy=compact" in str(each) for each in outcomes.values() if each
+    )
     assert not any(each.may_be_stored for each in outcomes.values() if isinstance(each, MessageNotSent))
     assert log.requests <= 8 * len(has_key) + 8
 

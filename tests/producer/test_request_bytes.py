@@ -15,7 +15,7 @@ from simpleconsumer.types import Broker
 from tests.simpleconsumer import golden_frames
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.sending import FoundCluster
 from zkconsumer.producer.sending.topic_lookup import FoundTopic
 
 WAIT_S = 20.0

@@ -15,8 +15,8 @@ from simpleconsumer.dialect import KAFKA011, KAFKA07
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer import MessageNotSent, OversizedMessage, SentMessage, SyncProducer
 from zkconsumer.testing import Cluster, EmbeddedCluster, Fault
+from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.versions import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 SLOW = pytest.mark.slow

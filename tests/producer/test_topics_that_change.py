@@ -105,9 +105,7 @@ def test_a_topic_that_is_deleted_and_made_again_keeps_what_was_acknowledged_sinc
             load.wait_sent(500)
         acknowledged = load.acknowledged()
     assert set(range(first, len(load.futures))) <= set(acknowledged)
-    assert {number for each in values(cluster, "again", 2) for number in each} >= set(
-        range(first, len(load.futures))
-    )
+    assert {number for each in values(cluster, "again", 2) for number in each} >= set(range(first, len(load.futures)))
 
 
 def test_messages_for_a_topic_that_stays_deleted_fail_in_time(cluster: KafkaCluster) -> None:

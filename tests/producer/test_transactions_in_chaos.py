@@ -19,7 +19,7 @@ from zkconsumer import read_topic
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import Producer, ProducerError, ProducerFenced, TransactionFailed
 from zkconsumer.producer.batching.columns import MessageColumns
-from zkconsumer.producer.transactions.transactions import TransactionState
+from zkconsumer.producer.transactions import TransactionState
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
 

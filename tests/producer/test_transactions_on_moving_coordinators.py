@@ -13,7 +13,7 @@ from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA011
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer import MessageNotSent, Producer, ProducerFenced, TransactionFailed
-from zkconsumer.producer.transactions.transactions import TransactionState
+from zkconsumer.producer.transactions import TransactionState
 from zkconsumer.testing import BrokerSecurity
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

@@ -166,9 +166,7 @@ def test_a_block_is_aborted(brokers: EmbeddedCluster, fresh_topic: Callable[[], 
     assert read(brokers, topic) == [b"next"]
 
 
-def test_a_message_for_which_there_was_no_room_counts(
-    brokers: EmbeddedCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_a_message_for_which_there_was_no_room_counts(brokers: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     brokers.create_topic(topic, 2)
     settings = {"batch_num_messages": 2, "queue_buffering_max_messages": 2, "queue_enqueue_timeout_ms": 0,
@@ -184,9 +182,7 @@ def test_a_message_for_which_there_was_no_room_counts(
     assert read(brokers, topic) == []
 
 
-def test_a_message_whose_call_was_interrupted_counts(
-    brokers: EmbeddedCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_a_message_whose_call_was_interrupted_counts(brokers: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     """A signal handler that raises may have ended the call before the message was taken."""
     topic = fresh_topic()
     brokers.create_topic(topic, 2)
@@ -261,9 +257,7 @@ def test_handlers_have_no_transactions_and_nothing_is_left_running(given: dict[s
         Producer(config, **given)
 
 
-def test_refused_messages_are_counted_by_every_way_in(
-    brokers: EmbeddedCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_refused_messages_are_counted_by_every_way_in(brokers: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     brokers.create_topic(topic, 2)
     config = ProducerConfig(metadata_broker_list=f"127.0.0.1:{brokers.port(0)}", message_max_bytes=LARGEST)

@@ -15,7 +15,7 @@ from zkconsumer.producer.batching.columns import MessageColumns
 from zkconsumer.producer.errors import MessageNotSent, MessagesNotSent
 from zkconsumer.producer.producer import Producer
 from zkconsumer.producer.sending.layout import Layout
-from zkconsumer.producer.sending.opening import FoundCluster
+from zkconsumer.producer.sending.sending import FoundCluster
 from zkconsumer.producer.sending.topic_lookup import FoundTopic
 from zkconsumer.testing import Cluster, EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.assignment import (
+from rebalance.errors import UnequalSubscriptions
+from rebalance.subscription import (
     assign_range,
     assign_roundrobin,
     assign_topic_range,
@@ -17,9 +18,8 @@ from rebalance.assignment import (
     sort_partitions_07,
     sort_partitions_08,
     sort_thread_ids,
+    thread_ids,
 )
-from rebalance.errors import UnequalSubscriptions
-from rebalance.subscription import thread_ids
 
 Owners = dict[tuple[str, int], str]
 
@@ -165,9 +165,7 @@ def test_topic_b_is_dealt_before_topicA_by_the_hash() -> None:
 
 
 def test_two_topics_of_four_among_three_threads() -> None:
-    owners = assign_roundrobin(
-        {"t0": range(4), "t1": range(4)}, dict.fromkeys(["t0", "t1"], threads(c1=2, c2=1))
-    )
+    owners = assign_roundrobin({"t0": range(4), "t1": range(4)}, dict.fromkeys(["t0", "t1"], threads(c1=2, c2=1)))
     assert of_topic(owners, "t0") == ["c1-0", "c1-1", "c2-0", "c1-0"]
     assert of_topic(owners, "t1") == ["c1-1", "c2-0", "c1-0", "c1-1"]
 

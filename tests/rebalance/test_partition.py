@@ -159,7 +159,6 @@ def test_a_machine_is_idle_when_nothing_is_wanted_held_or_under_way() -> None:
     assert not machine(S.RELEASING, None, A).is_idle
 
 
-
 def told(made: p.PartitionMachine, *events: p.Event) -> list[p.Action]:
     """What the machine does about the last of some events."""
     return [made.handle(event) for event in events][-1]

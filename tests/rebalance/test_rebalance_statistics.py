@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from rebalance.counters import Counters
-from rebalance.rebalance_statistics import RebalanceFigures, RebalanceStatistics
+from rebalance.rebalance_statistics import Counters, RebalanceFigures, RebalanceStatistics
 
 
 def test_a_rebalance_takes_from_the_first_sign_until_all_is_settled() -> None:

@@ -50,6 +50,16 @@ def make_certificates(folder: Path) -> Certificates:
     encrypted = folder / "encrypted.key"
     openssl(folder, "pkcs8", "-topk8", "-in", client.key.name, "-passout", f"pass:{PASSWORD}", "-out", encrypted.name)
     return Certificates(
-        authority.certificate, untrusted.certificate, server.both, expired.both, elsewhere.both, client.certificate,
-        client.key, encrypted, client.both, unknown.certificate, unknown.key, client.keystore(PASSWORD),
+        authority.certificate,
+        untrusted.certificate,
+        server.both,
+        expired.both,
+        elsewhere.both,
+        client.certificate,
+        client.key,
+        encrypted,
+        client.both,
+        unknown.certificate,
+        unknown.key,
+        client.keystore(PASSWORD),
     )

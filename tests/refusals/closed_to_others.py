@@ -31,8 +31,9 @@ def problem_of(path: str, found: tuple[int, str, str], of_open: tuple[int, str])
     status, printed, said = found
     if "bug in zkconsumer" in said or "Traceback" in said:
         return "a bug in zkconsumer"
-    named = re.search(rf"does not let this client \w+ {path}(/\S+)? \(NoAuth\)|access list of {path}(/\S+)? does not",
-                      printed + said)
+    named = re.search(
+        rf"does not let this client \w+ {path}(/\S+)? \(NoAuth\)|access list of {path}(/\S+)? does not", printed + said
+    )
     if named is None:
         if (status, without_times(printed)) == (of_open[0], without_times(of_open[1])):
             return ""

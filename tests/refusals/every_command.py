@@ -93,9 +93,7 @@ def arguments_of(name: str) -> list[str]:
     return called + more
 
 
-def run_all(
-    names: Sequence[str], *options: str, environment: Mapping[str, str] | None = None
-) -> dict[str, Ran]:
+def run_all(names: Sequence[str], *options: str, environment: Mapping[str, str] | None = None) -> dict[str, Ran]:
     """Run commands as processes, several at a time, each with more options."""
 
     def run(name: str) -> Ran:

@@ -9,7 +9,7 @@ from typing import Self
 import pytest
 
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.cluster.zookeeper_probe import speaks_tls
+from zkconsumer.cluster.zookeeper_obstacles import speaks_tls
 from zkconsumer.testing.processes import free_port
 from zkconsumer.testing.waiting import Deadline, wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

@@ -39,29 +39,43 @@ def root(owner: KazooClient, fresh_group: str) -> str:
 
 def test_a_group_that_may_not_be_joined(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/consumers/group/ids", acl=READ_ONLY, makepath=True)
-    refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"^ZooKeeper does not let this client create /consumers/group/ids/group_.* \(NoAuth\): the access list of "
-            f"/consumers/group/ids does not name its credentials; {GIVE}")
+    refused(
+        zookeeper.connect + root,
+        ZooKeeperRefused,
+        r"^ZooKeeper does not let this client create /consumers/group/ids/group_.* \(NoAuth\): the access list of "
+        f"/consumers/group/ids does not name its credentials; {GIVE}",
+    )
 
 
 def test_wrong_credentials_for_a_group_that_others_may_join(
     zookeeper: ZooKeeperServer, owner: KazooClient, root: str
 ) -> None:
     owner.create(f"{root}/consumers/group/ids", acl=READ_ONLY, makepath=True)
-    refused(zookeeper.connect + root, ZooKeeperRefused, "does not let this client create /consumers/group/ids/group_",
-            "hidden-secret", zookeeper_auth="digest:owner:hidden-secret")
+    refused(
+        zookeeper.connect + root,
+        ZooKeeperRefused,
+        "does not let this client create /consumers/group/ids/group_",
+        "hidden-secret",
+        zookeeper_auth="digest:owner:hidden-secret",
+    )
 
 
 def test_a_group_that_may_not_be_made(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/consumers", acl=READ_ONLY)
-    refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"does not let this client create /consumers/group \(NoAuth\): the access list of /consumers does not name")
+    refused(
+        zookeeper.connect + root,
+        ZooKeeperRefused,
+        r"does not let this client create /consumers/group \(NoAuth\): the access list of /consumers does not name",
+    )
 
 
 def test_a_chroot_in_which_nothing_may_be_made(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.set_acls(root, READ_ONLY)
-    refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"does not let this client create /consumers \(NoAuth\): the access list of / does not name")
+    refused(
+        zookeeper.connect + root,
+        ZooKeeperRefused,
+        r"does not let this client create /consumers \(NoAuth\): the access list of / does not name",
+    )
 
 
 def test_a_closed_root_above_open_nodes_is_no_obstacle(
@@ -77,9 +91,12 @@ def test_a_closed_root_above_open_nodes_is_no_obstacle(
 
 def test_brokers_that_may_not_be_read(zookeeper: ZooKeeperServer, owner: KazooClient, root: str) -> None:
     owner.create(f"{root}/brokers/ids", acl=CLOSED, makepath=True)
-    refused(zookeeper.connect + root, ZooKeeperRefused,
-            r"^ZooKeeper does not let this client read /brokers/ids \(NoAuth\): the access list of /brokers/ids does "
-            f"not name its credentials; {GIVE}")
+    refused(
+        zookeeper.connect + root,
+        ZooKeeperRefused,
+        r"^ZooKeeper does not let this client read /brokers/ids \(NoAuth\): the access list of /brokers/ids does "
+        f"not name its credentials; {GIVE}",
+    )
 
 
 def test_offsets_that_may_not_be_written(
@@ -106,7 +123,10 @@ def test_offsets_that_may_not_be_written(
 
 
 def test_owner_nodes_that_may_not_be_made_are_told_of(
-    zookeeper: ZooKeeperServer, owner: KazooClient, root: str, fresh_topic: Callable[[], str],
+    zookeeper: ZooKeeperServer,
+    owner: KazooClient,
+    root: str,
+    fresh_topic: Callable[[], str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = fresh_topic()
@@ -125,6 +145,10 @@ def test_owner_nodes_that_may_not_be_made_are_told_of(
 
             owner.set_acls(root + owners, [make_acl("world", "anyone", all=True)])
             second.create_message_streams({topic: 1})
-            wait_until(lambda: first.status().owned and second.status().owned, PATIENCE_S, "a partition for each",
-                       state=lambda: (first.status(), second.status()))
+            wait_until(
+                lambda: first.status().owned and second.status().owned,
+                PATIENCE_S,
+                "a partition for each",
+                state=lambda: (first.status(), second.status()),
+            )
             assert first.status().warnings == ()

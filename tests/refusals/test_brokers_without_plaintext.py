@@ -21,8 +21,8 @@ from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.spark.errors import PlanningFailed
 from zkconsumer.spark.options.options import batch_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
+from zkconsumer.spark.reading.connections import search_leader
 from zkconsumer.spark.reading.leader_queries import LeaderQueries
-from zkconsumer.spark.reading.leaders import search_leader
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer

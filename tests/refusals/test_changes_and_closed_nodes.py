@@ -95,18 +95,23 @@ def closing(request: pytest.FixtureRequest) -> Iterator[Closing]:
 
 def run(connect: str, *arguments: str) -> tuple[int, str, str]:
     """Run a command; return its status, all that it printed with names of topics as `NAME`, and standard error."""
-    result = CliRunner().invoke(program, ["topics", *arguments, "--zookeeper", connect, "--wait-s", "3"],
-                                prog_name="zkconsumer")
+    result = CliRunner().invoke(
+        program, ["topics", *arguments, "--zookeeper", connect, "--wait-s", "3"], prog_name="zkconsumer"
+    )
     return result.exit_code, re.sub(r"\btopic\d+\b", "NAME", result.output), result.stderr
 
 
 @pytest.mark.parametrize("mode", EVERY_MODE)
-@pytest.mark.parametrize(("command", "options", "is_new"), [
-    ("create", ("--partitions", "1"), True),
-    ("create", ("--partitions", "1", "--topic-config", "retention.ms=1000"), True),
-    ("grow", ("--partitions", "2"), False),
-    ("delete", (), False),
-], ids=["create", "create with settings", "grow", "delete"])
+@pytest.mark.parametrize(
+    ("command", "options", "is_new"),
+    [
+        ("create", ("--partitions", "1"), True),
+        ("create", ("--partitions", "1", "--topic-config", "retention.ms=1000"), True),
+        ("grow", ("--partitions", "2"), False),
+        ("delete", (), False),
+    ],
+    ids=["create", "create with settings", "grow", "delete"],
+)
 def test_a_change_of_a_topic_names_the_closed_node(
     closing: Closing, command: str, options: Sequence[str], is_new: bool, mode: str
 ) -> None:
@@ -170,9 +175,7 @@ def exported(connect: str, caplog: pytest.LogCaptureFixture) -> tuple[int, str, 
 
 
 @pytest.mark.parametrize("mode", EVERY_MODE)
-def test_the_exporter_names_the_closed_node(
-    with_lag: Closing, caplog: pytest.LogCaptureFixture, mode: str
-) -> None:
+def test_the_exporter_names_the_closed_node(with_lag: Closing, caplog: pytest.LogCaptureFixture, mode: str) -> None:
     connect = with_lag.cluster.zookeeper_connect
     status, figures, said = exported(connect, caplog)
     assert status == 0, said

@@ -36,8 +36,7 @@ by_name = pytest.mark.parametrize("arguments", [*LOOKING, CONSUME], ids=lambda a
 
 def run(arguments: Sequence[str], hosts: str, config: Path | None = None) -> Result:
     chosen = ["--config", str(config)] if config is not None else []
-    return CliRunner().invoke(program, [*arguments, "--zookeeper", hosts, *chosen], input=LINE,
-                              prog_name="zkconsumer")
+    return CliRunner().invoke(program, [*arguments, "--zookeeper", hosts, *chosen], input=LINE, prog_name="zkconsumer")
 
 
 def sentence(result: Result) -> str:
@@ -66,8 +65,9 @@ def test_a_missing_file_is_named_with_its_setting(arguments: Sequence[str], sett
 
 @by_name
 def test_credentials_that_are_refused(arguments: Sequence[str], settings: Path, with_sasl: ZooKeeperServer) -> None:
-    settings.write_text(f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\n"
-                        "zookeeper.sasl.password=wrong-secret\n")
+    settings.write_text(
+        f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\nzookeeper.sasl.password=wrong-secret\n"
+    )
     said = sentence(run(arguments, with_sasl.connect, settings))
     assert said.startswith("ZooKeeper refused the SASL credentials; check zookeeper.sasl.username and ")
     assert "wrong-secret" not in said
@@ -91,8 +91,9 @@ def test_plain_to_a_tls_port(open_server: SecureServer) -> None:
 def test_an_authority_that_is_not_trusted(
     open_server: SecureServer, certificates: Certificates, settings: Path
 ) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\n"
-                        "zookeeper.connection.timeout.ms=3000\n")
+    settings.write_text(
+        f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\nzookeeper.connection.timeout.ms=3000\n"
+    )
     said = sentence(run(["topics"], open_server.secure, settings))
     assert "shows a certificate that this client does not trust" in said
     assert "set zookeeper.ssl.cafile to the certificate of the authority that signed it" in said
@@ -101,22 +102,28 @@ def test_an_authority_that_is_not_trusted(
 def test_a_command_over_tls_with_a_certificate(
     strict_server: SecureServer, certificates: Certificates, settings: Path
 ) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n"
-                        f"zookeeper.ssl.certfile={certificates.client_both}\ngroup.id=another\nauto.offset.reset=smallest\n")
+    settings.write_text(
+        f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n"
+        f"zookeeper.ssl.certfile={certificates.client_both}\ngroup.id=another\nauto.offset.reset=smallest\n"
+    )
     result = run(["groups"], strict_server.secure, settings)
     assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_a_command_that_authenticates(with_sasl: ZooKeeperServer, settings: Path) -> None:
-    settings.write_text(f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\n"
-                        f"zookeeper.sasl.password={SASL_PASSWORD}\n")
+    settings.write_text(
+        f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\n"
+        f"zookeeper.sasl.password={SASL_PASSWORD}\n"
+    )
     result = run(["groups"], with_sasl.connect, settings)
     assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_a_debug_run_shows_no_secret(with_sasl: ZooKeeperServer, settings: Path) -> None:
-    settings.write_text(f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\n"
-                        f"zookeeper.sasl.password={SASL_PASSWORD}\nzookeeper.auth=digest:me:digest-secret\n")
+    settings.write_text(
+        f"zookeeper.sasl.mechanism=DIGEST-MD5\nzookeeper.sasl.username={USER}\n"
+        f"zookeeper.sasl.password={SASL_PASSWORD}\nzookeeper.auth=digest:me:digest-secret\n"
+    )
     result = run(["--debug", "groups"], with_sasl.connect, settings)
     assert result.exit_code == 0
     assert "Auth(***)" in result.stderr
@@ -142,12 +149,21 @@ def closed(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[str]:
     client.close()
 
 
-@pytest.mark.parametrize(("partition", "said"), [
-    ("0", "ZooKeeper does not let this client write /consumers/group/offsets/topic/0 (NoAuth): the access list of "
-          "/consumers/group/offsets/topic/0 does not name its credentials; 0 of 1 offset was written; set zookeeper"),
-    ("1", "ZooKeeper does not let this client create /consumers/group/offsets/topic/1 (NoAuth): the access list of "
-          "/consumers/group/offsets/topic does not name its credentials; 0 of 1 offset was written; set zookeeper"),
-])
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [
+        (
+            "0",
+            "ZooKeeper does not let this client write /consumers/group/offsets/topic/0 (NoAuth): the access list of "
+            "/consumers/group/offsets/topic/0 does not name its credentials; 0 of 1 offset was written; set zookeeper",
+        ),
+        (
+            "1",
+            "ZooKeeper does not let this client create /consumers/group/offsets/topic/1 (NoAuth): the access list of "
+            "/consumers/group/offsets/topic does not name its credentials; 0 of 1 offset was written; set zookeeper",
+        ),
+    ],
+)
 def test_an_offset_that_may_not_be_written(closed: str, tmp_path: Path, partition: str, said: str) -> None:
     file = tmp_path / "offsets"
     file.write_text(f"/consumers/group/offsets/topic/{partition}:5\n")

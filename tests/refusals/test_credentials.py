@@ -13,9 +13,8 @@ from secured import PATIENCE_S, SASL_PASSWORD, USER, refused, sasl, sasl_server
 from rebalance.zookeeper.port.kazoo_port import KazooPort, call
 from rebalance.zookeeper.port.requests import Create, Exists, Reply, SessionChange
 from zkconsumer import ConsumerConfig, ConsumerConnector, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import read_all
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.cluster.zookeeper_connection import read_all, zookeeper_connection
+from zkconsumer.config.zookeeper_tls import zookeeper_options
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -33,46 +32,76 @@ def test_a_member_that_authenticates_makes_nodes_of_its_own(with_sasl: ZooKeeper
 
 @pytest.mark.parametrize("wrong", [sasl(password="wrong-secret"), sasl(user="nobody")])
 def test_sasl_that_is_refused(with_sasl: ZooKeeperServer, wrong: dict[str, object]) -> None:
-    refused(with_sasl.connect, ZooKeeperRefused,
-            "^ZooKeeper refused the SASL credentials; check zookeeper.sasl.username and zookeeper.sasl.password, and ",
-            "wrong-secret", SASL_PASSWORD, **wrong)
+    refused(
+        with_sasl.connect,
+        ZooKeeperRefused,
+        "^ZooKeeper refused the SASL credentials; check zookeeper.sasl.username and zookeeper.sasl.password, and ",
+        "wrong-secret",
+        SASL_PASSWORD,
+        **wrong,
+    )
 
 
 def test_sasl_that_is_refused_where_it_is_demanded(sasl_only: ZooKeeperServer) -> None:
-    refused(sasl_only.connect, ZooKeeperRefused, "^ZooKeeper refused the SASL credentials; check", "wrong-secret",
-            **sasl(password="wrong-secret"))
+    refused(
+        sasl_only.connect,
+        ZooKeeperRefused,
+        "^ZooKeeper refused the SASL credentials; check",
+        "wrong-secret",
+        **sasl(password="wrong-secret"),
+    )
 
 
 def test_sasl_that_an_old_server_refuses_by_hanging_up(tmp_path: Path) -> None:
     with sasl_server(tmp_path, "zk-3.4.14") as server:
-        refused(server.connect, ZooKeeperUnavailable,
-                f"{server.connect} (hung up|does not answer) when this client sends its credentials; check "
-                "zookeeper.sasl.user",
-                "wrong-secret", **sasl(password="wrong-secret"))
+        refused(
+            server.connect,
+            ZooKeeperUnavailable,
+            f"{server.connect} (hung up|does not answer) when this client sends its credentials; check "
+            "zookeeper.sasl.user",
+            "wrong-secret",
+            **sasl(password="wrong-secret"),
+        )
 
 
 def test_sasl_to_a_server_without_it(zookeeper: ZooKeeperServer) -> None:
-    refused(zookeeper.connect, ZooKeeperUnavailable,
-            f"{zookeeper.connect} (hung up|does not answer) when this client sends its credentials; .* the "
-            "login configuration",
-            SASL_PASSWORD, **sasl())
+    refused(
+        zookeeper.connect,
+        ZooKeeperUnavailable,
+        f"{zookeeper.connect} (hung up|does not answer) when this client sends its credentials; .* the "
+        "login configuration",
+        SASL_PASSWORD,
+        **sasl(),
+    )
 
 
 def test_no_credentials_where_they_are_demanded(sasl_only: ZooKeeperServer) -> None:
-    refused(sasl_only.connect, ZooKeeperRefused,
-            r"^ZooKeeper requires credentials for every session; set zookeeper.auth or zookeeper.sasl.\*")
+    refused(
+        sasl_only.connect,
+        ZooKeeperRefused,
+        r"^ZooKeeper requires credentials for every session; set zookeeper.auth or zookeeper.sasl.\*",
+    )
 
 
 def test_a_scheme_that_the_server_does_not_know(zookeeper: ZooKeeperServer) -> None:
-    refused(zookeeper.connect, ZooKeeperRefused,
-            "^ZooKeeper refused the credentials of scheme 'guess'; check zookeeper.auth", "hidden",
-            zookeeper_auth="guess:hidden")
+    refused(
+        zookeeper.connect,
+        ZooKeeperRefused,
+        "^ZooKeeper refused the credentials of scheme 'guess'; check zookeeper.auth",
+        "hidden",
+        zookeeper_auth="guess:hidden",
+    )
 
 
 def test_a_digest_that_is_not_taken() -> None:
     with ZooKeeperServer(version="zk-3.9", settings={"DigestAuthenticationProvider.enabled": "false"}) as server:
-        refused(server.connect, ZooKeeperRefused, "refused the credentials of scheme 'digest'; check zookeeper.auth",
-                "hidden", zookeeper_auth="digest:alice:hidden")
+        refused(
+            server.connect,
+            ZooKeeperRefused,
+            "refused the credentials of scheme 'digest'; check zookeeper.auth",
+            "hidden",
+            zookeeper_auth="digest:alice:hidden",
+        )
 
 
 def test_a_session_is_told_of_only_when_its_credentials_were_taken(with_sasl: ZooKeeperServer) -> None:
@@ -112,9 +141,7 @@ def test_a_connection_that_ends_while_credentials_are_shown_is_made_anew(with_sa
             port.close(5.0)
 
 
-def test_a_running_member_hears_when_its_credentials_are_not_taken_any_more(
-    tmp_path: Path, fresh_group: str
-) -> None:
+def test_a_running_member_hears_when_its_credentials_are_not_taken_any_more(tmp_path: Path, fresh_group: str) -> None:
     with sasl_server(tmp_path) as server:
         settings = {"zookeeper_session_timeout_ms": 20_000, "consumer_timeout_ms": 200}
         with ConsumerConnector(ConsumerConfig(server.connect, fresh_group, **settings, **sasl())) as consumer:
@@ -162,15 +189,20 @@ def test_a_mechanism_that_fails_on_our_side_is_said(
     with_sasl: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Kerberos is at hand: its library is taken to be there, and pure-sasl then finds that it is not."""
-    monkeypatch.setattr("zkconsumer.config.zookeeper_options._check_sasl_library", lambda mechanism: None)
-    refused(with_sasl.connect, ZooKeeperUnavailable,
-            r"got no credentials: SASL failed in this client \(kerberos module not installed.*\); check "
-            "zookeeper.sasl.mechanism", zookeeper_sasl_mechanism="GSSAPI")
+    monkeypatch.setattr("zkconsumer.config.zookeeper_tls._check_sasl_library", lambda mechanism: None)
+    refused(
+        with_sasl.connect,
+        ZooKeeperUnavailable,
+        r"got no credentials: SASL failed in this client \(kerberos module not installed.*\); check "
+        "zookeeper.sasl.mechanism",
+        zookeeper_sasl_mechanism="GSSAPI",
+    )
 
 
 def test_plain_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    ConsumerConfig("zk:1", "g", zookeeper_sasl_mechanism="PLAIN", zookeeper_sasl_username="u",
-                   zookeeper_sasl_password="hidden")
+    ConsumerConfig(
+        "zk:1", "g", zookeeper_sasl_mechanism="PLAIN", zookeeper_sasl_username="u", zookeeper_sasl_password="hidden"
+    )
     assert "zookeeper.sasl.mechanism is PLAIN, which ZooKeeper's own servers do not support" in caplog.text
     assert "hidden" not in caplog.text
 
@@ -194,5 +226,3 @@ def test_no_log_of_any_level_holds_a_secret(with_sasl: ZooKeeperServer, caplog: 
     assert "SASL(***)" in caplog.text
     for secret in ("digest-secret", SASL_PASSWORD):
         assert secret not in caplog.text
-
-

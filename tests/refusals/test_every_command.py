@@ -113,36 +113,50 @@ def test_tls_to_a_plain_port(
     open_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(3000))
-    check_refused(open_server.connect, settings, r"does not speak TLS at this port; set zookeeper\.use\.ssl=false",
-                  names)
+    check_refused(
+        open_server.connect, settings, r"does not speak TLS at this port; set zookeeper\.use\.ssl=false", names
+    )
 
 
 def test_an_authority_that_is_not_trusted(
     open_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.untrusted}\n" + QUICK.format(3000))
-    check_refused(open_server.secure, settings, r"shows a certificate that this client does not trust .*; set "
-                                                r"zookeeper\.ssl\.caf",
-                  names)
+    check_refused(
+        open_server.secure,
+        settings,
+        r"shows a certificate that this client does not trust .*; set "
+        r"zookeeper\.ssl\.caf",
+        names,
+    )
 
 
 def test_no_certificate_where_one_is_demanded(
     strict_server: SecureServer, certificates: Certificates, settings: Path, names: list[str]
 ) -> None:
     settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n" + QUICK.format(3000))
-    check_refused(strict_server.secure, settings, r"requires a certificate from its clients .*; set "
-                                                  r"zookeeper\.ssl\.certf",
-                  names)
+    check_refused(
+        strict_server.secure,
+        settings,
+        r"requires a certificate from its clients .*; set "
+        r"zookeeper\.ssl\.certf",
+        names,
+    )
 
 
-@pytest.mark.parametrize(("kind", "said"), [
-    ("expired", r"shows a certificate that has expired .*; renew the certificate of the server"),
-    ("elsewhere", r"shows a certificate of another host .*; use the host name of the certificate in zoo"),
-])
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("expired", r"shows a certificate that has expired .*; renew the certificate of the server"),
+        ("elsewhere", r"shows a certificate of another host .*; use the host name of the certificate in zoo"),
+    ],
+)
 def test_a_certificate_of_the_server_that_is_wrong(
     certificates: Certificates, settings: Path, names: list[str], kind: str, said: str
 ) -> None:
-    settings.write_text(f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n"
-                        "zookeeper.ssl.check.hostname=true\n" + QUICK.format(3000))
+    settings.write_text(
+        f"zookeeper.use.ssl=true\nzookeeper.ssl.cafile={certificates.authority}\n"
+        "zookeeper.ssl.check.hostname=true\n" + QUICK.format(3000)
+    )
     with SecureServer(getattr(certificates, kind), certificates.authority) as server:
         check_refused(server.secure, settings, said, names)

@@ -121,15 +121,20 @@ def run(name: str, tree: Tree, *options: str) -> tuple[int, str, str]:
         ran = run_one(name, "--zookeeper", tree.connect, *options)
         return ran.returncode, ran.stdout, ran.stderr
     arguments = [*arguments_of(name), *(["--force"] if name in FORCED else [])]
-    result = CliRunner().invoke(program, [*arguments, "--zookeeper", tree.connect, *options], input=LINE,
-                                prog_name="zkconsumer")
+    result = CliRunner().invoke(
+        program, [*arguments, "--zookeeper", tree.connect, *options], input=LINE, prog_name="zkconsumer"
+    )
     return result.exit_code, result.stdout, result.stderr
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(each, marks=[pytest.mark.slow] if each == "consume" else []) for each in every_command()
-    if each not in ELSEWHERE
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if each == "consume" else [])
+        for each in every_command()
+        if each not in ELSEWHERE
+    ],
+)
 def test_a_closed_node_is_named_or_makes_no_difference(tree: Tree, name: str) -> None:
     with_member = name not in WITHOUT_MEMBERS
     tree.renew(with_member)

@@ -33,10 +33,13 @@ DIGEST = ZooKeeperLogin(*OF_DIGEST, scheme="digest")
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("zookeeper", "kafka", "settings"), [
-    ("zk-3.4.14", "0.9.0.1", {}),
-    ("zk-3.9", "1.1.1", {"sessionRequireClientSASLAuth": "true"}),
-])
+@pytest.mark.parametrize(
+    ("zookeeper", "kafka", "settings"),
+    [
+        ("zk-3.4.14", "0.9.0.1", {}),
+        ("zk-3.9", "1.1.1", {"sessionRequireClientSASLAuth": "true"}),
+    ],
+)
 def test_a_mixed_group_behind_access_lists(
     tmp_path: Path, zookeeper: str, kafka: str, settings: dict[str, str]
 ) -> None:
@@ -52,8 +55,12 @@ def test_a_mixed_group_behind_access_lists(
             JavaMember(cluster, "group", topics={"topic": 1}) as java,
             MemberProcess(cluster, "group", topics={"topic": 1}, settings={"zookeeper.acl": "creator"}) as ours,
         ):
-            wait_until(lambda: len(java.owned()) == len(ours.owned()) == 2, PATIENCE_S, "two partitions each",
-                       state=lambda: (java.owned(), ours.owned(), java.log()))
+            wait_until(
+                lambda: len(java.owned()) == len(ours.owned()) == 2,
+                PATIENCE_S,
+                "two partitions each",
+                state=lambda: (java.owned(), ours.owned(), java.log()),
+            )
             assert _processes_with(SASL_PASSWORD) == []
             connect = cluster.zookeeper_connect
             refused(connect, ZooKeeperRefused, "set zookeeper.auth or zookeeper.sasl", group="another")
@@ -62,13 +69,16 @@ def test_a_mixed_group_behind_access_lists(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("version", "zookeeper", "with_kills"), [
-    ("3.9.2", "zk-3.9", False),
-    pytest.param("3.9.2", "zk-3.9", True, marks=pytest.mark.slow),
-    pytest.param("2.8.2", "zk-3.9", True, marks=pytest.mark.slow),
-    pytest.param("3.9.2", "2.8.2", False, marks=pytest.mark.slow),
-    pytest.param("2.8.2", "2.8.2", False, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("version", "zookeeper", "with_kills"),
+    [
+        ("3.9.2", "zk-3.9", False),
+        pytest.param("3.9.2", "zk-3.9", True, marks=pytest.mark.slow),
+        pytest.param("2.8.2", "zk-3.9", True, marks=pytest.mark.slow),
+        pytest.param("3.9.2", "2.8.2", False, marks=pytest.mark.slow),
+        pytest.param("2.8.2", "2.8.2", False, marks=pytest.mark.slow),
+    ],
+)
 def test_brokers_speak_tls_with_zookeeper(
     certificates: Certificates, version: str, zookeeper: str, with_kills: bool
 ) -> None:
@@ -97,8 +107,11 @@ def test_a_broker_without_the_certificate_that_is_demanded(
 ) -> None:
     """The settings of a test come before those of the login."""
     login = ZooKeeperLogin(authority=certificates.authority, certificate=certificates.client_both)
-    without: dict[str, object] = {"zookeeper.ssl.keystore.location": None, "zookeeper.ssl.keystore.type": None,
-                                  "zookeeper.connection.timeout.ms": 3000}
+    without: dict[str, object] = {
+        "zookeeper.ssl.keystore.location": None,
+        "zookeeper.ssl.keystore.type": None,
+        "zookeeper.connection.timeout.ms": 3000,
+    }
     cluster = KafkaCluster("3.9.2", zookeeper=strict_server.secure, chroot="/x", login=login, settings=without)
     with pytest.raises(StartFailed, match=r"(?s)^broker 0 .* ended with code 1.*Timed out waiting for connection"):
         cluster.start_all()
@@ -116,7 +129,10 @@ def behind_login(
     if request.param == "digest":
         return zookeeper.connect, DIGEST
     return strict_server.secure, ZooKeeperLogin(
-        DIGEST.username, DIGEST.password, scheme="digest", authority=certificates.authority,
+        DIGEST.username,
+        DIGEST.password,
+        scheme="digest",
+        authority=certificates.authority,
         certificate=certificates.client_both,
     )
 
@@ -146,8 +162,12 @@ def test_an_embedded_cluster_its_watch_and_its_loads(
             member.wait_messages(total)
             assert member.owned() == places
             member.stop()
-            wait_until(lambda: {each.kind for each in watch.events} == {"owner_gone", "offset_node"}, PATIENCE_S,
-                       "the end of the member", state=lambda: watch.events)
+            wait_until(
+                lambda: {each.kind for each in watch.events} == {"owner_gone", "offset_node"},
+                PATIENCE_S,
+                "the end of the member",
+                state=lambda: watch.events,
+            )
 
 
 def test_what_java_programs_cannot_do(certificates: Certificates) -> None:

@@ -34,8 +34,12 @@ def no_thread_is_left() -> Iterator[None]:
     """Check that a client that was refused does not try on in the background."""
     before = set(threading.enumerate())
     yield
-    wait_until(lambda: not [one for one in set(threading.enumerate()) - before if one.is_alive()], PATIENCE_S,
-               "the end of all threads", state=threading.enumerate)
+    wait_until(
+        lambda: not [one for one in set(threading.enumerate()) - before if one.is_alive()],
+        PATIENCE_S,
+        "the end of all threads",
+        state=threading.enumerate,
+    )
 
 
 def watch(hosts: str, login: ZooKeeperLogin | None) -> None:
@@ -79,23 +83,36 @@ def refused(part: Part, hosts: str, login: ZooKeeperLogin | None, match: str) ->
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_wrong_password(sasl_only: ZooKeeperServer, part: Part) -> None:
-    refused(part, sasl_only.connect, WRONG, r"^ZooKeeper refused the SASL credentials; check zookeeper\.sasl\.username "
-            r"and zookeeper\.sasl\.password, .* \(the kit came with ZooKeeperLogin\(username='bob', scheme='sasl'")
+    refused(
+        part,
+        sasl_only.connect,
+        WRONG,
+        r"^ZooKeeper refused the SASL credentials; check zookeeper\.sasl\.username "
+        r"and zookeeper\.sasl\.password, .* \(the kit came with ZooKeeperLogin\(username='bob', scheme='sasl'",
+    )
 
 
 def test_a_wrong_password_at_an_old_server(tmp_path: Path) -> None:
     with (
         sasl_server(tmp_path, "zk-3.4.14") as server,
-        pytest.raises(NoSession, match=r"hung up when this client sends its credentials; check "
-                                       r"zookeeper\.sasl\.username and "),
+        pytest.raises(
+            NoSession,
+            match=r"hung up when this client sends its credentials; check "
+            r"zookeeper\.sasl\.username and ",
+        ),
     ):
         connected_client(server.connect, WRONG, session_s=10, timeout_s=3)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_login_where_one_is_demanded(sasl_only: ZooKeeperServer, part: Part) -> None:
-    refused(part, sasl_only.connect, None, r"^ZooKeeper requires credentials for every session; set zookeeper\.auth or "
-            r"zookeeper\.sasl\.\* .*\(the kit came with no login\)$")
+    refused(
+        part,
+        sasl_only.connect,
+        None,
+        r"^ZooKeeper requires credentials for every session; set zookeeper\.auth or "
+        r"zookeeper\.sasl\.\* .*\(the kit came with no login\)$",
+    )
 
 
 @pytest.mark.parametrize("login", [None, WRONG])
@@ -108,10 +125,16 @@ def test_tls_that_does_not_fit(
     open_server: SecureServer, strict_server: SecureServer, certificates: Certificates
 ) -> None:
     for hosts, login, said in (
-        (open_server.secure, ZooKeeperLogin(authority=certificates.untrusted), "a certificate that this client does "
-                                                                               "not trust"),
-        (strict_server.secure, ZooKeeperLogin(authority=certificates.authority), "requires a certificate from its "
-                                                                                 "client"),
+        (
+            open_server.secure,
+            ZooKeeperLogin(authority=certificates.untrusted),
+            "a certificate that this client does not trust",
+        ),
+        (
+            strict_server.secure,
+            ZooKeeperLogin(authority=certificates.authority),
+            "requires a certificate from its client",
+        ),
         (open_server.connect, ZooKeeperLogin(authority=certificates.authority), "does not speak TLS at this port"),
         (open_server.secure, None, "speaks TLS at this port"),
     ):
@@ -130,8 +153,13 @@ def test_a_file_of_the_login_that_is_missing(certificates: Certificates) -> None
 @pytest.mark.parametrize("part", PARTS)
 def test_sasl_without_its_library(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "puresasl", None)
-    refused(part, "127.0.0.1:1", WRONG, r"^the kit cannot authenticate by SASL: the package pure-sasl is not "
-            r"installed; pip install 'zkconsumer\[sasl\]'$")
+    refused(
+        part,
+        "127.0.0.1:1",
+        WRONG,
+        r"^the kit cannot authenticate by SASL: the package pure-sasl is not "
+        r"installed; pip install 'zkconsumer\[sasl\]'$",
+    )
 
 
 # -- access lists ------------------------------------------------------------------------------------------------------
@@ -153,9 +181,13 @@ def closed(zookeeper: ZooKeeperServer, fresh_group: str) -> Iterator[tuple[str, 
 def test_a_watched_node_that_is_closed(closed: tuple[str, KazooClient]) -> None:
     connect, owner = closed
     owner.create("/consumers/group/owners/topic/0", b"group_member-0", makepath=True, acl=CLOSED)
-    refused(watch, connect, WRONG_DIGEST,
-            r"^ZooKeeper does not let the kit read /consumers/group/owners/topic/0 \(NoAuth\): the access list of "
-            r"/consumers/group/owners/topic/0 does not name its login; give the kit a login=ZooKeeperLogin")
+    refused(
+        watch,
+        connect,
+        WRONG_DIGEST,
+        r"^ZooKeeper does not let the kit read /consumers/group/owners/topic/0 \(NoAuth\): the access list of "
+        r"/consumers/group/owners/topic/0 does not name its login; give the kit a login=ZooKeeperLogin",
+    )
 
 
 def test_a_node_that_is_closed_while_it_is_watched(closed: tuple[str, KazooClient]) -> None:

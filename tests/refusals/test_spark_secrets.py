@@ -48,7 +48,7 @@ streamed = spark.read.parquet("out").count()
 
 def look_up(number):
     from simpleconsumer.types import TopicPartition
-    from zkconsumer.spark.reading.leaders import search_leader
+    from zkconsumer.spark.reading.connections import search_leader
     from zkconsumer.spark.options.options import batch_options
     from zkconsumer.spark.settings_files import with_settings_files
     found = search_leader(config)(TopicPartition(given["topic"], 0), None)
@@ -103,8 +103,11 @@ print(json.dumps({"count": count, "streamed": streamed, "looked_up": looked_up, 
 def folder(tmp_path: Path, certificates: Certificates) -> Path:
     """Where the job runs, with its files elsewhere, as `--files` takes them."""
     (tmp_path / "files").mkdir()
-    for source, name in ((certificates.authority, "ca.pem"), (certificates.client, "client.crt"),
-                         (certificates.encrypted_key, "client.key")):
+    for source, name in (
+        (certificates.authority, "ca.pem"),
+        (certificates.client, "client.crt"),
+        (certificates.encrypted_key, "client.key"),
+    ):
         shutil.copy(source, tmp_path / "files" / name)
     (tmp_path / "job" / "events").mkdir(parents=True)
     return tmp_path
@@ -112,8 +115,12 @@ def folder(tmp_path: Path, certificates: Certificates) -> Path:
 
 @pytest.mark.parametrize("unguarded", ["", pytest.param(PLAIN, marks=pytest.mark.slow)])
 def test_credentials_reach_spark_in_files_and_are_shown_nowhere(
-    unguarded: str, strict_server: SecureServer, certificates: Certificates, folder: Path,
-    fresh_topic: Callable[[], str], monkeypatch: pytest.MonkeyPatch,
+    unguarded: str,
+    strict_server: SecureServer,
+    certificates: Certificates,
+    folder: Path,
+    fresh_topic: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With `unguarded`, a source that takes credentials as options: the search finds them where Spark shows options."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
@@ -162,6 +169,7 @@ def _close_to_others(client: KazooClient, topic: str) -> None:
 def _files_with(folder: Path, text: str) -> list[str]:
     """The files in which the text stands, without the file of the job and the copies of the settings file."""
     return [
-        str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in (CONFIG, "given.json") and text.encode() in path.read_bytes()
     ]

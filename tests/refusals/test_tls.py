@@ -15,9 +15,8 @@ from rebalance.zookeeper.port.kazoo_port import KazooPort
 from rebalance.zookeeper.port.requests import Create, Exists, Reply, SessionChange
 from simpleconsumer.consumer import SimpleConsumer
 from zkconsumer import ConfigError, ConsumerConfig, ConsumerConnector, ZooKeeperUnavailable
-from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
-from zkconsumer.cluster.zookeeper_reads import read_all
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.cluster.zookeeper_connection import read_all, zookeeper_connection
+from zkconsumer.config.zookeeper_tls import zookeeper_options
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -29,8 +28,12 @@ def tls(certificates: Certificates, **settings: object) -> dict[str, object]:
 
 
 def as_client(certificates: Certificates, **settings: object) -> dict[str, object]:
-    return tls(certificates, zookeeper_ssl_certfile=str(certificates.client),
-               zookeeper_ssl_keyfile=str(certificates.client_key), **settings)
+    return tls(
+        certificates,
+        zookeeper_ssl_certfile=str(certificates.client),
+        zookeeper_ssl_keyfile=str(certificates.client_key),
+        **settings,
+    )
 
 
 # -- what works --------------------------------------------------------------------------------------------------------
@@ -59,8 +62,9 @@ def test_a_member_consumes_over_tls_with_a_certificate_and_an_encrypted_key(
 
 
 def test_certificate_and_key_may_stand_in_one_file(strict_server: SecureServer, certificates: Certificates) -> None:
-    both = ConsumerConfig(strict_server.secure, "g",
-                          **tls(certificates, zookeeper_ssl_certfile=str(certificates.client_both)))
+    both = ConsumerConfig(
+        strict_server.secure, "g", **tls(certificates, zookeeper_ssl_certfile=str(certificates.client_both))
+    )
     with zookeeper_connection(strict_server.secure, PATIENCE_S, **zookeeper_options(both)) as port:
         assert read_all(port, [Exists("/")], PATIENCE_S) != [None]
 
@@ -98,12 +102,20 @@ def test_files_that_were_replaced_are_read_again_at_the_next_connection(
             wait_until(lambda: changes, PATIENCE_S, "the session")
             mine.rename(tmp_path / "aside")
             proxy.drop()
-            wait_until(lambda: any("client.pem" in str(each.error) for each in port.failed_attempts()), PATIENCE_S,
-                       "an attempt without the file", state=port.failed_attempts)
+            wait_until(
+                lambda: any("client.pem" in str(each.error) for each in port.failed_attempts()),
+                PATIENCE_S,
+                "an attempt without the file",
+                state=port.failed_attempts,
+            )
             wait_until(lambda: "cannot be connected to: zookeeper.ssl.certfile is" in caplog.text, PATIENCE_S, "a line")
             (tmp_path / "aside").rename(mine)
-            wait_until(lambda: changes[-1].what == "connected" and len(changes) > 1, PATIENCE_S, "the way back",
-                       state=lambda: changes)
+            wait_until(
+                lambda: changes[-1].what == "connected" and len(changes) > 1,
+                PATIENCE_S,
+                "the way back",
+                state=lambda: changes,
+            )
             assert changes[-1].session_id == changes[0].session_id
         finally:
             port.close(5.0)
@@ -140,8 +152,14 @@ def test_a_file_that_cannot_be_used_is_named_with_its_setting(
     (folder / "broken.key").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
     given = {f"zookeeper_ssl_{name}": value if name == "keyfile_password" else str(folder / value)
              for name, value in settings.items()}  # fmt: skip
-    sentence = refused("127.0.0.1:1", ConfigError, said.replace(" client", ".*client").replace(" encrypted", ".*encrypt"
-                       "ed"), "wrong-secret", zookeeper_use_ssl=True, **given)
+    sentence = refused(
+        "127.0.0.1:1",
+        ConfigError,
+        said.replace(" client", ".*client").replace(" encrypted", ".*encrypted"),
+        "wrong-secret",
+        zookeeper_use_ssl=True,
+        **given,
+    )
     assert sentence.startswith(f"{setting} is ")
 
 
@@ -152,8 +170,12 @@ def test_a_file_that_may_not_be_read_is_named(
         raise PermissionError(13, "Permission denied", path)  # root may read everything, so no mode of a file does it
 
     monkeypatch.setattr("zkconsumer.config.zookeeper_tls.open", denied, raising=False)
-    refused("127.0.0.1:1", ConfigError, r"^zookeeper.ssl.cafile is '.*authority.pem'; .*\(Permission denied\)",
-            **tls(certificates))
+    refused(
+        "127.0.0.1:1",
+        ConfigError,
+        r"^zookeeper.ssl.cafile is '.*authority.pem'; .*\(Permission denied\)",
+        **tls(certificates),
+    )
 
 
 # -- connections -------------------------------------------------------------------------------------------------------
@@ -170,8 +192,12 @@ def test_a_server_whose_authority_is_not_trusted(open_server: SecureServer, cert
 
 
 def test_a_server_whose_authority_the_system_does_not_know(open_server: SecureServer) -> None:
-    refused(open_server.secure, ZooKeeperUnavailable, "does not trust .*; set zookeeper.ssl.cafile to .* signed it$",
-            zookeeper_use_ssl=True)
+    refused(
+        open_server.secure,
+        ZooKeeperUnavailable,
+        "does not trust .*; set zookeeper.ssl.cafile to .* signed it$",
+        zookeeper_use_ssl=True,
+    )
 
 
 def test_an_unknown_authority_does_not_matter_without_a_check(open_server: SecureServer) -> None:
@@ -181,20 +207,30 @@ def test_an_unknown_authority_does_not_matter_without_a_check(open_server: Secur
 
 
 def test_tls_to_a_plain_port_of_netty(open_server: SecureServer, certificates: Certificates) -> None:
-    refused(open_server.connect, ZooKeeperUnavailable,
-            f"{open_server.connect} does not speak TLS at this port; set zookeeper.use.ssl=false, or give the server's "
-            "secureClientPort", **tls(certificates))
+    refused(
+        open_server.connect,
+        ZooKeeperUnavailable,
+        f"{open_server.connect} does not speak TLS at this port; set zookeeper.use.ssl=false, or give the server's "
+        "secureClientPort",
+        **tls(certificates),
+    )
 
 
 def test_tls_to_a_server_that_knows_none(zookeeper: ZooKeeperServer, certificates: Certificates) -> None:
-    refused(zookeeper.connect, ZooKeeperUnavailable,
-            f"{zookeeper.connect} does not speak TLS at this port; set zookeeper.use.ssl=false", **tls(certificates))
+    refused(
+        zookeeper.connect,
+        ZooKeeperUnavailable,
+        f"{zookeeper.connect} does not speak TLS at this port; set zookeeper.use.ssl=false",
+        **tls(certificates),
+    )
 
 
 def test_plain_to_a_tls_port(open_server: SecureServer) -> None:
-    refused(open_server.secure, ZooKeeperUnavailable,
-            f"{open_server.secure} speaks TLS at this port; set zookeeper.use.ssl=true, or give the server's "
-            "clientPort")
+    refused(
+        open_server.secure,
+        ZooKeeperUnavailable,
+        f"{open_server.secure} speaks TLS at this port; set zookeeper.use.ssl=true, or give the server's clientPort",
+    )
 
 
 def test_plain_to_a_tls_port_that_demands_certificates(strict_server: SecureServer) -> None:
@@ -206,32 +242,48 @@ def test_no_certificate_where_one_is_demanded(certificates: Certificates, versio
     """With 1.3 the handshake ends well, and the refusal comes in place of the first answer."""
     protocol = {"ssl.protocol": version, "ssl.enabledProtocols": version}
     with SecureServer(certificates.server, certificates.authority, "need", **protocol) as server:
-        refused(server.secure, ZooKeeperUnavailable,
-                r"requires a certificate from its clients \(.*\); set zookeeper.ssl.certfile and zookeeper.ssl.keyfile",
-                **tls(certificates))
+        refused(
+            server.secure,
+            ZooKeeperUnavailable,
+            r"requires a certificate from its clients \(.*\); set zookeeper.ssl.certfile and zookeeper.ssl.keyfile",
+            **tls(certificates),
+        )
 
 
 def test_a_certificate_that_the_server_does_not_trust(strict_server: SecureServer, certificates: Certificates) -> None:
-    refused(strict_server.secure, ZooKeeperUnavailable,
-            r"does not accept the certificate in '.*unknown.crt' \(.*\); set zookeeper.ssl.certfile to a certificate "
-            r"that the server's trust store knows",
-            **tls(certificates, zookeeper_ssl_certfile=str(certificates.unknown),
-                  zookeeper_ssl_keyfile=str(certificates.unknown_key)))
+    refused(
+        strict_server.secure,
+        ZooKeeperUnavailable,
+        r"does not accept the certificate in '.*unknown.crt' \(.*\); set zookeeper.ssl.certfile to a certificate "
+        r"that the server's trust store knows",
+        **tls(
+            certificates,
+            zookeeper_ssl_certfile=str(certificates.unknown),
+            zookeeper_ssl_keyfile=str(certificates.unknown_key),
+        ),
+    )
 
 
 def test_a_certificate_that_has_expired(certificates: Certificates) -> None:
     with SecureServer(certificates.expired, certificates.authority) as server:
-        refused(server.secure, ZooKeeperUnavailable,
-                r"shows a certificate that has expired \(certificate has expired\); renew the certificate of the "
-                r"server",
-                **tls(certificates))
+        refused(
+            server.secure,
+            ZooKeeperUnavailable,
+            r"shows a certificate that has expired \(certificate has expired\); renew the certificate of the "
+            r"server",
+            **tls(certificates),
+        )
 
 
 def test_a_certificate_of_another_host_matters_if_it_is_checked(certificates: Certificates) -> None:
     with SecureServer(certificates.elsewhere, certificates.authority) as server:
-        refused(server.secure, ZooKeeperUnavailable,
-                r"shows a certificate of another host \(.*127\.0\.0\.1.*\); use the host name of the certificate in "
-                r"zookeeper.connect", **tls(certificates, zookeeper_ssl_check_hostname=True))
+        refused(
+            server.secure,
+            ZooKeeperUnavailable,
+            r"shows a certificate of another host \(.*127\.0\.0\.1.*\); use the host name of the certificate in "
+            r"zookeeper.connect",
+            **tls(certificates, zookeeper_ssl_check_hostname=True),
+        )
         config = ConsumerConfig(server.secure, "g", **tls(certificates))
         with zookeeper_connection(server.secure, PATIENCE_S, **zookeeper_options(config)):
             pass
@@ -239,8 +291,13 @@ def test_a_certificate_of_another_host_matters_if_it_is_checked(certificates: Ce
 
 def test_each_server_of_several_has_its_own_cause(open_server: SecureServer, certificates: Certificates) -> None:
     gone = "127.0.0.1:1"
-    said = refused(f"{open_server.secure},{open_server.connect},{gone}", ZooKeeperUnavailable, "no session",
-                   zookeeper_use_ssl=True, zookeeper_ssl_cafile=str(certificates.untrusted))
+    said = refused(
+        f"{open_server.secure},{open_server.connect},{gone}",
+        ZooKeeperUnavailable,
+        "no session",
+        zookeeper_use_ssl=True,
+        zookeeper_ssl_cafile=str(certificates.untrusted),
+    )
     assert f"{open_server.secure} shows a certificate that this client does not trust" in said
     assert f"{open_server.connect} does not speak TLS at this port" in said
     assert f"{gone}: connection refused" in said

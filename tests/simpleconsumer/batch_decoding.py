@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decoding import MEBIBYTE, well_formed
 
 from simpleconsumer import codecs
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.types import AbortedTransaction, Buffer, HeaderMessage, Headers, Message

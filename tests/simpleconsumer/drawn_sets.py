@@ -6,9 +6,9 @@ import struct
 import zlib
 from random import Random
 
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.kafka07 import message_encode as entries_07
+from simpleconsumer.kafka07 import requests as entries_07
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from simpleconsumer.types import HeaderMessage, Headers, Message
 

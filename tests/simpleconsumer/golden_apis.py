@@ -164,8 +164,9 @@ def _others(stem: str, body: bytes) -> AnyRequest[Any]:
         "EndTxn-commit": KAFKA011.end_transaction("g-txn", producer, commit=True),
         "EndTxn-abort": KAFKA011.end_transaction("g-txn", producer, commit=False),
         "EndTxn-none": KAFKA011.end_transaction("g-other", producer, commit=True),
-        "SaslHandshake": call(apis.SASL_HANDSHAKE, {"mechanism": "PLAIN"},
-                              lambda answer: (answer["error_code"], answer["mechanisms"])),
+        "SaslHandshake": call(
+            apis.SASL_HANDSHAKE, {"mechanism": "PLAIN"}, lambda answer: (answer["error_code"], answer["mechanisms"])
+        ),
     }
     if stem.startswith("SaslAuthenticate"):
         return call(apis.SASL_AUTHENTICATE, {"auth_bytes": body[4:]}, SaslAnswer.of)

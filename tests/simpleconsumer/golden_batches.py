@@ -42,11 +42,7 @@ class GoldenAnswer(NamedTuple):
 
 def answers() -> list[GoldenAnswer]:
     """Return every recorded fetch of version 4 that has an expectation."""
-    return [
-        _answer(version, name, records)
-        for version in VERSIONS
-        for name, records in _decoded(version).items()
-    ]
+    return [_answer(version, name, records) for version in VERSIONS for name, records in _decoded(version).items()]
 
 
 def answer(version: str, name: str) -> GoldenAnswer:

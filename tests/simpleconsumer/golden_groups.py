@@ -8,9 +8,8 @@ from typing import Any
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.dialect_types import AnyRequest
-from simpleconsumer.group_types import GenerationMember, JoiningMember, LeavingMember
 from simpleconsumer.messages import apis
-from simpleconsumer.types import OffsetAndMetadata, TopicPartition
+from simpleconsumer.types import GenerationMember, JoiningMember, LeavingMember, OffsetAndMetadata, TopicPartition
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"g-apis" + bytes.fromhex("ffffffff")
 ASSIGNMENT = SUBSCRIPTION[:-4] + bytes.fromhex("00000002 00000000 00000001 ffffffff")

@@ -7,7 +7,7 @@ from struct import pack
 import pytest
 
 from simpleconsumer.dialect_types import Appended
-from simpleconsumer.kafka011.appended import appended
+from simpleconsumer.kafka011.batch_head import appended
 from tests.simpleconsumer import golden_apis
 
 

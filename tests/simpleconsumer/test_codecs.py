@@ -60,7 +60,11 @@ IGNORED = {
     SNAPPY: (b"\0", b"abc", b"\x82SNA" + bytes(12)),
     LZ4: (b"\0", b"tail", bytes(100), bytes.fromhex("04224d18604082")),
     ZSTD: (
-        b"\0", b"tail", b"\x28", b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd\x20\x05\x29\0\0abc",
+        b"\0",
+        b"tail",
+        b"\x28",
+        b"\x28\xb5\x2f\xfd",
+        b"\x28\xb5\x2f\xfd\x20\x05\x29\0\0abc",
         b"\x50\x2a\x4d\x18\3\0\0\0xyz",
     ),
 }

@@ -292,9 +292,7 @@ def test_wrappers_in_a_wrapper_count_against_its_limit_and_only_two_deep(magic: 
             data = encode_wrapper(data, "gzip", magic, 1)
         return data
 
-    inside = b"".join(
-        encode_message_set([bytes(500)] * 2, "gzip", magic, first_offset=at) for at in range(0, 8, 2)
-    )
+    inside = b"".join(encode_message_set([bytes(500)] * 2, "gzip", magic, first_offset=at) for at in range(0, 8, 2))
     outside = encode_wrapper(inside, "gzip", magic, 7)
     sets = [outside, plain(0) + outside, *map(nested, (2, 3, 4)), nested(3) + plain(*range(2, 90))]
     for data in sets:

@@ -19,10 +19,9 @@ from scripted_broker import DEADLINE_S, Peer, Script, ScriptedBroker, answer, co
 
 from simpleconsumer.connection import Connection
 from simpleconsumer.errors import BrokenFraming, ConnectionFailed, DecodeError, LimitExceeded
-from simpleconsumer.security.authentication import Exchange
+from simpleconsumer.security.authentication import Exchange, Session
 from simpleconsumer.security.sasl import Sasl
 from simpleconsumer.security.security import Security
-from simpleconsumer.security.session import Session
 from simpleconsumer.transport import SILENT, addresses_of
 
 

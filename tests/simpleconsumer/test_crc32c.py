@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer import crc32c, kernel
+from simpleconsumer import codecs, kernel
 
 
 @given(st.binary(max_size=300), st.sampled_from([bytes, bytearray, memoryview]))
 def test_both_packages_compute_the_same_of_any_buffer(data: bytes, kind: type) -> None:
-    assert crc32c.crc32c(kind(data)) == crc32c._by_crcmod()(kind(data))
+    assert codecs.crc32c(kind(data)) == codecs._by_crcmod()(kind(data))
 
 
 def test_it_is_castagnoli() -> None:
-    assert crc32c.crc32c(b"123456789") == 0xE3069283
+    assert codecs.crc32c(b"123456789") == 0xE3069283
 
 
 def test_crcmod_serves_where_there_is_no_faster_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "compiled", None)
     monkeypatch.setitem(sys.modules, "crc32c", None)
-    assert crc32c._fastest()(b"123456789") == 0xE3069283
+    assert codecs._fastest()(b"123456789") == 0xE3069283

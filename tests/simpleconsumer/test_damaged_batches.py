@@ -12,7 +12,7 @@ from batch_decoding import decode_all, message_of
 from decoding import MEBIBYTE, entries, memory_growth_below
 
 from simpleconsumer import codecs
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.errors import (
     BrokenFraming,
     CorruptMessage,
@@ -23,7 +23,7 @@ from simpleconsumer.errors import (
     UnknownCodec,
 )
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.kafka011.varints import encode_varint
+from simpleconsumer.kafka011.records import encode_varint
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from simpleconsumer.types import AbortedTransaction, Message
 
@@ -140,8 +140,11 @@ LONG_VARINT = b"\xff" * 10 + b"\x01"
         (record(1, b"\x01\x02v\x10ab"), CorruptMessage, "record 1 of the batch: 8 headers, 2 bytes are left"),
         (record(1, b"\x01\x02v\x02\x01\x00"), CorruptMessage, "record 1 of the batch: a header without a key"),
         (record(1, b"\x01\x02v\x02\x04k\x00"), CorruptMessage, "record 1 of the batch: a header's value"),
-        (record(1, b"\x01\x02v\x00xyz"), CorruptMessage,
-         "record 1 of the batch: it takes -3 bytes more than its length says"),
+        (
+            record(1, b"\x01\x02v\x00xyz"),
+            CorruptMessage,
+            "record 1 of the batch: it takes -3 bytes more than its length says",
+        ),
         (record(1, LONG_VARINT), CorruptMessage, "record 1 of the batch: the varint at byte"),
         (record(1, b"\xff\xff\xff\xff\x7f\x00\x00"), CorruptMessage, "does not fit into 32 bits"),
         (record(1, stamp=2**63 - 1).replace(b"\0", b"\0", 1), None, ""),
@@ -150,9 +153,7 @@ LONG_VARINT = b"\xff" * 10 + b"\x01"
         (record(-1), DamagedOffset, "offset 9 is not above 10, the offset before"),
     ],
 )
-def test_one_bad_record_costs_itself_and_one_error(
-    middle: bytes, kind: type[MessageError] | None, reason: str
-) -> None:
+def test_one_bad_record_costs_itself_and_one_error(middle: bytes, kind: type[MessageError] | None, reason: str) -> None:
     data = sealed(record(0) + middle + record(2), 3, 2)
     messages, errors = decode_all(data)
     if kind is None:

@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from simpleconsumer.dialect_types import FetchResult, Outcome
-from simpleconsumer.kafka08.classify import classify
-from simpleconsumer.kafka08.down_conversion import behind_marks, last_offset_of_batch, repeated_bytes
+from simpleconsumer.kafka08.classify import behind_marks, classify, last_offset_of_batch, repeated_bytes
 from simpleconsumer.kafka08.message_set import encode_message_set
 from simpleconsumer.types import FetchedPartition
 

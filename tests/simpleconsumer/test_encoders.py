@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simpleconsumer import codecs, kernel
+from simpleconsumer.dialect import Run, encode_producer_batch, takes_producer_ids, takes_zstd
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.kafka07 import message_encode as encode_07
+from simpleconsumer.kafka07 import requests as encode_07
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
-from simpleconsumer.producer_batches import Run, encode_producer_batch, takes_producer_ids, takes_zstd
 from simpleconsumer.types import HeaderMessage, Headers, Message
 
 SIZES = (0, 1, 40, 62, 63, 64, 65, 127, 128, 4030, 4032, 4033, 5000, 8191, 8192)
@@ -115,6 +115,7 @@ def test_a_row_that_is_no_bytes_is_an_error(path: str) -> None:
 
 def drawn_rows(random: Random) -> list[Any]:
     """Return values and pairs, and sometimes a message."""
+
     def part() -> bytes | None:
         return random.choice((None, random.randbytes(random.choice(SIZES))))
 

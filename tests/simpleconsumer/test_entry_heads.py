@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simpleconsumer.kafka011 import entry_heads as kafka011
+from simpleconsumer.kafka011 import batch_head as kafka011
 from simpleconsumer.kafka011.record_encode import encode_record_batch
-from simpleconsumer.kafka08.entry_heads import bytes_an_offset, first_offset_in
+from simpleconsumer.kafka08.classify import bytes_an_offset, first_offset_in
 from simpleconsumer.kafka08.message_set import encode_message_set
 
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from simpleconsumer.calls.fetch_memory import FetchMemory
+from simpleconsumer.calls.broker_client import FetchMemory
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, KAFKA08
 from simpleconsumer.dialect_types import AnyRequest, Request, VersionedRequest
 from simpleconsumer.kafka08 import requests as kafka08
-from simpleconsumer.partition_rows import by_topic
-from simpleconsumer.primitives import encode_int32, encode_int64
+from simpleconsumer.primitives import by_topic, encode_int32, encode_int64
 from simpleconsumer.types import FetchedPartition, FetchRequest
 from tests.fetching.feeding import ScriptedBroker, message_set
 

@@ -14,7 +14,7 @@ from golden_groups import ASSIGNMENT, ONE, SUBSCRIPTION, ZERO
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.group_types import DescribedConsumerGroup, DescribedGroup, DescribedMember, ListedGroup
+from simpleconsumer.types import DescribedConsumerGroup, DescribedGroup, DescribedMember, ListedGroup
 
 
 def each_of(pattern: str) -> Any:

@@ -12,8 +12,14 @@ from golden_apis import Frames, of_name
 from golden_groups import ASSIGNMENT, MISSING, ONE, SUBSCRIPTION, ZERO
 
 from simpleconsumer.dialect import KAFKA011
-from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoinedMember, JoiningMember
-from simpleconsumer.types import OffsetAndMetadata, TopicPartition
+from simpleconsumer.types import (
+    GenerationMember,
+    JoinedGroup,
+    JoinedMember,
+    JoiningMember,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 
 def each_of(pattern: str) -> Any:

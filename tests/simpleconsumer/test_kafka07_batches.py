@@ -14,7 +14,7 @@ from simpleconsumer.column_rows import LARGEST_BATCH_BYTES
 from simpleconsumer.errors import BrokenFraming, CrcMismatch, MessageError
 from simpleconsumer.kafka07 import columns
 from simpleconsumer.kafka07.columns import decode_columns
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set, encode_wrapper
 
 NAMES = ("value", "offset", "entry_index", "next_offset")
 PLAIN = encode_message_set([b"x" * 90])

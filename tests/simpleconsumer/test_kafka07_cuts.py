@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka07_decoding import PARTITION
 
 from simpleconsumer.dialect import KAFKA07
-from simpleconsumer.kafka07.message_encode import encode_message_set
+from simpleconsumer.kafka07.requests import encode_message_set
 
 
 def batch_of(counts: Sequence[int], first: int = 0, last: int = 0) -> Any:

@@ -10,7 +10,7 @@ from kafka07_decoding import PARTITION
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.dialect_types import Boundary, PositionIs
 from simpleconsumer.errors import MessageError, MessageTooLarge, NoSuchRequest
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.types import FetchRequest, TopicPartition
 
 ENTRY = encode_message_set([b"a", b"b", b"c"], "gzip")

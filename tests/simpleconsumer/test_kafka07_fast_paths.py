@@ -11,8 +11,8 @@ from kafka07_decoding import PARTITION, decode_all, decode_simply
 from simpleconsumer.errors import CorruptMessage
 from simpleconsumer.kafka07 import message_set
 from simpleconsumer.kafka07.columns import decode_columns
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.kafka07.message_set import decode_messages
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.types import MAX_INT64
 
 LARGEST = 16 * 1024
@@ -44,9 +44,7 @@ def test_plain_messages_are_read_by_the_kernel(read_slowly: list[int], length: i
 @pytest.mark.compiled
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("length", [0, 1, 100, LARGEST - 6])
-def test_messages_of_a_compressed_entry_are_read_by_the_kernel(
-    read_slowly: list[int], length: int, magic: int
-) -> None:
+def test_messages_of_a_compressed_entry_are_read_by_the_kernel(read_slowly: list[int], length: int, magic: int) -> None:
     inside = encode_message_set([b"x" * length] * 50 + [b"y" * (length // 2)] * 50, magic=magic)
     data = encode_wrapper(inside, "gzip")
     assert list(decode_messages(data, "t", PARTITION)) == decode_simply(data)

@@ -22,8 +22,8 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     NoSuchRequest,
 )
-from simpleconsumer.kafka07.boundaries import find_boundary
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set
+from simpleconsumer.kafka07.message_set import find_boundary
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set
 from simpleconsumer.primitives import MAX_FRAME_BYTES
 from simpleconsumer.types import Buffer, FetchedPartition, FetchRequest, Message, ProducedPartition, TopicPartition
 

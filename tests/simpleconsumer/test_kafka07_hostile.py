@@ -26,7 +26,7 @@ from simpleconsumer.errors import (
 )
 from simpleconsumer.kafka07 import requests as kafka07
 from simpleconsumer.kafka07.columns import decode_columns
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.types import FetchRequest
 from zkconsumer.testing import EmbeddedCluster, TcpProxy
 from zkconsumer.testing.waiting import wait_until

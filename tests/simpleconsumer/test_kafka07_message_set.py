@@ -20,8 +20,8 @@ from simpleconsumer.errors import (
     MessageTooLarge,
     UnknownCodec,
 )
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.kafka07.message_set import decode_messages
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.types import EntryMessage, FetchRequest, Message
 
 JAVA_ROWS, JAVA_ENDS = decoded_by_java()

@@ -18,8 +18,8 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import BrokenFraming, CrcMismatch, MessageError
 from simpleconsumer.kafka07 import columns, message_set
 from simpleconsumer.kafka07.columns import decode_columns
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.kafka07.message_set import decode_messages
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set, encode_wrapper
 from simpleconsumer.types import Buffer, Message
 
 payloads = st.binary(max_size=30) | st.sampled_from([0, 5, 5, 16, 100]).map(bytes)

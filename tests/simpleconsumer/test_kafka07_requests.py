@@ -13,7 +13,7 @@ from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.dialect_types import Request
 from simpleconsumer.errors import DecodeError, NoSuchRequest
 from simpleconsumer.kafka07 import requests as kafka07
-from simpleconsumer.kafka07.message_encode import encode_entry, encode_message_set
+from simpleconsumer.kafka07.requests import encode_entry, encode_message_set
 from simpleconsumer.types import FetchedPartition, FetchRequest, Message, TopicPartition
 
 LATEST, EARLIEST = -1, -2

@@ -18,7 +18,7 @@ import golden_frames
 import pytest
 from drawn_sets import FORMATS, damaged, drawn_set, with_epochs
 
-from simpleconsumer import KAFKA011, KAFKA07, KAFKA08, column_rows, crc32c, kernel
+from simpleconsumer import KAFKA011, KAFKA07, KAFKA08, codecs, column_rows, kernel
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011 import columns, record_batch
 from simpleconsumer.kafka07 import columns as columns_07
@@ -200,7 +200,7 @@ def test_recorded_sets_cut_anywhere_and_with_flipped_bits_give_the_same(monkeypa
 
 @needs_kernel
 def test_checksums_are_those_of_the_libraries() -> None:
-    random, by_crcmod = Random(1), crc32c._by_crcmod()
+    random, by_crcmod = Random(1), codecs._by_crcmod()
     for size in [*range(300), 4095, 65_535, 65_536, 100_001]:
         data, before = random.randbytes(size), random.getrandbits(32)
         assert kernel.compiled.crc32(data) == zlib.crc32(data)

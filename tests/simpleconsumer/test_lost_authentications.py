@@ -14,10 +14,9 @@ from scripted_broker import Peer, ScriptedBroker
 from simpleconsumer import AuthenticationFailed, ConnectionFailed, SimpleConsumer
 from simpleconsumer.connection import Connection
 from simpleconsumer.dialect import KAFKA011
-from simpleconsumer.security import Security, tries
-from simpleconsumer.security.authentication import Authentication, Exchange
+from simpleconsumer.security import Security, authentication
+from simpleconsumer.security.authentication import PAUSES_S, Authentication, Exchange, in_tries
 from simpleconsumer.security.sasl import SaslLost, SaslRefused
-from simpleconsumer.security.tries import PAUSES_S, in_tries
 from zkconsumer.testing import KafkaCluster
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -76,6 +75,7 @@ def test_a_connection_that_is_lost_once_is_made_again() -> None:
 
 def test_a_broker_that_takes_no_connection_any_more_has_refused_nobody() -> None:
     with ScriptedBroker(up_to_the_token) as broker:
+
         def dies(peer: Peer) -> None:
             up_to_the_token(peer)
             broker.refuse()
@@ -100,7 +100,7 @@ def test_no_try_begins_behind_the_deadline() -> None:
 
 
 def test_close_ends_the_pause_between_two_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tries, "PAUSES_S", (DEADLINE_S,))
+    monkeypatch.setattr(authentication, "PAUSES_S", (DEADLINE_S,))
     with ScriptedBroker(up_to_the_token) as broker:
         connection = Connection("127.0.0.1", broker.port, 3 * DEADLINE_S, security=plain())
         failures: list[ConnectionFailed] = []
@@ -159,9 +159,7 @@ def stalled_at_the_token(
 @SLOW
 @pytest.mark.real
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_real_brokers_refuse_a_wrong_password_and_take_the_right_one(
-    mechanism: str, secured_clusters: Secured
-) -> None:
+def test_real_brokers_refuse_a_wrong_password_and_take_the_right_one(mechanism: str, secured_clusters: Secured) -> None:
     port = int(secured_clusters("0.10.2.2").addresses("SASL_PLAINTEXT").rpartition(":")[2])
     for password in ("secret-of-alice", "wrong"):
         security = plain(password, mechanism)

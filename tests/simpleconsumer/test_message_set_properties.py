@@ -19,7 +19,7 @@ from simpleconsumer.columns import decode_columns
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.kafka08.message_set import decode_messages
-from simpleconsumer.kafka08.shallow import shallow_end
+from simpleconsumer.kafka08.offset_order import shallow_end
 from simpleconsumer.types import Buffer, Message
 
 codecs = st.sampled_from(["none", "gzip", "snappy", "lz4"])

@@ -18,8 +18,8 @@ from simpleconsumer.kafka08.offset_order import (
     is_sole_trusted,
     most_in,
     trusted_end,
+    walk_entries,
 )
-from simpleconsumer.kafka08.shallow import walk_entries
 
 HUGE = 2**63 - 1
 ENTRY = len(encode_message(0, None, b"v", 0))

@@ -12,11 +12,11 @@ from decoding import MEBIBYTE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.kafka011.varints import encode_varint, read_varint, read_varlong
+from simpleconsumer.kafka011.records import encode_varint, read_varint, read_varlong
 from simpleconsumer.kafka08.message_encode import encode_message_set
 from simpleconsumer.types import Buffer, Headers, Message
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from simpleconsumer.security import Security, WrongSecuritySetting
-from simpleconsumer.security.jaas import parse_jaas
-from simpleconsumer.security.sasl import Sasl
+from simpleconsumer.security.sasl import Sasl, parse_jaas
 from simpleconsumer.security.tls import Tls
 
 SECRET = "s3cret"
@@ -100,7 +99,7 @@ def test_names_of_hosts_are_checked_unless_an_empty_setting_says_no() -> None:
         ({**SSL, "ssl.truststore.type": "PKCS12"}, "ssl.truststore.type: PEM and JKS can be read; openssl"),
         ({**SSL, "ssl.keystore.type": "JKS"}, "ssl.keystore.type: PEM can be read; openssl pkcs12"),
         ({**SSL, "ssl.ca.location": "a", "ssl.truststore.location": "b"}, "is another name"),
-        ({**SSL, "ssl.truststore.location": "a", "ssl.truststore.certificates": "b"}, "truststore.location is also given"),
+        ({**SSL, "ssl.truststore.location": "a", "ssl.truststore.certificates": "b"}, "location is also given"),
         ({**SSL, "ssl.key.location": "a"}, "ssl.key.location: its certificate is missing"),
         ({**SSL, "ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols: 'SSLv3' is not one of TLSv1,"),
         ({**SSL, "ssl.enabled.protocols": "TLSv1.1,TLSv1.3"}, "enabled.protocols: a version between them"),

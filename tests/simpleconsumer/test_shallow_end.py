@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simpleconsumer.entry_walk import plain_walk
 from simpleconsumer.errors import BrokenFraming
-from simpleconsumer.kafka08.shallow import plain, shallow_end, walk_entries
+from simpleconsumer.kafka08.offset_order import plain, shallow_end, walk_entries
+from simpleconsumer.primitives import plain_walk
 from simpleconsumer.types import Buffer
 
 
@@ -74,9 +74,7 @@ def test_an_impossible_size_is_found_behind_any_number_of_entries(before: int, s
     good = b"".join(entry(offset, 20 + offset % 3 * varies) for offset in range(before))
     data = good + struct.pack(">qi", before, size)
     for behind in (b"", bytes(100), b"\x14" * 100, entry(before, 20) * 300):
-        with pytest.raises(
-            BrokenFraming, match=f"entry at byte {len(good)}, after {before} entries, has size {size}$"
-        ):
+        with pytest.raises(BrokenFraming, match=f"entry at byte {len(good)}, after {before} entries, has size {size}$"):
             shallow_end(data + behind)
 
 

@@ -222,9 +222,12 @@ def test_offsets_of_a_partition_that_moved_away() -> None:
 def test_offsets_of_many_partitions_come_in_one_answer_and_an_error_stands_beside_its_partition() -> None:
     rows = [(3, 6, []), (1, 0, [17])]
     topics = [
-        encode_string(topic) + encode_array(
-            [struct.pack(">ih", number, code) + encode_array([struct.pack(">q", at) for at in found])
-             for number, code, found in rows]
+        encode_string(topic)
+        + encode_array(
+            [
+                struct.pack(">ih", number, code) + encode_array([struct.pack(">q", at) for at in found])
+                for number, code, found in rows
+            ]
         )
         for topic in ("t", "u")
     ]

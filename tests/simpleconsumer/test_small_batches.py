@@ -13,7 +13,7 @@ from decoding import decoding_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.types import MAX_INT64, AbortedTransaction, Buffer, Headers
@@ -33,9 +33,7 @@ batches = st.tuples(
     st.sampled_from([None, None, BatchProducer(7, 2, 30), BatchProducer(7, 2, 30, is_transactional=True)]),
     st.sampled_from(["none", "none", "none", "none", "gzip"]),
 )
-singles = st.tuples(
-    st.lists(rows, min_size=1, max_size=1), st.just(0), st.just(None), st.just(None), st.just("none")
-)
+singles = st.tuples(st.lists(rows, min_size=1, max_size=1), st.just(0), st.just(None), st.just(None), st.just("none"))
 sets = st.lists(batches, max_size=12) | st.lists(batches | singles, max_size=30)
 kinds = st.sampled_from([bytes, bytearray, memoryview])
 

@@ -15,10 +15,10 @@ from decoding import MEBIBYTE, memory_growth_below
 from kafka07_decoding import decode_all as decode_all_07
 
 from simpleconsumer import codecs
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.errors import MessageTooLarge
-from simpleconsumer.kafka011.varints import encode_varint
-from simpleconsumer.kafka07.message_encode import encode_entry
+from simpleconsumer.kafka011.records import encode_varint
+from simpleconsumer.kafka07.requests import encode_entry
 from simpleconsumer.kafka08.message_encode import encode_message, encode_message_set, encode_wrapper
 from simpleconsumer.types import AbortedTransaction, Buffer
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simpleconsumer.security.java_stores import read_jks
+from simpleconsumer.security.secret import WrongSecuritySetting
 from simpleconsumer.security.tls import Tls
-from simpleconsumer.security.tls_context import tls_context
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
+from simpleconsumer.security.tls_context import read_jks, tls_context
 from zkconsumer.testing.certificates import Authority, Certificate, openssl, write_truststore
 
 PASSWORD = "pass-phrase-4711"

@@ -18,9 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rebalance.brokers import events as e
-from rebalance.brokers.assignors.assignor import Assignor, RebalanceProtocol
-from rebalance.brokers.assignors.simple import RangeAssignor
-from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor
+from rebalance.brokers.assignor import Assignor, RangeAssignor, RebalanceProtocol
 from rebalance.brokers.consumer_protocol import (
     Assignment,
     Partition,
@@ -33,8 +31,9 @@ from rebalance.brokers.consumer_protocol import (
 from rebalance.brokers.events import Fence
 from rebalance.brokers.machine import MemberMachine, MemberState, MemberTimes
 from rebalance.brokers.reactions import Asked
-from zkconsumer.testing.embedded.groups.group import Group
-from zkconsumer.testing.embedded.groups.values import GroupRules, Join, Joined, Reply, Sync, Synced, Who
+from rebalance.brokers.sticky import CooperativeStickyAssignor
+from zkconsumer.testing.embedded.group import Group
+from zkconsumer.testing.embedded.group_values import GroupRules, Join, Joined, Reply, Sync, Synced, Who
 
 __all__ = ["Faults", "SimulatedMember", "Simulation", "Violation"]
 
@@ -272,10 +271,14 @@ class SimulatedMember:
     def _do(self, action: e.Action) -> None:
         match action:
             case e.FindCoordinator(number):
-                self.sim.later(0.05, lambda: self.handle(
-                    e.RequestFailed(number, Asked.FIND_COORDINATOR, 15, "moved") if self.sim.is_moved
-                    else e.CoordinatorFound(number)
-                ))
+                self.sim.later(
+                    0.05,
+                    lambda: self.handle(
+                        e.RequestFailed(number, Asked.FIND_COORDINATOR, 15, "moved")
+                        if self.sim.is_moved
+                        else e.CoordinatorFound(number)
+                    ),
+                )
             case e.JoinGroup(number, member_id):
                 self._join(number, member_id)
             case e.Assign(fence, _, members):

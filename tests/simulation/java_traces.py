@@ -4,7 +4,7 @@ The file of a scene, `traces/<scene>.txt`:
 
     == title of a part
     -- name of a member
-    one line an entry, see `zkconsumer.testing.zookeeper_trace`
+    one line an entry, see `zkconsumer.testing.proxy.zookeeper_trace`
 """
 
 from __future__ import annotations

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rebalance.assignment import Partition as AnyPartition
-from rebalance.brokers.assignors.assignor import Assignor
-from rebalance.brokers.assignors.simple import RangeAssignor
-from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor
+from rebalance.brokers.assignor import Assignor, RangeAssignor
 from rebalance.brokers.consumer_protocol import Partition
 from rebalance.brokers.coordinator import Coordinator
-from rebalance.brokers.events import Fence, JoinedMember
+from rebalance.brokers.events import Fence, JoinedMember, NamedMember, Refused, TopicsRead
+from rebalance.brokers.events import Joined as JoinedAnswer
+from rebalance.brokers.events import Synced as SyncedAnswer
 from rebalance.brokers.group_member import BrokerGroupMember
-from rebalance.brokers.group_port import Joined as JoinedAnswer
-from rebalance.brokers.group_port import NamedMember, Refused, TopicsRead
-from rebalance.brokers.group_port import Synced as SyncedAnswer
+from rebalance.brokers.sticky import CooperativeStickyAssignor
 from rebalance.lease import Lease
 from rebalance.loop import Loop
 from rebalance.ports import MemberParts, Starts
+from rebalance.subscription import Partition as AnyPartition
 from rebalance.subscription import Subscription
 from simpleconsumer.types import TopicPartition
 from tests.simulation.broker_group import (
@@ -37,10 +35,9 @@ from tests.simulation.broker_group import (
     Violation,
 )
 from zkconsumer.offsets.commit_batch import SESSION_OVER
-from zkconsumer.offsets.kafka_jobs import CommitJob, LoadJob, SurveyJob
-from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
+from zkconsumer.offsets.kafka_offsets import CommitJob, KafkaOffsets, KafkaOffsetTimes, LoadJob, SurveyJob
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer, OffsetManager
-from zkconsumer.testing.embedded.groups.values import Join, Joined, Sync, Synced, Who
+from zkconsumer.testing.embedded.group_values import Join, Joined, Sync, Synced, Who
 
 __all__ = ["ProductionMember"]
 
@@ -194,7 +191,7 @@ class _AwakeLoop(Loop):
 
 
 class _Port:
-    """Asks the simulated coordinator (`rebalance.brokers.group_port.GroupPort`)."""
+    """Asks the simulated coordinator (`rebalance.brokers.events.GroupPort`)."""
 
     rebalance_is_session = False
 

@@ -14,9 +14,9 @@ from rebalance.zookeeper import znodes
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
 from zkconsumer.testing.members.java_member import JavaMember
+from zkconsumer.testing.proxy.zookeeper_trace import ZooKeeperRecorder, format_trace
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import end_session
-from zkconsumer.testing.zookeeper_trace import ZooKeeperRecorder, format_trace
 
 __all__ = ["RealStage"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
 from rebalance.known_topics import KnownTopics
 from rebalance.lease import LEASE_FRACTION, Lease
 from rebalance.member_partitions import MemberPartition, MemberPartitions
+from rebalance.subscription import Partition
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import group_reader, roundrobin_order, znodes
 from rebalance.zookeeper import machine as m
@@ -32,12 +32,12 @@ from simpleconsumer.kafka08 import message_set
 from simpleconsumer.types import TopicPartition
 from tests.simulator import member as member_module
 from zkconsumer.fetching.partition_queue import PartitionQueue
-from zkconsumer.member.leave_times import LeaveTimes
+from zkconsumer.member.leaving import LeaveTimes
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets import commit_batch, two_stores
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets
-from zkconsumer.offsets.known_offsets import KnownOffsets
+from zkconsumer.offsets.member_offsets import KnownOffsets
 from zkconsumer.offsets.offset_manager import OffsetAnswer
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
 from zkconsumer.offsets.two_stores import Intent, TwoStores
@@ -83,9 +83,7 @@ class _Read:
     def load(self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None]) -> None:
         done(self._offset)
 
-    def commit(
-        self, fence: Fence | None, positions: Mapping[Partition, int], done: Callable[[Any], None]
-    ) -> None:
+    def commit(self, fence: Fence | None, positions: Mapping[Partition, int], done: Callable[[Any], None]) -> None:
         done({})
 
 
@@ -118,8 +116,12 @@ def any_node_is_mine(right: Any) -> Any:
     """An owner node that is there counts as claimed."""
 
     def wrong(self: PendingClaims, partition: Partition, thread_id: str, told: Callable[[p.Event], None]) -> None:
-        right(self, partition, thread_id,
-              lambda event: told(p.Claimed(thread_id) if isinstance(event, p.ClaimRefused) else event))
+        right(
+            self,
+            partition,
+            thread_id,
+            lambda event: told(p.Claimed(thread_id) if isinstance(event, p.ClaimRefused) else event),
+        )
 
     return wrong
 
@@ -236,8 +238,11 @@ def commit_tried_again_after_release(right: Any) -> Any:
             right(self, partitions, reply)
             return
         nodes, fence = self._nodes, self._fence
-        sets = [SetData(nodes.path(each), znodes.format_offset(self._left[each]), -1)
-                for each in partitions if each in self._left]
+        sets = [
+            SetData(nodes.path(each), znodes.format_offset(self._left[each]), -1)
+            for each in partitions
+            if each in self._left
+        ]
         self._left = {}
         self._finish()
         if fence is not None:
@@ -582,9 +587,7 @@ BUGS: Mapping[str, Bug] = {
     "unknown offset counts as none": Bug(KafkaOffsets, "_fetched", unknown_offset_counts_as_none, "stores"),
     "only the first store is written": Bug(TwoStores, "commit", only_the_first_store_is_written, "stores", "mixed"),
     "the lower of two offsets": Bug(two_stores, "chosen", the_lower_of_two_offsets, "stores", "mixed"),
-    "java order not waited for": Bug(
-        RoundrobinOrder, "_is_waiting", java_order_not_waited_for, "orders", "mixed"
-    ),
+    "java order not waited for": Bug(RoundrobinOrder, "_is_waiting", java_order_not_waited_for, "orders", "mixed"),
     "no java order learned": Bug(RoundrobinOrder, "_learn", no_java_order_learned, "orders", "mixed"),
     "order from nodes before the last join": Bug(
         RoundrobinOrder, "_update_shown", order_from_nodes_before_the_last_join, "orders", "mixed"

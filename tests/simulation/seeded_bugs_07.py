@@ -8,15 +8,13 @@ from typing import Any
 
 from seeded_bugs import Bug
 
-from rebalance import assignment
+from rebalance import subscription
 from rebalance.known_topics import KnownTopics
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_07
 from rebalance.zookeeper.port.requests import GetChildren
 from rebalance.zookeeper.snapshot import GroupSnapshot
-from rebalance.zookeeper.topic_brokers import BrokersReading
 from rebalance.zookeeper.znodes import Registration
-from rebalance.zookeeper.znodes_07 import broker_and_number
+from rebalance.zookeeper.znodes_07 import GENERATION_07, BrokersReading, broker_and_number
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.fetching.entry_checks import EntryChecks
 from zkconsumer.fetching.fetch_state import FetchState
@@ -201,7 +199,7 @@ def _bug(owner: Any, name: str, make: Any, profile: str = "everything", members:
 
 BUGS_07: Mapping[str, Bug] = {
     "0.7 partitions sorted as numbers": _bug(
-        assignment, "sort_partitions_07", partitions_sorted_as_numbers, "membership", "mixed"
+        subscription, "sort_partitions_07", partitions_sorted_as_numbers, "membership", "mixed"
     ),
     "0.7 topic children not watched": _bug(BrokersReading, "start", topic_children_not_watched, "topics"),
     "0.7 registers as in 0.8": _bug(type(GENERATION_07), "format_registration", registers_as_in_08),

@@ -23,7 +23,7 @@ from tests.simulator.schedule import Schedule
 from tests.simulator.zookeeper import SimulatedZooKeeper
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.proxy.zookeeper_exchanges import Entry
-from zkconsumer.testing.zookeeper_trace import format_trace
+from zkconsumer.testing.proxy.zookeeper_trace import format_trace
 
 __all__ = ["SimulatedStage"]
 
@@ -72,9 +72,7 @@ class SimulatedStage:
     def _acked(self, kind: str, place: Place, offset: int, message_id: str = "") -> None:
         self._record("", kind, place, offset, message_id)
 
-    def _record(
-        self, member: str, kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = ""
-    ) -> None:
+    def _record(self, member: str, kind: str, place: Place = ("", -1), offset: int = -1, message_id: str = "") -> None:
         now_ns = int(self.schedule.now * 1e9)
         self.history.append(Event(now_ns, kind, member, place[0], place[1], offset, message_id))
 

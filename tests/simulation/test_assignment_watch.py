@@ -19,8 +19,13 @@ class Watched:
 
     def __init__(self, strategy: str) -> None:
         self.written: list[tuple[str, Place, str]] = []
-        self.watch = AssignmentWatch("g", Strategy(strategy), "-abc".__getitem__, lambda topic, number: (topic, number),
-                                     lambda member, place, order: self.written.append((member, place, order)))
+        self.watch = AssignmentWatch(
+            "g",
+            Strategy(strategy),
+            "-abc".__getitem__,
+            lambda topic, number: (topic, number),
+            lambda member, place, order: self.written.append((member, place, order)),
+        )
         for topic, count in TOPICS.items():
             layout = {"version": 1, "partitions": {str(number): [0] for number in range(count)}}
             self.see(ChangeKind.CREATED, f"{znodes.TOPICS}/{topic}", layout)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from java_scenes import SCENES
 from simulated_java_stage import SimulatedStage
 
-from rebalance.assignment import assign_range, assign_roundrobin
 from rebalance.errors import UnequalSubscriptions
+from rebalance.subscription import assign_range, assign_roundrobin
 from rebalance.zookeeper import znodes
 from tests.simulator.java_hashing import in_map_order, partition_hash, topic_hash
 from tests.simulator.java_layout import Kafka082, java_range, java_roundrobin
@@ -233,9 +233,7 @@ def test_members_and_product_deal_by_range_alike(group: dict[str, dict[str, int]
 
 @pytest.mark.catalogue("B6")
 @given(members, partitions)
-def test_members_and_product_deal_round_robin_alike(
-    group: dict[str, dict[str, int]], counts: dict[str, range]
-) -> None:
+def test_members_and_product_deal_round_robin_alike(group: dict[str, dict[str, int]], counts: dict[str, range]) -> None:
     everybody = threads_of(group)
     try:
         expected = assign_roundrobin({topic: counts[topic] for topic in everybody}, everybody)

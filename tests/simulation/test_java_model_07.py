@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.assignment import assign_range
-from rebalance.subscription import Subscription
+from rebalance.subscription import Subscription, assign_range
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import SetData
 from tests.simulator import MemberSpec, Plan, World

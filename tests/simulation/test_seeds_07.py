@@ -22,7 +22,7 @@ from tests.simulator.faults import KINDS
 from tests.simulator.profiles import PROFILES
 from tests.simulator.run import simulate
 from zkconsumer.testing.history.checks import check_history, count_allowed_repeats
-from zkconsumer.testing.history.entries import Entries
+from zkconsumer.testing.history.events import Entries
 
 JOBS = min(2, os.cpu_count() or 1)
 SEEDS = {"all": 25, "membership": 15, "handovers": 10, "topics": 15, "hands": 15}

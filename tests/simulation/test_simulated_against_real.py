@@ -57,10 +57,14 @@ class Steps:
         return Create(self._path(), self._data(), ephemeral=self._rng.random() < 0.4)
 
     def _write(self) -> Create | SetData | Delete:
-        return self._rng.choice([
-            self._create, self._create, lambda: SetData(self._path(), self._data(), self._version()),
-            lambda: Delete(self._path(), self._version()),
-        ])()
+        return self._rng.choice(
+            [
+                self._create,
+                self._create,
+                lambda: SetData(self._path(), self._data(), self._version()),
+                lambda: Delete(self._path(), self._version()),
+            ]
+        )()
 
     def _operation(self) -> Create | SetData | Delete | Check:
         return self._write() if self._rng.random() < 0.7 else Check(self._path(), self._version())
@@ -145,10 +149,17 @@ def test_the_course_reaches_every_fault_and_every_kind_of_event() -> None:
             answers, told = course.step(kind, name, requests)
             kinds.add(kind)
             for answer in answers:
-                faults.update(item for item in (answer if isinstance(answer, list) else [answer])
-                              if isinstance(item, Fault))
+                faults.update(
+                    item for item in (answer if isinstance(answer, list) else [answer]) if isinstance(item, Fault)
+                )
             for entries in told.values():
                 kinds.update(entry[0] for entry in entries if isinstance(entry, tuple))
-    assert faults == {Fault.NO_NODE, Fault.NODE_EXISTS, Fault.BAD_VERSION, Fault.NOT_EMPTY,
-                      Fault.NO_CHILDREN_FOR_EPHEMERALS, Fault.ROLLED_BACK}
+    assert faults == {
+        Fault.NO_NODE,
+        Fault.NODE_EXISTS,
+        Fault.BAD_VERSION,
+        Fault.NOT_EMPTY,
+        Fault.NO_CHILDREN_FOR_EPHEMERALS,
+        Fault.ROLLED_BACK,
+    }
     assert kinds == {"ask", "burst", "close", "end", "event", "reply"}

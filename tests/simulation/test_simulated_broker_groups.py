@@ -15,17 +15,15 @@ from typing import Any
 import pytest
 
 from rebalance.brokers import events as e
-from rebalance.brokers.assignors.assignor import Subscriptions
-from rebalance.brokers.assignors.balance import balanced
-from rebalance.brokers.assignors.claims import claims_of, owned_in_subscription
-from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor
+from rebalance.brokers.assignor import Subscriptions
 from rebalance.brokers.consumer_protocol import Partition
 from rebalance.brokers.coordinator import Coordinator
 from rebalance.brokers.machine import MemberMachine, MemberState
+from rebalance.brokers.sticky import CooperativeStickyAssignor, balanced, claims_of, owned_in_subscription
 from rebalance.lease import Lease
 from tests.simulation.broker_group import Faults, SimulatedMember, Simulation, Violation
 from tests.simulation.production_member import ProductionMember
-from zkconsumer.testing.embedded.groups.values import GroupRules
+from zkconsumer.testing.embedded.group_values import GroupRules
 
 AGES = {
     "0.9": GroupRules(initial_delay_s=0.0, renews_while_completing=False, ends_without_sync=False,

@@ -55,8 +55,12 @@ def test_the_same_seed_gives_the_same_history_whatever_python_hashes_to() -> Non
     )
     texts = {
         subprocess.run(
-            [sys.executable, "-c", script], env={"PYTHONHASHSEED": number, "PYTHONPATH": "."}, check=True,
-            capture_output=True, text=True, timeout=120,
+            [sys.executable, "-c", script],
+            env={"PYTHONHASHSEED": number, "PYTHONPATH": "."},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
         ).stdout
         for number in ("0", "1", "77")
     }

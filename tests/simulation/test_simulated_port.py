@@ -44,7 +44,11 @@ def test_nothing_is_answered_within_the_call() -> None:
         assert number not in client.replies
     sim.run(1.0)
     assert [reply.fault for _, reply in sorted(client.replies.items())] == [
-        Fault.CONNECTION_LOSS, None, None, Fault.CONNECTION_LOSS]
+        Fault.CONNECTION_LOSS,
+        None,
+        None,
+        Fault.CONNECTION_LOSS,
+    ]
 
 
 def test_the_moment_of_sending_is_that_of_the_process_clock() -> None:
@@ -80,8 +84,12 @@ def test_watches_of_one_path_fire_once_each_and_equal_ones_together() -> None:
     sim = Sim()
     client = sim.open()
     sim.ask(client, Create("/a"))
-    for request in (GetData("/a", client.watch("red")), Exists("/a", client.watch("red")),
-                    Exists("/a", client.watch("blue")), GetChildren("/a", client.watch("red"))):
+    for request in (
+        GetData("/a", client.watch("red")),
+        Exists("/a", client.watch("red")),
+        Exists("/a", client.watch("blue")),
+        GetChildren("/a", client.watch("red")),
+    ):
         sim.ask(client, request)
     client.received()
     sim.ask(client, SetData("/a", b""))
@@ -109,8 +117,11 @@ def test_a_deletion_fires_data_and_child_watches() -> None:
 def test_only_exists_watches_a_node_that_is_not_there() -> None:
     sim = Sim()
     client = sim.open()
-    for request in (GetData("/a", client.watch("data")), GetChildren("/a", client.watch("children")),
-                    Exists("/a", client.watch("exists"))):
+    for request in (
+        GetData("/a", client.watch("data")),
+        GetChildren("/a", client.watch("children")),
+        Exists("/a", client.watch("exists")),
+    ):
         sim.ask(client, request)
     client.received()
     sim.zookeeper.create("/a")
@@ -196,9 +207,16 @@ def test_a_stalled_link_is_noticed_after_two_thirds_of_the_time_out() -> None:
 # -- faults ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("request_", [
-    Create("/new"), SetData("/a", b"x"), Delete("/a"), Multi((Check("/a", 0), SetData("/a", b"x"))),
-], ids=lambda request: type(request).__name__)
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Create("/new"),
+        SetData("/a", b"x"),
+        Delete("/a"),
+        Multi((Check("/a", 0), SetData("/a", b"x"))),
+    ],
+    ids=lambda request: type(request).__name__,
+)
 @pytest.mark.parametrize("servers", [1, 3])
 def test_the_reply_to_a_write_that_was_applied_can_be_lost(request_: Any, servers: int) -> None:
     sim = Sim(servers=servers)
@@ -253,15 +271,20 @@ def test_stalled_answers_come_in_their_order_when_the_link_heals() -> None:
     sim.ask(client, Create("/a"))
     client.received()
     sim.zookeeper.stall(client.port, answers_only=True)
-    numbers = [client.send(request) for request in (
-        GetData("/a", client.watch("data")), SetData("/a", b"x"), Exists("/a"))]
+    numbers = [
+        client.send(request) for request in (GetData("/a", client.watch("data")), SetData("/a", b"x"), Exists("/a"))
+    ]
     sim.run(3.0)
     assert client.received() == []
     assert sim.zookeeper.read("/a")[0] == b"x"  # type: ignore[index]
     sim.zookeeper.heal(client.port)
     sim.run(0.1)
-    assert client.received() == [("reply", numbers[0], None), ("event", "data", "/a"), ("reply", numbers[1], None),
-                             ("reply", numbers[2], None)]
+    assert client.received() == [
+        ("reply", numbers[0], None),
+        ("event", "data", "/a"),
+        ("reply", numbers[1], None),
+        ("reply", numbers[2], None),
+    ]
 
 
 def test_one_link_of_several_can_be_cut() -> None:
@@ -410,14 +433,29 @@ def course(seed: int) -> list[Any]:
     rng = random.Random(seed)
     for moment in range(300):
         client = rng.choice(clients)
-        request = rng.choice([Create("/a", ephemeral=True), GetData("/a", client.watch("a")), Delete("/a"),
-                              GetChildren("/", client.watch("root")), Sync("/"), Multi((Check("/", -1), Create("/b")))])
-        sim.schedule.at(moment / 5, lambda client=client, request=request:
-                        client.process.is_paused or client.send(request))
-    for moment, fault in enumerate((
-        lambda: sim.zookeeper.freeze(0), lambda: sim.zookeeper.cut(clients[0].port), clients[1].process.pause,
-        lambda: sim.zookeeper.thaw(0), lambda: sim.zookeeper.heal(clients[0].port), clients[1].process.resume,
-    )):
+        request = rng.choice(
+            [
+                Create("/a", ephemeral=True),
+                GetData("/a", client.watch("a")),
+                Delete("/a"),
+                GetChildren("/", client.watch("root")),
+                Sync("/"),
+                Multi((Check("/", -1), Create("/b"))),
+            ]
+        )
+        sim.schedule.at(
+            moment / 5, lambda client=client, request=request: client.process.is_paused or client.send(request)
+        )
+    for moment, fault in enumerate(
+        (
+            lambda: sim.zookeeper.freeze(0),
+            lambda: sim.zookeeper.cut(clients[0].port),
+            clients[1].process.pause,
+            lambda: sim.zookeeper.thaw(0),
+            lambda: sim.zookeeper.heal(clients[0].port),
+            clients[1].process.resume,
+        )
+    ):
         sim.schedule.at(5.0 + 8 * moment, fault)
     sim.run(70.0)
     return [*events, *(client.transcript for client in clients)]
@@ -432,9 +470,15 @@ def test_a_seed_tells_the_same_course_in_every_process() -> None:
     """Whatever the hashes of strings are there."""
     script = "import test_simulated_port as test; print(repr(test.course(3)))"
     runs = [
-        subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True,
-                       env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-                       check=True, timeout=120).stdout
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=True,
+            timeout=120,
+        ).stdout
         for seed in ("1", "2")
     ]
     assert runs[0] == runs[1]

@@ -63,8 +63,13 @@ def watches_do_not_survive_a_lost_connection(world: World, root: str) -> dict[st
     one = world.open("one")
     world.open("other")
     ask(world, "one", Create(root), Create(f"{root}/child"))
-    ask(world, "one", GetData(root, one.watch("data")), GetChildren(root, one.watch("children")),
-        Exists(f"{root}/none", one.watch("missing")))
+    ask(
+        world,
+        "one",
+        GetData(root, one.watch("data")),
+        GetChildren(root, one.watch("children")),
+        Exists(f"{root}/none", one.watch("missing")),
+    )
     world.cut("one")
     world.reached(lambda: one.state == "suspended")
     ask(world, "other", SetData(root, b"x"))
@@ -84,8 +89,15 @@ def what_is_asked_while_away_waits_for_the_next_connection(world: World, root: s
     ask(world, "one", Create(root))
     world.cut("one")
     world.reached(lambda: one.state == "suspended")
-    numbers = [one.send(request) for request in (
-        SetData(root, b"x", 0), Multi((Check(root, 1),)), GetData(root, one.watch("data")), SetData(root, b"y", 1))]
+    numbers = [
+        one.send(request)
+        for request in (
+            SetData(root, b"x", 0),
+            Multi((Check(root, 1),)),
+            GetData(root, one.watch("data")),
+            SetData(root, b"y", 1),
+        )
+    ]
     world.heal("one")
     world.reached(lambda: all(number in one.replies for number in numbers))
     settle(world)

@@ -19,8 +19,15 @@ def test_who_leaves_while_a_partition_drains_commits_where_the_drain_ends() -> N
     by_hand = MemberSpec("c", topics=T, auto_commit_s=0.0, commit_every=6, work_s=0.01)
     other = MemberSpec("a", topics=T, auto_commit_s=0.5, work_s=0.01)
     stuck, joins, leaves = Step(3.0, "stuck", "c", for_s=1.5), Step(3.6, "join", "a"), Step(3.4, "leave", "c")
-    assert_clean(Plan((other, by_hand), (("t", 4),), (Step(0.1, "join", "c"), stuck, joins, leaves),
-                      message_every_s=0.15, faults_s=8.0))
+    assert_clean(
+        Plan(
+            (other, by_hand),
+            (("t", 4),),
+            (Step(0.1, "join", "c"), stuck, joins, leaves),
+            message_every_s=0.15,
+            faults_s=8.0,
+        )
+    )
 
 
 def test_of_a_topic_that_is_created_anew_the_listener_hears_as_lost_before_it_is_assigned_again() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from rebalance.zookeeper import znodes, znodes_07
-from simpleconsumer.kafka07.message_encode import encode_message_set
+from simpleconsumer.kafka07.requests import encode_message_set
 from tests.simulator import MemberSpec, Plan, Run, Step, World, simulate
 from tests.simulator.brokers_07 import Brokers07
 from tests.simulator.group_nodes import owner_nodes, registrations

@@ -92,10 +92,16 @@ def test_answers_come_in_the_order_of_the_requests(seed: int) -> None:
     numbers = [client.send(request) for request in requests]
     sim.until(lambda: len(client.replies) == 40)
     assert [entry[1] for entry in client.transcript] == numbers
-    versions = [reply.value[1].version for number, reply in sorted(client.replies.items())
-                if isinstance(requests[number - 1], GetData)]
-    sets = [sum(isinstance(request, SetData) for request in requests[:place])
-            for place, request in enumerate(requests) if isinstance(request, GetData)]
+    versions = [
+        reply.value[1].version
+        for number, reply in sorted(client.replies.items())
+        if isinstance(requests[number - 1], GetData)
+    ]
+    sets = [
+        sum(isinstance(request, SetData) for request in requests[:place])
+        for place, request in enumerate(requests)
+        if isinstance(request, GetData)
+    ]
     assert versions == sets, "a read sees all writes of its session before it, and none after it"
 
 

@@ -51,18 +51,21 @@ def test_what_a_create_a_set_and_a_delete_do_to_the_stats(tree: Tree) -> None:
     assert tree.nodes["/a/mine"].stat() == Stat(0, 0, 0, 6, 6, 6), "another node, counted from 0"
 
 
-@pytest.mark.parametrize(("operation", "fault"), [
-    (Create("/a"), Fault.NODE_EXISTS),
-    (Create("/x/y"), Fault.NO_NODE),
-    (Create("/e/y"), Fault.NO_CHILDREN_FOR_EPHEMERALS),
-    (SetData("/x", b""), Fault.NO_NODE),
-    (SetData("/a", b"", 1), Fault.BAD_VERSION),
-    (Delete("/x"), Fault.NO_NODE),
-    (Delete("/a", 1), Fault.BAD_VERSION),
-    (Delete("/a", 0), Fault.NOT_EMPTY),
-    (Check("/x", -1), Fault.NO_NODE),
-    (Check("/a", 1), Fault.BAD_VERSION),
-])
+@pytest.mark.parametrize(
+    ("operation", "fault"),
+    [
+        (Create("/a"), Fault.NODE_EXISTS),
+        (Create("/x/y"), Fault.NO_NODE),
+        (Create("/e/y"), Fault.NO_CHILDREN_FOR_EPHEMERALS),
+        (SetData("/x", b""), Fault.NO_NODE),
+        (SetData("/a", b"", 1), Fault.BAD_VERSION),
+        (Delete("/x"), Fault.NO_NODE),
+        (Delete("/a", 1), Fault.BAD_VERSION),
+        (Delete("/a", 0), Fault.NOT_EMPTY),
+        (Check("/x", -1), Fault.NO_NODE),
+        (Check("/a", 1), Fault.BAD_VERSION),
+    ],
+)
 def test_what_is_refused_changes_nothing_and_takes_a_zxid(tree: Tree, operation: Operation, fault: Fault) -> None:
     do(tree, Create("/e", ephemeral=True))
     before, zxid = image(tree), tree.zxid
@@ -72,24 +75,48 @@ def test_what_is_refused_changes_nothing_and_takes_a_zxid(tree: Tree, operation:
 
 
 def test_operations_of_a_multi_see_what_those_before_them_did(tree: Tree) -> None:
-    outcome = do(tree, Multi((
-        Delete("/a/b"), Create("/a/b", b"1", ephemeral=True), SetData("/a/b", b"2", 0), Check("/a/b", 1),
-        Create("/a/c"), Delete("/a/c"),
-    )))
+    outcome = do(
+        tree,
+        Multi(
+            (
+                Delete("/a/b"),
+                Create("/a/b", b"1", ephemeral=True),
+                SetData("/a/b", b"2", 0),
+                Check("/a/b", 1),
+                Create("/a/c"),
+                Delete("/a/c"),
+            )
+        ),
+    )
     assert outcome.value == [True, "/a/b", Stat(1, 0, SESSION, 3, 3, 3), True, "/a/c", True]
     assert tree.nodes["/a"].stat() == Stat(0, 5, 0, 1, 3, 1), "all at one zxid"
     assert tree.ephemerals(SESSION) == ["/a/b"]
     assert [change.kind for change in outcome.changes] == [
-        ChangeKind.DELETED, ChangeKind.CREATED, ChangeKind.CHANGED, ChangeKind.CREATED, ChangeKind.DELETED]
+        ChangeKind.DELETED,
+        ChangeKind.CREATED,
+        ChangeKind.CHANGED,
+        ChangeKind.CREATED,
+        ChangeKind.DELETED,
+    ]
 
 
 def test_a_multi_that_fails_names_the_first_fault_and_does_nothing(tree: Tree) -> None:
     do(tree, Create("/e", ephemeral=True))
     before = image(tree)
-    outcome = do(tree, Multi((
-        SetData("/a", b"new"), Delete("/a/b"), Delete("/e"), Create("/a/b", ephemeral=True), Create("/a"),
-        Create("/never"), Check("/none", 0),
-    )))
+    outcome = do(
+        tree,
+        Multi(
+            (
+                SetData("/a", b"new"),
+                Delete("/a/b"),
+                Delete("/e"),
+                Create("/a/b", ephemeral=True),
+                Create("/a"),
+                Create("/never"),
+                Check("/none", 0),
+            )
+        ),
+    )
     assert outcome == ([*[Fault.ROLLED_BACK] * 4, Fault.NODE_EXISTS, *[Fault.ROLLED_BACK] * 2], None, ())
     assert image(tree) == before
     assert tree.ephemerals(SESSION) == ["/e"]
@@ -156,8 +183,11 @@ def test_a_copy_that_replays_the_changes_is_equal(requests: list[tuple[Operation
             assert image(leader) == before
         assert image(follower) == image(leader)
         for owner in (1, 2):
-            assert sorted(follower.ephemerals(owner)) == sorted(leader.ephemerals(owner)) == sorted(
-                path for path, node in leader.nodes.items() if node.owner == owner)
+            assert (
+                sorted(follower.ephemerals(owner))
+                == sorted(leader.ephemerals(owner))
+                == sorted(path for path, node in leader.nodes.items() if node.owner == owner)
+            )
 
 
 @given(st.lists(REQUESTS, max_size=30))
@@ -173,4 +203,5 @@ def test_children_and_their_counts_fit_the_nodes(requests: list[Operation | Mult
     for path, node in tree.nodes.items():
         assert node.cversion == came_and_went[path]
         assert sorted(node.children) == sorted(
-            other.rpartition("/")[2] for other in tree.nodes if other != "/" and parent_of(other) == path)
+            other.rpartition("/")[2] for other in tree.nodes if other != "/" and parent_of(other) == path
+        )

@@ -157,8 +157,13 @@ class RealWorld:
         return session
 
     def reached(self, condition: Callable[[], object]) -> None:
-        wait_until(condition, TIMEOUT_S, "the real ZooKeeper", interval_s=0.0005,
-                   state=lambda: {name: session.transcript[-5:] for name, session in self.sessions.items()})
+        wait_until(
+            condition,
+            TIMEOUT_S,
+            "the real ZooKeeper",
+            interval_s=0.0005,
+            state=lambda: {name: session.transcript[-5:] for name, session in self.sessions.items()},
+        )
 
     def close(self, name: str) -> None:
         self.sessions.pop(name).port.close(5.0)
@@ -215,8 +220,9 @@ class SimulatedWorld:
         return session
 
     def reached(self, condition: Callable[[], object]) -> None:
-        assert self.schedule.run_until(condition, self.schedule.now + TIMEOUT_S), \
-            {name: session.transcript[-5:] for name, session in self.sessions.items()}
+        assert self.schedule.run_until(condition, self.schedule.now + TIMEOUT_S), {
+            name: session.transcript[-5:] for name, session in self.sessions.items()
+        }
 
     def _port(self, name: str) -> Any:
         return self.sessions[name].port

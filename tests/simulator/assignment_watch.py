@@ -15,8 +15,8 @@ from typing import Final
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes, znodes_07
-from rebalance.zookeeper.generation import GENERATION_08, Generation
 from rebalance.zookeeper.snapshot import Strategy
+from rebalance.zookeeper.znodes_07 import GENERATION_08, Generation
 from tests.simulator.tree import Change, ChangeKind
 from tests.simulator.zookeeper_connection import Record
 from zkconsumer.testing.history import Place
@@ -104,7 +104,7 @@ class AssignmentWatch:
         return change.path.startswith(self._list)
 
     def _registration_written(self, change: Change) -> None:
-        name = change.path[len(self._ids):]
+        name = change.path[len(self._ids) :]
         if change.kind is ChangeKind.DELETED:
             self._registrations.pop(name, None)
             self._members.pop(name, None)
@@ -116,7 +116,7 @@ class AssignmentWatch:
 
     def _topic_written(self, change: Change) -> bool:
         """Whether it is a node that says which partitions there are."""
-        topic, _, broker = change.path[len(_TOPICS):].partition("/")
+        topic, _, broker = change.path[len(_TOPICS) :].partition("/")
         if self._generation.has_broker_nodes:
             self._broker_of_topic_written(topic, broker, change)
             return True

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_08, Generation
+from rebalance.zookeeper.znodes_07 import GENERATION_08, Generation
 from simpleconsumer.kafka08.message_encode import encode_message
 from tests.simulator.controller import Controller
 from tests.simulator.offset_storage import OffsetStorage
@@ -23,7 +23,7 @@ from tests.simulator.pipe import Latency
 from tests.simulator.process import Process
 from tests.simulator.schedule import Event, Schedule
 from zkconsumer.testing.history import Place
-from zkconsumer.testing.history.entries import Entries
+from zkconsumer.testing.history.events import Entries
 
 __all__ = ["Brokers", "Ends", "Fetched", "Log", "Recorder", "StoredMessage"]
 
@@ -240,8 +240,13 @@ class Brokers:
         self._controller.want(f"{path}/partitions")
 
     def _write_state(self, topic: str, partition: int, leader: int | None) -> None:
-        state = {"controller_epoch": 1, "leader": -1 if leader is None else leader, "version": 1, "leader_epoch": 0,
-                 "isr": [0, 1]}
+        state = {
+            "controller_epoch": 1,
+            "leader": -1 if leader is None else leader,
+            "version": 1,
+            "leader_epoch": 0,
+            "isr": [0, 1],
+        }
         self._controller.want(znodes.partition_state_path(topic, partition), json.dumps(state).encode())
 
     # -- logs -------------------------------------------------------------------------------------------------------

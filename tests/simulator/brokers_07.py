@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from rebalance.zookeeper import znodes, znodes_07
-from rebalance.zookeeper.generation import GENERATION_07
-from simpleconsumer.kafka07.message_encode import CODECS, encode_entry, encode_message_set
+from rebalance.zookeeper.znodes_07 import GENERATION_07
+from simpleconsumer.kafka07.requests import CODECS, encode_entry, encode_message_set
 from tests.simulator.brokers import LATENCY, NO_LEADER, OUT_OF_RANGE, ROOTS, UNKNOWN, Brokers, Fetched, Log, Recorder
 from tests.simulator.controller import Controller
 from tests.simulator.port import SimulatedPort

@@ -89,9 +89,7 @@ def _run(job: tuple[int, str, str, str]) -> Outcome:
     return run_seed(*job)
 
 
-def run_seeds(
-    seeds: range, members: str, profile: str, jobs: int, generation: str = "0.8"
-) -> Iterator[Outcome]:
+def run_seeds(seeds: range, members: str, profile: str, jobs: int, generation: str = "0.8") -> Iterator[Outcome]:
     """The outcomes of many seeds, as they come; closing the iterator ends the processes."""
     work = [(seed, members, profile, generation) for seed in seeds]
     if jobs == 1:

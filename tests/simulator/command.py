@@ -62,12 +62,21 @@ class _Steps(click.ParamType[tuple[int, ...]]):
 @click.option("--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes. [1]")
 @click.option("--members", type=click.Choice(MEMBERS), default="ours", help="Who is in the group. [ours]")
 @click.option("--generation", type=click.Choice(("0.7", "0.8")), default="0.8", help="Of Kafka. [0.8]")
-@click.option("--profile", type=click.Choice([ALL, *PROFILES]), default=ALL,
-              help="Which faults happen; all: several profiles, each in its turn by the number of the seed. [all]")
+@click.option(
+    "--profile",
+    type=click.Choice([ALL, *PROFILES]),
+    default=ALL,
+    help="Which faults happen; all: several profiles, each in its turn by the number of the seed. [all]",
+)
 @click.option("--most-failures", metavar="N", type=click.IntRange(1), default=5, help="End after so many. [5]")
 @click.option("--seed", metavar="SEED", type=click.IntRange(0), help="Run this one alone, and print its plan.")
-@click.option("--plan", "plan_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Run this plan, JSON as --seed prints it; --seed then seeds the random numbers. [0]")
+@click.option(
+    "--plan",
+    "plan_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run this plan, JSON as --seed prints it; --seed then seeds the random numbers. [0]",
+)
 @click.option("--keep", metavar="STEPS", type=_Steps(), help="With --seed or --plan: only these steps, as 0,3,4.")
 @click.option("--trace", is_flag=True, help="With --seed or --plan: all that happens, line by line.")
 def simulate_command(
@@ -117,8 +126,10 @@ def _print_failure(outcome: Outcome, campaign: Campaign) -> None:
     choice = f"{generation}--members {campaign.members} --profile {campaign.profile} --seed {outcome.seed}"
     replay = f"python -m tests.simulator {choice}"
     kept = shrink_seed(outcome, campaign.members, campaign.profile, campaign.generation)
-    click.echo(f"Of its steps {len(kept)} are enough. See it happen:\n"
-               f"  {replay} --keep {','.join(map(str, kept)) or ','} --trace")
+    click.echo(
+        f"Of its steps {len(kept)} are enough. See it happen:\n"
+        f"  {replay} --keep {','.join(map(str, kept)) or ','} --trace"
+    )
 
 
 def _print_findings(findings: list[Finding]) -> None:
@@ -131,8 +142,10 @@ def _print_findings(findings: list[Finding]) -> None:
 def _print_end(campaign: Campaign) -> int:
     """Print a summary; return the exit status."""
     took_s = max(campaign.elapsed_s, 0.001)
-    click.echo(f"{campaign.seeds} seeds of {campaign.members}, {campaign.profile}: {len(campaign.failed)} failed; "
-               f"{took_s:.0f} s, {campaign.seeds / took_s:.1f} seeds/s, {campaign.steps / took_s:,.0f} steps/s")
+    click.echo(
+        f"{campaign.seeds} seeds of {campaign.members}, {campaign.profile}: {len(campaign.failed)} failed; "
+        f"{took_s:.0f} s, {campaign.seeds / took_s:.1f} seeds/s, {campaign.steps / took_s:,.0f} steps/s"
+    )
     kinds = Counter(finding.check for outcome in campaign.failed for finding in outcome.findings)
     for check, count in kinds.most_common():
         click.echo(f"  {check}: {count}")

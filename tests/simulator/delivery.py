@@ -24,9 +24,8 @@ from tests.simulator.stepping import lateness_s
 from zkconsumer.cluster.leaders import BrokerDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, Need, OutOfRange, check_range
-from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LeaderFinder
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask, PartitionQueue
 from zkconsumer.member.delivery import Delivery
 from zkconsumer.testing.history import Place
 

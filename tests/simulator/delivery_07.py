@@ -27,8 +27,7 @@ from zkconsumer.backoff import Backoff
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, FETCHED, EntryMark, Need, OutOfRange
-from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask, PartitionQueue
 
 __all__ = ["SteppedDelivery07"]
 

@@ -19,9 +19,7 @@ MEMBERS: Final = ("ours", "java", "mixed")
 _BUNCH_S: Final = 4.0
 
 
-def draw_plan(
-    seed: int | str, kinds: str = "ours", profile: Profile | None = None, generation: str = "0.8"
-) -> Plan:
+def draw_plan(seed: int | str, kinds: str = "ours", profile: Profile | None = None, generation: str = "0.8") -> Plan:
     """The plan of a seed.
 
     Args:
@@ -92,12 +90,16 @@ class _Drawing:
     def plan(self) -> Plan:
         rng = self._rng
         topics = rng.choice(self._profile.topics)
-        self._topics = [("t" if number == 0 else f"t{number}", rng.randint(*self._profile.partitions))
-                        for number in range(topics)]
+        self._topics = [
+            ("t" if number == 0 else f"t{number}", rng.randint(*self._profile.partitions)) for number in range(topics)
+        ]
         members = tuple(self._members())
         self._names = list(dict.fromkeys(member.name for member in members))
-        steps = [Step(self._round(rng.uniform(0.0, 2.0)), "join", name) for name in self._names
-                 if rng.random() < 0.7 or name == self._names[0]]
+        steps = [
+            Step(self._round(rng.uniform(0.0, 2.0)), "join", name)
+            for name in self._names
+            if rng.random() < 0.7 or name == self._names[0]
+        ]
         steps += self._scene()
         steps += [self._step() for _ in range(rng.randint(*self._profile.steps))]
         return Plan(
@@ -135,8 +137,13 @@ class _Drawing:
             order = self._java_order if is_roundrobin and kind == "java" else ""
             # All members alike, or roundrobin deals nothing; and some come back with another subscription.
             for _ in range(2 if not is_roundrobin and rng.random() < self._profile.others else 1):
-                values = {**shared, "order": order, **storage, **self._pace(),
-                          **self._subscription(is_roundrobin, filters)}
+                values = {
+                    **shared,
+                    "order": order,
+                    **storage,
+                    **self._pace(),
+                    **self._subscription(is_roundrobin, filters),
+                }
                 if kind == "ours":
                     values |= self._own_settings()
                 found.append(MemberSpec(name, kind, **{**values, **self._profile.settings}))  # type: ignore[arg-type]
@@ -226,8 +233,9 @@ class _Drawing:
 
     def _fault(self, at_s: float, kind: str) -> Step:
         calls = self._rng.choice((0, 3, 30)) * self._rng.random()
-        return Step(at_s, kind, self._rng.choice(self._names), amount=int(calls),
-                    word=self._rng.choice(("before", "behind")))
+        return Step(
+            at_s, kind, self._rng.choice(self._names), amount=int(calls), word=self._rng.choice(("before", "behind"))
+        )
 
     def _crash(self, at_s: float, kind: str) -> Step:
         comes_back = self._rng.random() < 0.5
@@ -250,19 +258,26 @@ class _Drawing:
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._round(for_s))
 
     def _hold_up(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
-                    word=self._rng.choice(("", "moving", "moving")))
+        return Step(
+            at_s,
+            kind,
+            self._rng.choice(self._names),
+            for_s=self._some_s(),
+            word=self._rng.choice(("", "moving", "moving")),
+        )
 
     def _old(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
-                    word=self._rng.choice(("", "late")))
+        return Step(
+            at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), word=self._rng.choice(("", "late"))
+        )
 
     def _clock(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._rng.choice(self._names), amount=self._rng.choice((-3600, 3600, 10**9)))
 
     def _answers(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(),
-                    word=self._rng.choice(("", "", "answers")))
+        return Step(
+            at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), word=self._rng.choice(("", "", "answers"))
+        )
 
     def _lost(self, at_s: float, kind: str) -> Step:
         words = ("", "create", "set", "delete") if kind == "lost reply" else ("", "create", "set", "delete", "handover")
@@ -284,8 +299,13 @@ class _Drawing:
 
     def _delete(self, at_s: float, kind: str) -> Step:
         comes_back = self._rng.random() < 0.7
-        return Step(at_s, kind, self._topic()[0], for_s=self._some_s() if comes_back else 0.0,
-                    word=self._rng.choice(("", "offsets")))
+        return Step(
+            at_s,
+            kind,
+            self._topic()[0],
+            for_s=self._some_s() if comes_back else 0.0,
+            word=self._rng.choice(("", "offsets")),
+        )
 
     def _on_partition(self, at_s: float, kind: str) -> Step:
         topic, count = self._topic()
@@ -300,8 +320,13 @@ class _Drawing:
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._some_s(), word=self._foreign())
 
     def _late_answers(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, self._rng.choice(self._names), for_s=self._round(self._rng.uniform(0.01, 0.3)),
-                    word=self._rng.choice(("", "cut", "cut")))
+        return Step(
+            at_s,
+            kind,
+            self._rng.choice(self._names),
+            for_s=self._round(self._rng.uniform(0.01, 0.3)),
+            word=self._rng.choice(("", "cut", "cut")),
+        )
 
     def _moved(self, at_s: float, kind: str) -> Step:
         return Step(at_s, kind, self._rng.choice(self._names), for_s=self._round(self._rng.choice((0.02, 0.5))))
@@ -312,8 +337,14 @@ class _Drawing:
     def _damaged(self, at_s: float, kind: str) -> Step:
         topic, count = self._topic()
         number = self._rng.randrange(count)
-        return Step(at_s, kind, topic, number, amount=self._rng.choice((1, 2, 3, 8)),
-                    word=self._rng.choice(("negative", "far", "ahead", "back")))
+        return Step(
+            at_s,
+            kind,
+            topic,
+            number,
+            amount=self._rng.choice((1, 2, 3, 8)),
+            word=self._rng.choice(("negative", "far", "ahead", "back")),
+        )
 
     def _offset(self, at_s: float, kind: str) -> Step:
         topic, count = self._topic()
@@ -327,8 +358,9 @@ class _Drawing:
         return Step(at_s, kind, for_s=self._some_s())
 
     def _slow_manager(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, for_s=self._some_s(), amount=self._rng.randint(50, 4000),
-                    word=self._rng.choice(("", "mute")))
+        return Step(
+            at_s, kind, for_s=self._some_s(), amount=self._rng.randint(50, 4000), word=self._rng.choice(("", "mute"))
+        )
 
     def _offset_in_kafka(self, at_s: float, kind: str) -> Step:
         topic, count = self._topic()
@@ -338,8 +370,13 @@ class _Drawing:
         return Step(at_s, kind, topic, self._rng.randrange(count), amount=amount, word=word)
 
     def _poison(self, at_s: float, kind: str) -> Step:
-        return Step(at_s, kind, number=self._rng.randint(0, 1), for_s=self._some_s(),
-                    word=self._rng.choice(self._profile.poisons))
+        return Step(
+            at_s,
+            kind,
+            number=self._rng.randint(0, 1),
+            for_s=self._some_s(),
+            word=self._rng.choice(self._profile.poisons),
+        )
 
     def _closed(self, at_s: float, kind: str) -> Step:
         word = self._rng.choice(CLOSED)

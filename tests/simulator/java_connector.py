@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rebalance.assignment import sort_partitions
-from rebalance.subscription import thread_ids
+from rebalance.subscription import sort_partitions, thread_ids
 from rebalance.zookeeper import znodes
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream

@@ -86,8 +86,9 @@ class JavaConnector07(JavaConnector):
 
     def store_offset(self, topic: str, partition: int | str, offset: int) -> Body[None]:
         """Write one offset."""
-        yield from self.update_persistent(self.layout.offset_path(self.settings.group, topic, partition),
-                                          b"%d" % offset)
+        yield from self.update_persistent(
+            self.layout.offset_path(self.settings.group, topic, partition), b"%d" % offset
+        )
 
     def start_offset(self, topic: str, partition: int | str, brokers: Sequence[int]) -> Body[int]:
         """The stored offset, or where `autooffset.reset` says; -1 if the broker does not say where that is."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from rebalance.assignment import java_string_hash
+from rebalance.subscription import java_string_hash
 
 __all__ = ["in_map_order", "partition_hash", "topic_hash"]
 

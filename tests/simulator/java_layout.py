@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from rebalance.assignment import java_string_hash
 from rebalance.errors import UnreadableNode, UnsupportedFilter
-from rebalance.subscription import Subscription
+from rebalance.subscription import Subscription, java_string_hash
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.lenient_json import java_refusal
+from rebalance.zookeeper.znodes import java_refusal
 from tests.simulator.java_threads import Body, JavaFailure
 from tests.simulator.java_zkclient import Listener, NoNode, ZkClient
 

@@ -11,7 +11,7 @@ from typing import Final
 from rebalance.errors import UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 from tests.simulator.java_layout import Kafka082, in_java_order
 from tests.simulator.java_threads import Body, JavaFailure
 from tests.simulator.java_zkclient import Listener, NoNode, ZkClient

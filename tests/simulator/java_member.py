@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.generation import GENERATION_07
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 from tests.simulator.actor import MemberSpec, Owned, Surroundings
 from tests.simulator.application import Pace
 from tests.simulator.java_connector import JavaConnector

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from rebalance.assignment import sort_partitions
-from rebalance.subscription import Subscription, thread_ids
+from rebalance.subscription import Subscription, sort_partitions, thread_ids
 from rebalance.zookeeper import znodes
 from tests.simulator.actor import Surroundings
 from tests.simulator.java_delivery import Fetchers, PartitionInfo, Queue, Stream

@@ -54,8 +54,14 @@ Listener: TypeAlias = Callable[[Any], Body[None]]
 
 _Request: TypeAlias = Create | Delete | Exists | GetChildren | GetData | SetData
 
-_KINDS: Final = {Create: "create", Delete: "delete", Exists: "exists", GetChildren: "children", GetData: "get",
-                 SetData: "set"}
+_KINDS: Final = {
+    Create: "create",
+    Delete: "delete",
+    Exists: "exists",
+    GetChildren: "children",
+    GetData: "get",
+    SetData: "set",
+}
 
 
 class NoNode(JavaFailure):

@@ -14,8 +14,7 @@ from simpleconsumer.types import TopicPartition
 from tests.simulator.offset_storage import BACKOFF_S, TIMEOUT_S, OffsetChannel, OffsetStorage, Partition
 from tests.simulator.process import Process
 from zkconsumer.offsets.commit_batch import SESSION_OVER
-from zkconsumer.offsets.kafka_jobs import CommitJob, LoadJob, SurveyJob
-from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
+from zkconsumer.offsets.kafka_offsets import CommitJob, KafkaOffsets, KafkaOffsetTimes, LoadJob, SurveyJob
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer, OffsetManager
 from zkconsumer.offsets.two_stores import Intent, TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
@@ -122,7 +121,9 @@ def stores_of(
 ) -> TwoStores:
     """The stores of a member, as `zkconsumer.offsets.offset_stores.member_offsets` puts them together."""
     written: dict[str, tuple[ZooKeeperOffsets | KafkaOffsets, ...]] = {
-        "zookeeper": (zookeeper,), "kafka": (kafka,), "dual": (kafka, zookeeper),
+        "zookeeper": (zookeeper,),
+        "kafka": (kafka,),
+        "dual": (kafka, zookeeper),
     }
     return TwoStores(kafka, zookeeper, Intent(intent), written[storage], loop)
 

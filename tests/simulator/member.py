@@ -21,15 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from rebalance.assignment import Partition
 from rebalance.lease import Lease
 from rebalance.partition import PartitionState
 from rebalance.ports import MemberParts
-from rebalance.subscription import Subscription, thread_ids
+from rebalance.subscription import Partition, Subscription, thread_ids
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.coordinator import Coordinator
-from rebalance.zookeeper.generation import GENERATION_07
 from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.znodes_07 import GENERATION_07
 from simpleconsumer.types import TopicPartition
 from tests.simulator.actor import MemberSpec, Owned, Record, Surroundings
 from tests.simulator.application import Application, Pace, SteppedStream
@@ -38,17 +37,17 @@ from tests.simulator.delivery_07 import SteppedDelivery07
 from tests.simulator.kafka_offsets import SteppedKafkaOffsets, stores_of
 from tests.simulator.stepping import SteppedListener, SteppedLoop, lateness_s
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.member.failing import end_by_fault
-from zkconsumer.member.leave_times import LeaveTimes
-from zkconsumer.member.member_settings import member_of
+from zkconsumer.member.coordination import member_of
+from zkconsumer.member.leaving import LeaveTimes, end_by_fault
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.two_stores import TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.history import Place
-from zkconsumer.testing.history.leaves import PAUSED
+from zkconsumer.testing.history.groups import PAUSED
 from zkconsumer.testing.history.limits import name_of, node_of
 
 __all__ = ["OurMember", "config_of"]
+
 
 def config_of(group: str, spec: MemberSpec, generation: Literal["0.7", "0.8"] = "0.8") -> ConsumerConfig:
     """The settings of a member."""
@@ -118,24 +117,46 @@ class OurMember:
         pipeline = Pipeline(surroundings.port, self.loop)
         self.offsets = self._build_offsets(pipeline, surroundings)
         self.delivery = (SteppedDelivery07 if generation is GENERATION_07 else SteppedDelivery)(
-            process, rng, surroundings.brokers, surroundings.record, self.config, self.streams,
+            process,
+            rng,
+            surroundings.brokers,
+            surroundings.record,
+            self.config,
+            self.streams,
             lambda *found: self.loop.post(self.offsets.out_of_range, *found),
         )
         self.listening = SteppedListener(
-            process, rng, {"on_partitions_assigned": self._assigned, "on_partitions_revoked": self._revoked,
-                           "on_partitions_lost": self._lost},
+            process,
+            rng,
+            {
+                "on_partitions_assigned": self._assigned,
+                "on_partitions_revoked": self._revoked,
+                "on_partitions_lost": self._lost,
+            },
         )
         self.coordinator = Coordinator(
-            member_of(self.config, self.consumer_id, _subscription(spec)), pipeline,
-            MemberParts(self.delivery, self.offsets, self.listening), self.lease, rng, surroundings.wall_clock_ms,
+            member_of(self.config, self.consumer_id, _subscription(spec)),
+            pipeline,
+            MemberParts(self.delivery, self.offsets, self.listening),
+            self.lease,
+            rng,
+            surroundings.wall_clock_ms,
         )
         self.coordinator.member.generation.value = generation
         self.commits = Commits(self.coordinator, self.offsets, self.delivery.positions, self.loop)
         commit = None if self.config.auto_commit_enable else self._commit
         self.applications = [
-            Application(process, rng, number, stream, self._pace, self._record_as(stream.thread_id),
-                        surroundings.brokers.damaged, None if commit is None else self._commit_as(number),
-                        spec.commit_every)
+            Application(
+                process,
+                rng,
+                number,
+                stream,
+                self._pace,
+                self._record_as(stream.thread_id),
+                surroundings.brokers.damaged,
+                None if commit is None else self._commit_as(number),
+                spec.commit_every,
+            )
             for number, stream in enumerate(self.streams.values())
         ]
 
@@ -164,7 +185,11 @@ class OurMember:
             return zookeeper
         process = surroundings.process
         kafka = SteppedKafkaOffsets(
-            process, self.loop, surroundings.brokers.offsets, process.name, lambda: process.clock() < self.lease.until,
+            process,
+            self.loop,
+            surroundings.brokers.offsets,
+            process.name,
+            lambda: process.clock() < self.lease.until,
             is_compared=self.spec.storage == "zookeeper",
         )
         return stores_of(self.spec.storage, self.config.offsets_intent, kafka, zookeeper, self.loop)
@@ -378,10 +403,12 @@ class OurMember:
         """The states of its machines."""
         partitions = self.coordinator.partitions
         if place is not None:
-            return frozenset(entry.machine.state.value for (topic, name), entry in partitions.items()
-                             if (topic, name) == place)
-        return frozenset([self.coordinator.machine.state.value,
-                          *(entry.machine.state.value for entry in partitions.values())])
+            return frozenset(
+                entry.machine.state.value for (topic, name), entry in partitions.items() if (topic, name) == place
+            )
+        return frozenset(
+            [self.coordinator.machine.state.value, *(entry.machine.state.value for entry in partitions.values())]
+        )
 
     def warnings(self) -> frozenset[str]:
         """The warnings of its status about the group."""

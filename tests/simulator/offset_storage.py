@@ -73,9 +73,7 @@ class OffsetStorage:
             self.stored[partition] = offset
         self.on_stored(_OPERATOR, partition, -1 if offset is None else offset)
 
-    def ask(
-        self, process: Process, broker: int, serve: Callable[[], Any], done: Callable[[Any, str], None]
-    ) -> None:
+    def ask(self, process: Process, broker: int, serve: Callable[[], Any], done: Callable[[Any, str], None]) -> None:
         """Have a broker serve a request; `done(answer, "")`, or `done(None, why not)`, runs in `process`, once."""
         is_over = False
 
@@ -100,8 +98,9 @@ class OffsetStorage:
 
     def look_up(self, process: Process, done: Callable[[int | None], None]) -> None:
         """Ask any broker who is the manager; `done` runs in `process`, once."""
-        self._schedule.after(_LATENCY.draw(self._rng),
-                             lambda: process.after(_LATENCY.draw(self._rng), done, self.manager))
+        self._schedule.after(
+            _LATENCY.draw(self._rng), lambda: process.after(_LATENCY.draw(self._rng), done, self.manager)
+        )
 
     def _reply(self, process: Process, once: Callable[[Any, str], None], answer: Any, reason: str) -> None:
         if not self.is_mute:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.registration import REGISTRATIONS_MODULO
+from rebalance.zookeeper.session import REGISTRATIONS_MODULO
 from tests.simulator.plan import GROUP, Step
 from tests.simulator.stage import Stage
 
@@ -28,7 +28,10 @@ POISONS: Final[Mapping[str, bytes]] = {
 """Registrations of no member."""
 
 _POISONS_07: Final[Mapping[str, bytes]] = {
-    **POISONS, "text counts": b'{ "t": "2" }', "foreign filter": b"*1*t[[a-z]&&[def]]", "ghost": b'{ "t": 1 }',
+    **POISONS,
+    "text counts": b'{ "t": "2" }',
+    "foreign filter": b"*1*t[[a-z]&&[def]]",
+    "ghost": b'{ "t": 1 }',
 }
 """The same of Kafka 0.7; those in the format of 0.8 stop its members as well."""
 

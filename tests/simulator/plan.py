@@ -45,9 +45,15 @@ class Step:
     when: str = ""
 
     def __str__(self) -> str:
-        parts = [self.kind, self.target, f"number {self.number}" if self.number else "", self.word,
-                 f"by {self.amount}" if self.amount else "", f"for {self.for_s:g} s" if self.for_s else "",
-                 f"when {self.when}" if self.when else ""]
+        parts = [
+            self.kind,
+            self.target,
+            f"number {self.number}" if self.number else "",
+            self.word,
+            f"by {self.amount}" if self.amount else "",
+            f"for {self.for_s:g} s" if self.for_s else "",
+            f"when {self.when}" if self.when else "",
+        ]
         return f"{self.at_s:.3f} {' '.join(part for part in parts if part)}"
 
 
@@ -101,8 +107,9 @@ def parse_plan(text: str) -> Plan:
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"not a plan: {text[:200]!r}")
-    members = tuple(_built(MemberSpec, {**each, "topics": _pairs(each.get("topics", ()))})
-                    for each in values.pop("members", ()))
+    members = tuple(
+        _built(MemberSpec, {**each, "topics": _pairs(each.get("topics", ()))}) for each in values.pop("members", ())
+    )
     steps = tuple(_built(Step, each) for each in values.pop("steps", ()))
     return _built(Plan, {**values, "topics": _pairs(values.get("topics", ())), "members": members, "steps": steps})
 

@@ -91,8 +91,12 @@ def _check(plan: Plan) -> None:
         raise ValueError("members: at least one is needed")
     if not plan.topics:
         raise ValueError("topics: at least one is needed")
-    for name, value, least in (("servers", plan.servers, 1), ("tick_s", plan.tick_s, 0.1),
-                               ("message_every_s", plan.message_every_s, 0.001), ("faults_s", plan.faults_s, 0.0)):
+    for name, value, least in (
+        ("servers", plan.servers, 1),
+        ("tick_s", plan.tick_s, 0.1),
+        ("message_every_s", plan.message_every_s, 0.001),
+        ("faults_s", plan.faults_s, 0.0),
+    ):
         if value < least:
             raise ValueError(f"{name}: {value} is less than {least}")
     _one_of(plan.generation, ("0.7", "0.8"), "generation")
@@ -100,8 +104,11 @@ def _check(plan: Plan) -> None:
         _one_of(member.kind, ("ours", "java"), f"members[{number}].kind")
         _one_of(member.strategy, (plan.members[0].strategy,), f"members[{number}].strategy")
         _one_of(member.strategy, ("range", "roundrobin"), f"members[{number}].strategy")
-        _one_of(member.order, ("", "auto", "0.8", "1.0") if member.kind == "ours" else ("", "0.8", "1.0"),
-                f"members[{number}].order")
+        _one_of(
+            member.order,
+            ("", "auto", "0.8", "1.0") if member.kind == "ours" else ("", "0.8", "1.0"),
+            f"members[{number}].order",
+        )
         if bool(member.topics) == bool(member.whitelist):
             raise ValueError(f"members[{number}]: either topics or a whitelist is needed")
     for number, step in enumerate(plan.steps):

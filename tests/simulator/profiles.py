@@ -18,6 +18,7 @@ from tests.simulator.waiting_steps import PASSING_STATES
 
 __all__ = ["ALL", "PROFILES", "Profile", "profile_07", "profile_of"]
 
+# fmt: off
 _EVERYTHING: Final[Mapping[str, float]] = {
     "join": 6, "leave": 4, "crash": 4, "pause": 5, "slow": 3, "stuck": 2, "hold up": 3, "wall clock": 0.5,
     "end session": 4, "stall": 4, "cut": 4, "old requests": 3, "late watch": 3, "lost reply": 4, "lost request": 2,
@@ -25,7 +26,8 @@ _EVERYTHING: Final[Mapping[str, float]] = {
     "grow": 1, "create topic": 0.7, "delete topic": 0.7, "leader": 2, "retention": 1, "damaged offset": 2,
     "owner deleted": 1.5, "owner replaced": 1, "offset set": 1.5, "unregistered": 1.5, "poison": 1.5, "closed": 2,
     "late answers": 1, "moved": 1, "refused": 0.7, "name taken": 0.7, "fault": 1,
-}  # fmt: skip
+}
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def _some(*kinds: str) -> Mapping[str, float]:
 _STORAGES: Final = (("kafka",), ("dual",), ("zookeeper",), ("zookeeper", "dual"), ("dual", "kafka"))
 """Groups whose members find each other's offsets: each reads a store that all others write."""
 
+# fmt: off
 PROFILES: Final[Mapping[str, Profile]] = {
     "everything": Profile(_EVERYTHING),
     "membership": Profile(_some("join", "leave", "crash"), steps=(3, 12), servers=(1,)),
@@ -166,6 +169,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         {**_some("join", "leave", "crash", "end session", "cut", "grow", "delete topic"), "closed": 6.0}, steps=(4, 14),
     ),
 }
+# fmt: on
 
 
 ALL: Final = "all"
@@ -176,8 +180,9 @@ _IN_TURN: Final = (
 )  # fmt: skip
 
 
-_NOT_IN_07: Final = frozenset({"delete topic", "leader", "damaged offset", "manager moved", "manager dead",
-                                "manager slow", "offset in kafka set"})
+_NOT_IN_07: Final = frozenset(
+    {"delete topic", "leader", "damaged offset", "manager moved", "manager dead", "manager slow", "offset in kafka set"}
+)
 """Topics stay and have no leaders, the entries of their logs do not name their positions, offsets are in ZooKeeper."""
 
 

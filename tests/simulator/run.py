@@ -25,8 +25,7 @@ from tests.simulator.trace import Trace, tree_lines
 from tests.simulator.world import World
 from zkconsumer.testing.history import Event, Place
 from zkconsumer.testing.history.checks import NS, Finding, Limits, check_history
-from zkconsumer.testing.history.groups import check_group, find_wrong_owners
-from zkconsumer.testing.history.leaves import check_leaves
+from zkconsumer.testing.history.groups import check_group, check_leaves, find_wrong_owners
 from zkconsumer.testing.history.limits import node_of, was_troubled
 
 __all__ = ["Run", "simulate", "trace_run"]
@@ -109,8 +108,16 @@ class _Runner:
         except SimulationStuck as error:
             self._found("stuck", str(error))
         self._check_history()
-        return Run(world.plan, world.seed, self.findings, world.history, self.healed_s, self.converged_s,
-                   world.schedule.steps, self._limits())
+        return Run(
+            world.plan,
+            world.seed,
+            self.findings,
+            world.history,
+            self.healed_s,
+            self.converged_s,
+            world.schedule.steps,
+            self._limits(),
+        )
 
     def _found(self, check: str, sentence: str) -> None:
         self.findings.append(Finding(check, sentence))
@@ -231,14 +238,20 @@ class _Runner:
 
     def _owned_by_members(self) -> dict[Place, str]:
         topics = self.world.brokers.partitions
-        return {place: thread for each in self.world.all_living() for place, thread in each.actor.owned().items()
-                if place[1] in topics.get(place[0], ())}
+        return {
+            place: thread
+            for each in self.world.all_living()
+            for place, thread in each.actor.owned().items()
+            if place[1] in topics.get(place[0], ())
+        }
 
     def _backlog_s(self) -> float:
         """How long one stream would work on all that is not done."""
         brokers = self.world.brokers
-        left = sum(brokers.left(topic, number, self.world.done_to(brokers.place(topic, number)))
-                   for topic, number in self._owners())
+        left = sum(
+            brokers.left(topic, number, self.world.done_to(brokers.place(topic, number)))
+            for topic, number in self._owners()
+        )
         return left * max(each.work_s for each in self.world.plan.members)
 
     def _is_consumed(self) -> bool:
@@ -369,8 +382,11 @@ class _Runner:
         """How far the partitions were read that no member reads any more."""
         world = self.world
         owned = {world.brokers.place(*place) for place in self._owners()}
-        return {event.place: world.delivered_to(event.place)
-                for event in world.history if event.kind == "acked" and event.place not in owned}
+        return {
+            event.place: world.delivered_to(event.place)
+            for event in world.history
+            if event.kind == "acked" and event.place not in owned
+        }
 
     def _limits(self) -> Limits:
         world = self.world
@@ -396,8 +412,9 @@ class _Runner:
             unstorable=world.unstorable,
             commits_fenced=not world.is_stored_in_kafka,
             blind_s=session_s + settings.sync_limit * settings.tick_s + _LAG_S,
-            reborn=frozenset(each.topic for each in world.history
-                             if each.topic in world.brokers.reborn or "wipe" in world.done_kinds),
+            reborn=frozenset(
+                each.topic for each in world.history if each.topic in world.brokers.reborn or "wipe" in world.done_kinds
+            ),
             by_hand=frozenset(name for name, each in world.participants.items() if not each.spec.auto_commit_s),
             unfenced=frozenset(name for name, each in world.participants.items() if each.spec.kind != "ours"),
             disputed=frozenset(world.due.disputed) if self._has_java else frozenset(),

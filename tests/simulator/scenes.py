@@ -58,8 +58,10 @@ LONG_DRAINS: Final[tuple[tuple[Step, ...], ...]] = (
 WITHIN_ENTRIES: Final[tuple[tuple[Step, ...], ...]] = (
     (),
     *(
-        (Step(0.0, "crash", name, for_s=9.0), *(Step(0.5, "offset set", "t", number, amount=amount, word="inside")
-                                                for number in range(3)))
+        (
+            Step(0.0, "crash", name, for_s=9.0),
+            *(Step(0.5, "offset set", "t", number, amount=amount, word="inside") for number in range(3)),
+        )
         for name in "ab"
         for amount in (1, 5, 12)
     ),
@@ -68,8 +70,10 @@ WITHIN_ENTRIES: Final[tuple[tuple[Step, ...], ...]] = (
 
 OTHER_LOGS: Final[tuple[tuple[Step, ...], ...]] = (
     (),
-    *((Step(0.0, "pause", "a", for_s=9.0), Step(0.1, "broker", number=number, for_s=0.3, word="replaced"))
-      for number in (0, 0, 1, 2)),
+    *(
+        (Step(0.0, "pause", "a", for_s=9.0), Step(0.1, "broker", number=number, for_s=0.3, word="replaced"))
+        for number in (0, 0, 1, 2)
+    ),
 )
 """Of Kafka 0.7: while a member is paused, a broker comes back with other logs, which are soon as long as those before;
 or nothing."""

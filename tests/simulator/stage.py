@@ -128,8 +128,9 @@ class Stage:
 
     def _build_brokers(self) -> Brokers:
         if self.plan.generation == "0.7":
-            return Brokers07(self.schedule, self.rng("brokers"), self.controller, self._broker_event,
-                             self.zookeeper, self.rng)
+            return Brokers07(
+                self.schedule, self.rng("brokers"), self.controller, self._broker_event, self.zookeeper, self.rng
+            )
         return Brokers(self.schedule, self.rng("brokers"), self.controller, self._broker_event)
 
     # -- the history ------------------------------------------------------------------------------------------------
@@ -213,8 +214,9 @@ class Stage:
         spec = specs[(number - 1) % len(specs)]
         label = name if number == 1 else f"{name}.{number}"
         rng = self.rng(label)
-        process = Process(self.schedule, rng, label, clock_offset_s=rng.uniform(0, 1e5),
-                          clock_rate=rng.uniform(0.9999, 1.0001))
+        process = Process(
+            self.schedule, rng, label, clock_offset_s=rng.uniform(0, 1e5), clock_rate=rng.uniform(0.9999, 1.0001)
+        )
         settings = java_port(spec.session_s) if spec.kind == "java" else PortSettings(session_timeout_s=spec.session_s)
         port = self.zookeeper.port(process, settings)
         self._names[port] = label

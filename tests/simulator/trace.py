@@ -1,9 +1,9 @@
 """Prints a run as lines of text: time, member, event.
 
-    12.345678 b         asks       create owners/t/3 'g_b-0', if ids/g_b is at 1
-    12.347011 b         receives   create owners/t/3: node exists
-    12.347312 b         g_b t-3: claiming -> blocked after ClaimRefused
-    12.350000 -         *** stall b for 4 s
+12.345678 b         asks       create owners/t/3 'g_b-0', if ids/g_b is at 1
+12.347011 b         receives   create owners/t/3: node exists
+12.347312 b         g_b t-3: claiming -> blocked after ClaimRefused
+12.350000 -         *** stall b for 4 s
 """
 
 from __future__ import annotations

@@ -153,9 +153,7 @@ class Tree:
         value, change = self._do(request, session_id, zxid, now_ms)
         return Outcome(value, None, () if change is None else (change,))
 
-    def _execute_all(
-        self, operations: tuple[Operation, ...], session_id: int, zxid: int, now_ms: int
-    ) -> Outcome:
+    def _execute_all(self, operations: tuple[Operation, ...], session_id: int, zxid: int, now_ms: int) -> Outcome:
         values: list[Any] = []
         changes: list[Change] = []
         undos: list[_Undo] = []

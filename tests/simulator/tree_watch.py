@@ -162,7 +162,7 @@ class TreeWatch:
             self._write("commit", writer, place, offset, "")
 
     def _place_of(self, path: str, root: str) -> Place | None:
-        topic, _, partition = path[len(root):].partition("/")
+        topic, _, partition = path[len(root) :].partition("/")
         return self._place(topic, partition_of(partition)) if _PARTITION.fullmatch(partition) else None
 
 

@@ -33,8 +33,9 @@ class World(Stage):
 
     def __init__(self, plan: Plan, seed: int | str, java: ActorBuilder = JavaMember) -> None:
         super().__init__(plan, seed, java)
-        self._waiting_steps = WaitingSteps(self.all_living, self._do_now, self.rng, self.schedule.after,
-                                           self.brokers.partition)
+        self._waiting_steps = WaitingSteps(
+            self.all_living, self._do_now, self.rng, self.schedule.after, self.brokers.partition
+        )
         self.when_joined = self._waiting_steps.watch
         self._store_repairs = StoreRepairs(self)
 

@@ -24,8 +24,18 @@ from tests.simulator.schedule import Schedule
 from tests.simulator.tree import Change, ChangeKind
 
 __all__ = [
-    "CLOSE", "Client", "CloseSession", "Connection", "Link", "LinkedServer", "Mishaps", "Pending", "Read", "Record",
-    "WatchKind", "Write",
+    "CLOSE",
+    "Client",
+    "CloseSession",
+    "Connection",
+    "Link",
+    "LinkedServer",
+    "Mishaps",
+    "Pending",
+    "Read",
+    "Record",
+    "WatchKind",
+    "Write",
 ]
 
 

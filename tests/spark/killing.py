@@ -46,7 +46,13 @@ def wait_gone(pids: Iterable[int]) -> None:
 
 
 def killed_when_files_come(
-    command: Sequence[str], kind: str, folder: Path, pattern: str, log: Path, *, environment: Mapping[str, str],
+    command: Sequence[str],
+    kind: str,
+    folder: Path,
+    pattern: str,
+    log: Path,
+    *,
+    environment: Mapping[str, str],
     timeout_s: float,
 ) -> bool:
     """Run a command, and kill one of its processes when a file has come; return False if it has ended before that.

@@ -28,8 +28,7 @@ from pyspark.sql import SparkSession
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.spark.load import heartbeat, job, run_writer
-from zkconsumer.spark.load.errors import LoadOvertaken
-from zkconsumer.spark.load.failures import failures_in_a_sentence
+from zkconsumer.spark.load.failures import LoadOvertaken, failures_in_a_sentence
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings

@@ -61,7 +61,11 @@ class DyingStorage(Storage):
 
 
 def die_at_each_change(
-    spark: SparkSession, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch, *, before_each: Callable[[], None],
+    spark: SparkSession,
+    settings: LoadSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before_each: Callable[[], None],
     after_each: Callable[[], None],
 ) -> None:
     """Let a load die before or after each change it makes to the folder, and run another one after it.

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from producing import Message, produce
 
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
+from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction_history import CompactionHistory
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings

@@ -17,13 +17,11 @@ from zkconsumer.spark.errors import RequirementMissing
 from zkconsumer.spark.requirements import check_java
 from zkconsumer.testing.errors import JavaMissing
 from zkconsumer.testing.java import find_java
-from zkconsumer.testing.java.class_archive import ClassArchive
+from zkconsumer.testing.java.runtime import ClassArchive
 from zkconsumer.testing.processes import ChildProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK_JAVA = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """The options of Java for tests: a JVM that compiles less, and verifies no bytecode, takes half the CPU seconds."""
 
 
@@ -59,7 +57,12 @@ spark.sparkContext.setLogLevel("ERROR")
 
 
 def run_job(
-    program: str, master: str, folder: Path, *, settings: dict[str, str] | None = None, on_path: bool = True,
+    program: str,
+    master: str,
+    folder: Path,
+    *,
+    settings: dict[str, str] | None = None,
+    on_path: bool = True,
     timeout_s: float = 900,
 ) -> Any:
     """Run a program that has `spark`, and return what its last line printed, as JSON; the folder has its `stderr.txt`.

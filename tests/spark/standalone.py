@@ -74,11 +74,23 @@ class StandaloneSpark:
         )
         for number in range(self._workers):
             self._serve(
-                f"worker-{number}", f"{deploy}.worker.Worker", self.master, "--host", "127.0.0.1", "--webui-port", "0",
-                "--cores", "2", "--memory", "2g", "--work-dir", str(self._folder / "work"),
+                f"worker-{number}",
+                f"{deploy}.worker.Worker",
+                self.master,
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "--cores",
+                "2",
+                "--memory",
+                "2g",
+                "--work-dir",
+                str(self._folder / "work"),
             )
         wait_until(
-            lambda: self._servers[0].tail(200).count("Registering worker") == self._workers, _START_S,
+            lambda: self._servers[0].tail(200).count("Registering worker") == self._workers,
+            _START_S,
             "all workers at the master",
         )
         return self

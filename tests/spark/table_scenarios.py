@@ -14,7 +14,7 @@ import pytest
 from loading import counts, die_at_each_change, numbered, settings_of
 from producing import produce
 
-from zkconsumer.spark.load.errors import AppendFailed, LoadOvertaken, LoadRefused
+from zkconsumer.spark.load.failures import AppendFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
@@ -89,7 +89,10 @@ class TableScenarios(ABC):
         return found
 
     def test_headers_are_a_column_of_the_table(
-        self, spark: SparkSession, kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Topic,
+        self,
+        spark: SparkSession,
+        kafka_clusters: Callable[[str, int], KafkaCluster],
+        fresh_topic: Topic,
         tmp_path: Path,
     ) -> None:
         from transactions import Log  # which needs confluent-kafka
@@ -113,7 +116,12 @@ class TableScenarios(ABC):
             run_load(spark, replace(settings, folder=str(tmp_path / "other")))
 
     def test_each_run_is_one_transaction_that_brings_what_is_new(
-        self, spark: SparkSession, kafka_0822: KafkaCluster, topic: str, fresh_topic: Topic, fresh_group: str,
+        self,
+        spark: SparkSession,
+        kafka_0822: KafkaCluster,
+        topic: str,
+        fresh_topic: Topic,
+        fresh_group: str,
         tmp_path: Path,
     ) -> None:
         other = fresh_topic()
@@ -143,7 +151,11 @@ class TableScenarios(ABC):
         assert kafka_0822.client.get(f"/consumers/{fresh_group}/offsets/{topic}/1")[0] == b"47"
 
     def test_a_run_that_dies_at_any_change_of_the_folder_costs_no_message_and_repeats_none(
-        self, spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path,
+        self,
+        spark: SparkSession,
+        kafka_0822: KafkaCluster,
+        topic: str,
+        tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         settings = self.settings(kafka_0822, tmp_path, topic, "none")
@@ -176,7 +188,11 @@ class TableScenarios(ABC):
         assert self.offsets(spark, tmp_path) == {0: [*range(150)], 1: [*range(40)]}
 
     def test_of_two_loads_at_the_same_time_one_publishes_and_both_finish(
-        self, spark: SparkSession, kafka_0822: KafkaCluster, topic: str, tmp_path: Path,
+        self,
+        spark: SparkSession,
+        kafka_0822: KafkaCluster,
+        topic: str,
+        tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         settings = self.settings(kafka_0822, tmp_path, topic)

@@ -14,18 +14,17 @@ from simpleconsumer.types import EpochEnd, TopicPartition
 from zkconsumer.spark.errors import DataLoss, MessagesLost
 from zkconsumer.spark.load.audit import OffsetSpan
 from zkconsumer.spark.load.cluster_state import ClusterStateReader
-from zkconsumer.spark.load.errors import AuditFailed, OffsetsLost
+from zkconsumer.spark.load.failures import AuditFailed, OffsetsLost
 from zkconsumer.spark.load.incarnations import unchanged_epochs
-from zkconsumer.spark.load.load_state import LoadState
-from zkconsumer.spark.load.manifest import Manifest
+from zkconsumer.spark.load.manifest import LoadState, Manifest
 from zkconsumer.spark.load.planning import RunPlan, plan_run
 from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
-from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.bounds import PlannedRange
+from zkconsumer.spark.reading.leader_queries import LogMark, cut_at
 from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.settings_files import open_source
 from zkconsumer.spark.streaming import stream_logs
-from zkconsumer.spark.streaming.log_cuts import LogMark, cut_at
 from zkconsumer.spark.streaming.stream_driver import StreamDriver
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
 from zkconsumer.testing import EmbeddedCluster
@@ -222,7 +221,10 @@ def test_an_end_that_a_leader_without_epochs_tells_has_none(
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("grown", [2, 4, 20], ids=["shorter", "as long", "longer"])
 def test_a_log_that_was_cut_between_two_batches_is_read_on_where_it_was_cut(
-    cluster: EmbeddedCluster, streams: Callable[..., Stream], caplog: pytest.LogCaptureFixture, grown: int,
+    cluster: EmbeddedCluster,
+    streams: Callable[..., Stream],
+    caplog: pytest.LogCaptureFixture,
+    grown: int,
     is_restarted: bool,
 ) -> None:
     strict, lenient = streams(), streams(**LENIENT)
@@ -230,8 +232,9 @@ def test_a_log_that_was_cut_between_two_batches_is_read_on_where_it_was_cut(
     cut(cluster, 6, NEW[:grown])
     if is_restarted:
         strict, lenient = strict.restarted(), lenient.restarted()
-    with pytest.raises(MessagesLost, match="t-0 from offset 6 to 10: its log was truncated there when its leader "
-                                           "changed"):
+    with pytest.raises(
+        MessagesLost, match="t-0 from offset 6 to 10: its log was truncated there when its leader changed"
+    ):
         wait_until(lambda: strict.end() != strict.position, 20, "the loss")
     assert lenient.batches(grown) == NEW[:grown], "each of the new messages, also those at offsets of before"
     assert caplog.text.count("t-0 from offset 6 to 10: its log was truncated") == 1
@@ -299,8 +302,11 @@ def test_a_log_that_is_cut_while_it_is_read_is_noticed_with_what_was_read(
     assert found[0] == OLD[0]
     cut(cluster, end)
     if is_strict:
-        with pytest.raises(DataLoss, match=rf"t/0: {10 - end} offsets from {end} to 9 are not in the log: the log "
-                                           r"was truncated"):
+        with pytest.raises(
+            DataLoss,
+            match=rf"t/0: {10 - end} offsets from {end} to 9 are not in the log: the log "
+            r"was truncated",
+        ):
             list(batches)
     else:
         found += [value.as_py() for batch in batches for value in batch["value"]]
@@ -324,8 +330,9 @@ def test_a_topic_that_was_created_again_is_told_by_an_earlier_epoch(cluster: Emb
     cluster.create_topic(TOPIC)
     cluster.wait_leaders(TOPIC, [0])
     cluster.produce(TOPIC, NEW, partition=0)
-    with pytest.raises(DataLoss, match="t/0: 10 offsets from 0 to 9 are not in the log: its leader has epoch 0, but "
-                                       "had 1 before"):
+    with pytest.raises(
+        DataLoss, match="t/0: 10 offsets from 0 to 9 are not in the log: its leader has epoch 0, but had 1 before"
+    ):
         read(planned, options)
 
 
@@ -350,8 +357,9 @@ def test_a_load_goes_on_where_the_log_was_cut_as_a_stream_does(
     first = load_plan(cluster, LoadState())
     assert first.asked == {ZERO: OffsetSpan(0, 10)}
     cut(cluster, 6, new)
-    with pytest.raises(OffsetsLost, match="t-0 from offset 6 to 10: its log was truncated there when its leader "
-                                          "changed"):
+    with pytest.raises(
+        OffsetsLost, match="t-0 from offset 6 to 10: its log was truncated there when its leader changed"
+    ):
         load_plan(cluster, first.state)
     second = load_plan(cluster, first.state, skip=True)
     assert second.asked == ({ZERO: OffsetSpan(6, 6 + len(new))} if new else {})
@@ -379,6 +387,7 @@ def test_a_load_of_a_log_that_was_cut_after_the_plan_is_not_published(cluster: E
     with open_source(options.config) as source:
         assert unchanged_epochs(source, options, plan.state.offsets, {ZERO}) == plan.state.offsets.epochs
         cut(cluster, 6)
-        with pytest.raises(AuditFailed, match="nothing was published: logs were truncated while they were read: t/0 "
-                                              "at 6"):
+        with pytest.raises(
+            AuditFailed, match="nothing was published: logs were truncated while they were read: t/0 at 6"
+        ):
             unchanged_epochs(source, options, plan.state.offsets, {ZERO})

@@ -10,7 +10,7 @@ from tests.interop.cut_log import KEPT, LOST, NEW, SETTINGS, WAIT_S, CutLog, num
 from zkconsumer.spark.errors import DataLoss, MessagesLost
 from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
-from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.bounds import PlannedRange
 from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.streaming.stream_driver import StreamDriver
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
@@ -85,8 +85,11 @@ def test_what_was_read_and_is_lost_is_named_and_what_is_new_is_read(log: CutLog)
         assert stream.take(NEW) == numbered("new", NEW)
         assert set(stream.position.offsets.values()) == {KEPT + NEW}
     for options, ranges in zip(tables, planned, strict=True):
-        with pytest.raises(DataLoss, match=rf"{LOST} offsets from {KEPT} to {KEPT + LOST - 1} are not in the log: "
-                                           r"the log"):
+        with pytest.raises(
+            DataLoss,
+            match=rf"{LOST} offsets from {KEPT} to {KEPT + LOST - 1} are not in the log: "
+            r"the log",
+        ):
             read(ranges, options)
         assert read(plan_batch(options), options) == numbered("kept", KEPT) + numbered("new", NEW)
     for stream in (*strict, *lenient):

@@ -12,8 +12,7 @@ from zkconsumer.spark.options.foreign_options import READING, WRITING, Foreign, 
 from zkconsumer.spark.options.option_table import OPTIONS, find_option, unknown_option
 from zkconsumer.spark.options.options import batch_options, stream_options
 from zkconsumer.spark.settings_files import with_settings_files
-from zkconsumer.spark.writing.sink_option_table import find_sink_option, unknown_sink_option
-from zkconsumer.spark.writing.sink_options import sink_options, sink_settings
+from zkconsumer.spark.writing.sink_options import find_sink_option, sink_options, sink_settings, unknown_sink_option
 
 PLACE = {"zookeeper.connect": "zk1:2181/kafka"}
 READ = {**PLACE, "subscribe": "clicks"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan, OffsetSums, PartitionCounts, audit
-from zkconsumer.spark.load.errors import AuditFailed
+from zkconsumer.spark.load.failures import AuditFailed
 from zkconsumer.spark.load.manifest import LoadedPartition
 
 T0 = TopicPartition("t", 0)

@@ -12,12 +12,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from zkconsumer.spark.errors import TopicMissing
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.errors import AuditFailed, LoadRefused, OffsetsLost
+from zkconsumer.spark.load.cluster_state import compacted_topics
+from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.failures import AuditFailed, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.lake import read_published
 from zkconsumer.spark.load.settings import LoadSettings
-from zkconsumer.spark.load.topic_policies import compacted_topics
 from zkconsumer.spark.settings_files import open_source
 from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import EmbeddedCluster
@@ -265,8 +265,11 @@ def test_the_last_message_shows_a_topic_that_was_created_again_where_there_are_n
     assert embedded.client.exists(f"/brokers/topics/{topic}") is None
     embedded.create_topic(topic)
     embedded.produce(topic, [b"%d" % n for n in range(100, 130)], partition=0)
-    with pytest.raises(OffsetsLost, match=rf"{topic}-0 from offset 0 to 10: its log was truncated, and has since "
-                                          r"grown past"):
+    with pytest.raises(
+        OffsetsLost,
+        match=rf"{topic}-0 from offset 0 to 10: its log was truncated, and has since "
+        r"grown past",
+    ):
         lake.load(embedded.broker_list, topic)
 
 

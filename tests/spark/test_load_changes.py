@@ -16,7 +16,7 @@ import pytest
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import GroupHasNoOffsets, NoMessageAtTime, PlanningFailed, TopicMissing
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.errors import AuditFailed, LoadRefused, OffsetsLost
+from zkconsumer.spark.load.failures import AuditFailed, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.streaming import stream_logs
@@ -98,7 +98,11 @@ def test_old_ends_of_partitions_that_a_new_topic_lacks_go_with_the_old_one(
 
 
 def test_a_topic_that_is_created_anew_while_it_is_read_is_not_published_as_the_old_one(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, run: Run, fresh_topic: Topic, tmp_path: Path,
+    spark: SparkSession,
+    embedded_cluster: EmbeddedCluster,
+    run: Run,
+    fresh_topic: Topic,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = fresh_topic()
@@ -354,7 +358,11 @@ def test_what_retention_takes_while_it_is_read_fails_a_load_that_must_lose_nothi
 
 
 def test_what_retention_takes_while_it_is_read_is_named(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, run: Run, log_of_two_segments: PartitionLog, tmp_path: Path,
+    spark: SparkSession,
+    embedded_cluster: EmbeddedCluster,
+    run: Run,
+    log_of_two_segments: PartitionLog,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = log_of_two_segments.topic
@@ -396,7 +404,11 @@ def test_where_gaps_are_allowed_a_last_message_that_is_gone_is_no_cut_and_anothe
 
 
 def test_an_end_that_a_new_leader_names_for_a_moment_is_asked_for_again(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, run: Run, topic: str, tmp_path: Path,
+    spark: SparkSession,
+    embedded_cluster: EmbeddedCluster,
+    run: Run,
+    topic: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stream_logs, "SHRUNK_S", 20.0)

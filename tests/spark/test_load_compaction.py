@@ -20,11 +20,10 @@ from click.testing import CliRunner
 from loading import DyingStorage, Killed, settings_of
 
 from zkconsumer.cli.program import program
-from zkconsumer.spark.load import heartbeat
-from zkconsumer.spark.load.compaction import compact
-from zkconsumer.spark.load.compaction.compact import CompactionReport, CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
-from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused
+from zkconsumer.spark.load import compact, heartbeat
+from zkconsumer.spark.load.compact import CompactionReport, CompactionSettings, run_compactions
+from zkconsumer.spark.load.compaction_history import CompactionHistory
+from zkconsumer.spark.load.failures import AuditFailed, LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.lake import published_files, read_published
@@ -68,7 +67,9 @@ def topic(embedded_clusters: Callable[[int], EmbeddedCluster]) -> Topic:
 
 @pytest.fixture(scope="module")
 def loaded(
-    spark: SparkSession, embedded_clusters: Callable[[int], EmbeddedCluster], topic: Topic,
+    spark: SparkSession,
+    embedded_clusters: Callable[[int], EmbeddedCluster],
+    topic: Topic,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> LoadSettings:
     """A folder with three runs of two partitions, a file for each partition in each run: to be copied, not changed."""
@@ -146,9 +147,7 @@ def test_files_are_filled_up_to_the_size_and_large_ones_stay(spark: SparkSession
     assert (none.compaction, none.files_before) == (None, RUNS)
 
 
-def test_a_load_goes_on_behind_a_compaction(
-    spark: SparkSession, topic: Topic, settings: LoadSettings
-) -> None:
+def test_a_load_goes_on_behind_a_compaction(spark: SparkSession, topic: Topic, settings: LoadSettings) -> None:
     compacted(spark, settings.folder)
     topic.grow()
     assert run_load(spark, settings).run == RUNS + 1
@@ -342,7 +341,7 @@ def test_a_compaction_that_was_stopped_and_taken_for_dead_publishes_nothing(
     def stopped(compactions: CompactionHistory, compaction: Any) -> None:
         monkeypatch.setattr(CompactionHistory, "publish", publish)
         with monkeypatch.context() as patched:
-            name = "zkconsumer.spark.load.compaction.compaction_history.all_dead"
+            name = "zkconsumer.spark.load.compaction_history.all_dead"
             patched.setattr(name, lambda storage, folders: True)
             assert [each.compaction for each in compacted(spark, settings.folder)] == [2]
         publish(compactions, compaction)

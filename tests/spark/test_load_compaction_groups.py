@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.spark.load.compaction.compaction import (
+from zkconsumer.spark.load.compaction_manifest import (
     Compaction,
     LakeFile,
     Replacement,
@@ -17,9 +17,8 @@ from zkconsumer.spark.load.compaction.compaction import (
     plan_groups,
     portions_of,
 )
-from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.load_state import LoadState
-from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
+from zkconsumer.spark.load.failures import LoadRefused
+from zkconsumer.spark.load.manifest import LoadedPartition, LoadState, Manifest, StagedFile
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
 DAY, NEXT_DAY = "topic=clicks/date=2014-03-01", "topic=clicks/date=2014-03-02"

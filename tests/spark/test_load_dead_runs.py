@@ -11,7 +11,7 @@ import pytest
 from loading import Killed, counts, settings_of
 
 from zkconsumer.spark.load import heartbeat, run_writer
-from zkconsumer.spark.load.errors import LoadOvertaken
+from zkconsumer.spark.load.failures import LoadOvertaken
 from zkconsumer.spark.load.heartbeat import Heartbeat, all_dead
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from zkconsumer.cli.program import program
 from zkconsumer.spark.errors import RequirementMissing
-from zkconsumer.spark.load.tables import delta
-from zkconsumer.spark.load.tables.delta import delta_packages, delta_settings, refuse_unfit_versions
+from zkconsumer.spark.load import delta
+from zkconsumer.spark.load.delta import delta_packages, delta_settings, refuse_unfit_versions
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 REQUIRES = ["pyspark<=4.2.0,>=4.0.1", "importlib_metadata<=8.7.1,>=1.0.0"]

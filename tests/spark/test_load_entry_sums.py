@@ -10,11 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.audit import OffsetSpan, PartitionCounts, audit, incomplete
-from zkconsumer.spark.load.entry_sums import EntrySums, checksum, light
-from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
-from zkconsumer.spark.load.load_state import LastMessage, LoadState
-from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
+from zkconsumer.spark.load.audit import EntrySums, OffsetSpan, PartitionCounts, audit, checksum, incomplete, light
+from zkconsumer.spark.load.failures import AuditFailed, LoadRefused
+from zkconsumer.spark.load.manifest import LastMessage, LoadedPartition, LoadState, Manifest
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.writing import Shape, rows_of_files
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
@@ -91,8 +89,9 @@ def test_one_entry_twice_and_one_of_its_size_missing_is_found() -> None:
     entries = [(16, 1)] * 8
     rows = rows_of(0, entries)
     changed = [*rows[:3], rows[2], *rows[4:]]
-    with pytest.raises(AuditFailed, match="t/0-0: the entries from position 0 to 128 were not written exactly once "
-                                          "each"):
+    with pytest.raises(
+        AuditFailed, match="t/0-0: the entries from position 0 to 128 were not written exactly once each"
+    ):
         audit({P0: OffsetSpan(0, 128)}, {P0: counts_of(changed)}, ())
 
 

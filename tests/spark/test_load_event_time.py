@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from loading import settings_of
 
-from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.event_time import event_time
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.job import run_load
-from zkconsumer.spark.load.writing import Shape, settings_of_writing
+from zkconsumer.spark.load.writing import Shape, event_time, settings_of_writing
 from zkconsumer.testing import EmbeddedCluster, load
 
 if TYPE_CHECKING:
@@ -66,13 +65,18 @@ def test_what_is_no_json_tells_nothing(spark: SparkSession, value: bytes | None)
 def _told(spark: SparkSession, value: bytes | None, field: str) -> str | None:
     frame = spark.createDataFrame([(value,)], "value binary")
     with settings_of_writing(spark):
-        [row] = frame.select(event_time(frame, field).alias("at")).selectExpr(
-            "date_format(at, \"yyyy-MM-dd'T'HH:mm:ssX\") AS at").collect()
+        [row] = (
+            frame.select(event_time(frame, field).alias("at"))
+            .selectExpr("date_format(at, \"yyyy-MM-dd'T'HH:mm:ssX\") AS at")
+            .collect()
+        )
     return None if row.at is None else str(row.at)
 
 
 def test_it_counts_before_the_time_of_the_message(
-    spark: SparkSession, embedded_clusters: Callable[[int, str], EmbeddedCluster], fresh_topic: Callable[[], str],
+    spark: SparkSession,
+    embedded_clusters: Callable[[int, str], EmbeddedCluster],
+    fresh_topic: Callable[[], str],
     tmp_path: Path,
 ) -> None:
     """From Kafka 0.10 on each message has a time: when it was sent, or appended."""

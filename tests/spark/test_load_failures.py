@@ -48,8 +48,10 @@ failure: Lost task 0.0 in stage 0.0 (TID 0) (localhost executor driver): org.apa
 Caused by: java.io.EOFException
 \tat java.base/java.io.DataInputStream.readFully(DataInputStream.java:1)
 """
-KILLED = _GONE.format("Python worker exited unexpectedly (crashed). Consider setting "
-                      "'spark.sql.execution.pyspark.udf.faulthandler.enabled' or")
+KILLED = _GONE.format(
+    "Python worker exited unexpectedly (crashed). Consider setting "
+    "'spark.sql.execution.pyspark.udf.faulthandler.enabled' or"
+)
 CRASHED = _GONE.format("""Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault
 
 Current thread 0x00007f (most recent call first):
@@ -78,8 +80,11 @@ Caused by: java.net.ConnectException: Connection refused
         (Py4JError(AWAY), "Spark has failed: java.net.ConnectException: Call From here to nn:8020 failed"),
         (Py4JError(KILLED), "Spark has failed: a Python process of Spark has ended without a message: it was killed"),
         (Py4JError(STARTER), "Spark has failed: a Python process of Spark has ended without a message: it was killed"),
-        (Py4JError(CRASHED), "Spark has failed: a Python process of Spark has crashed in /site-packages/cramjam/x.py, "
-                             "line 12: Segmentation fault"),
+        (
+            Py4JError(CRASHED),
+            "Spark has failed: a Python process of Spark has crashed in /site-packages/cramjam/x.py, "
+            "line 12: Segmentation fault",
+        ),
         (Py4JError(SLOW), "Spark has failed: a Python process of Spark did not start in time"),
         (PySparkException("[PATH_NOT_FOUND] it\nis gone"), "Spark has failed: [PATH_NOT_FOUND] it is gone"),
         (PySparkException("x" * 1000), f"Spark has failed: {'x' * 600}..."),

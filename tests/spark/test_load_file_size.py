@@ -15,7 +15,7 @@ from producing import produce
 
 from zkconsumer.cli.program import program
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.writing import Shape

@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkconsumer.errors import ConfigError
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.job import limited
 from zkconsumer.spark.load.settings import LoadSettings, of_found_generation
 from zkconsumer.spark.load.writing import Shape
@@ -22,7 +22,10 @@ OF_08 = b'{"jmx_port":-1,"timestamp":"1400000000000","host":"127.0.0.1","version
 @pytest.mark.parametrize(("brokers", "is_of_07"), [([OF_07, OF_07], True), ([OF_08], False), ([OF_07, OF_08], False),
                                                    ([], False)])  # fmt: skip
 def test_the_brokers_decide_unless_the_settings_do(
-    zookeeper: ZooKeeperServer, zookeeper_client: KazooClient, fresh_topic: Callable[[], str], brokers: list[bytes],
+    zookeeper: ZooKeeperServer,
+    zookeeper_client: KazooClient,
+    fresh_topic: Callable[[], str],
+    brokers: list[bytes],
     is_of_07: bool,
 ) -> None:
     chroot = f"/{fresh_topic()}"

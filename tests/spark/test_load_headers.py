@@ -16,9 +16,8 @@ from transactions import PATIENCE_S, Header, Log
 from zkconsumer.cli.program import program
 from zkconsumer.spark.load import job
 from zkconsumer.spark.load import session as load_session
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.compaction.compaction_files import _sums
-from zkconsumer.spark.load.errors import AuditFailed, LoadRefused
+from zkconsumer.spark.load.compact import CompactionSettings, _sums, run_compactions
+from zkconsumer.spark.load.failures import AuditFailed, LoadRefused
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.lake import read_published
 from zkconsumer.spark.load.settings import LoadSettings
@@ -147,8 +146,11 @@ def test_a_compaction_would_notice_other_headers(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_committed_messages_are_loaded_up_to_the_open_transaction(
-    spark: SparkSession, kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str],
-    tmp_path: Path, version: str,
+    spark: SparkSession,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    fresh_topic: Callable[[], str],
+    tmp_path: Path,
+    version: str,
 ) -> None:
     log = Log(kafka_clusters(version, 1), fresh_topic())
     source = {"subscribe": log.topic, "includeHeaders": "true", "isolation.level": "read_committed"}
@@ -171,9 +173,7 @@ def test_committed_messages_are_loaded_up_to_the_open_transaction(
     assert run_load(spark, settings).run is None, "the last message is known again"
 
 
-def test_the_command_has_options_for_both(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_has_options_for_both(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[LoadSettings] = []
 
     def run_portions(spark: object, settings: LoadSettings, *others: object) -> list[LoadReport]:

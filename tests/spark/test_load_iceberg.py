@@ -13,12 +13,12 @@ from producing import produce
 from table_scenarios import TableScenarios
 
 from zkconsumer.spark.load import heartbeat
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.history import History
+from zkconsumer.spark.load.iceberg import IcebergTable
 from zkconsumer.spark.load.job import run_load, run_portions
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.tables.iceberg import IcebergTable
 from zkconsumer.spark.load.writing import Shape, settings_of_writing
 from zkconsumer.testing.kafka import KafkaCluster
 

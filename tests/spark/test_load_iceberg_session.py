@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from zkconsumer.cli.program import program
 from zkconsumer.spark.errors import RequirementMissing
-from zkconsumer.spark.load.tables.iceberg import iceberg_packages
+from zkconsumer.spark.load.iceberg import iceberg_packages
 
 JAR = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
 

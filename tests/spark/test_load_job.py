@@ -17,7 +17,7 @@ from producing import produce
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import OptionRefused, RequirementMissing, TopicMissing
 from zkconsumer.spark.load import heartbeat, run_writer
-from zkconsumer.spark.load.errors import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
+from zkconsumer.spark.load.failures import AuditFailed, LoadOvertaken, LoadRefused, OffsetsLost
 from zkconsumer.spark.load.history import History
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.manifest import Manifest
@@ -233,8 +233,9 @@ def test_what_cannot_be_is_refused_by_name(
         settings_of(kafka_0822, tmp_path, topic, endingTimestamp="1")
     with pytest.raises(OptionRefused, match="filterPushdown: not for a load: a run reads everything that it has"):
         settings_of(kafka_0822, tmp_path, topic, filterPushdown="true")
-    with pytest.raises(LoadRefused, match="format 'avro' is not known; it must be one of parquet, json, delta, "
-                                          "iceberg"):
+    with pytest.raises(
+        LoadRefused, match="format 'avro' is not known; it must be one of parquet, json, delta, iceberg"
+    ):
         replace(settings, shape=Shape("avro", "date"))
     with pytest.raises(LoadRefused, match="nosuch"):
         run_load(spark, replace(settings, folder="nosuch://host/folder"))

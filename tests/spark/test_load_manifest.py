@@ -8,9 +8,16 @@ from dataclasses import replace
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.load_state import LastMessage, LoadState
-from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile, run_name, run_number
+from zkconsumer.spark.load.failures import LoadRefused
+from zkconsumer.spark.load.manifest import (
+    LastMessage,
+    LoadedPartition,
+    LoadState,
+    Manifest,
+    StagedFile,
+    run_name,
+    run_number,
+)
 from zkconsumer.spark.streaming.log_changes import Loss
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
 
@@ -24,11 +31,15 @@ MANIFEST = Manifest(
     state=LoadState(
         StreamOffsets(
             {TopicPartition("clicks", 0): 12, TopicPartition("clicks", 10): 4, TopicPartition("später", 0): 1},
-            {"clicks": 77, "später": 78}, 1_400_000_000_000,
+            {"clicks": 77, "später": 78},
+            1_400_000_000_000,
         ),
-        {TopicPartition("clicks", 0): LastMessage(11, None, 2**32 - 1),
-         TopicPartition("clicks", 10): LastMessage(3, 0, None)},
-        frozenset({TopicPartition("später", 1)}), 80,
+        {
+            TopicPartition("clicks", 0): LastMessage(11, None, 2**32 - 1),
+            TopicPartition("clicks", 10): LastMessage(3, 0, None),
+        },
+        frozenset({TopicPartition("später", 1)}),
+        80,
     ),
     partitions=(LoadedPartition("clicks", 0, 3, 12, 8, 901, bad=1), LoadedPartition("clicks", 10, 0, 4, 4, 5)),
     files=(StagedFile("_zkconsumer/staging/x/a.parquet", "topic=clicks/a.parquet"),),

@@ -14,7 +14,7 @@ from transaction_marks import add_mark
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.kafka08.message_set import decode_messages
 from simpleconsumer.types import FetchRequest
-from zkconsumer.spark.load.errors import AuditFailed
+from zkconsumer.spark.load.failures import AuditFailed
 from zkconsumer.spark.load.job import LoadReport, run_load, run_portions
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until
@@ -74,8 +74,11 @@ def test_compaction_that_took_the_last_message_is_no_cut(
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.2"])
 def test_marks_at_the_end_are_no_messages_and_no_cut(
-    spark: SparkSession, kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str],
-    tmp_path: Path, version: str,
+    spark: SparkSession,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    fresh_topic: Callable[[], str],
+    tmp_path: Path,
+    version: str,
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()
     cluster.create_topic(topic)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.storage import Storage
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def test_a_move_that_died_between_its_copy_and_the_deletion_is_finished(spark: S
 @pytest.mark.parametrize(
     ("folder", "means"),
     [
-        ("~/lake", "the shell has not expanded ~"), ("/data/lake[1]", r"treats \[ \] as a pattern"),
+        ("~/lake", "the shell has not expanded ~"),
+        ("/data/lake[1]", r"treats \[ \] as a pattern"),
         ("", "empty string"),
     ],
 )

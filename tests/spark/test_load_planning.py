@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan
-from zkconsumer.spark.load.errors import OffsetsLost
-from zkconsumer.spark.load.load_state import LastMessage, LoadState
+from zkconsumer.spark.load.failures import OffsetsLost
+from zkconsumer.spark.load.manifest import LastMessage, LoadState
 from zkconsumer.spark.load.planning import ClusterState, RunPlan, plan_run
 from zkconsumer.spark.streaming.log_changes import Logs
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
@@ -123,7 +123,10 @@ def test_a_run_takes_no_more_than_it_may_and_the_next_one_goes_on() -> None:
     ids=["retention", "cut", "cut, and some of it stayed", "cut and grown", "created anew"],
 )
 def test_what_is_lost_is_named_and_passed_over_only_when_asked_for(
-    log: tuple[int, int], created_zxids: dict[str, int], kept_ends: dict[TopicPartition, int], asked: OffsetSpan | None,
+    log: tuple[int, int],
+    created_zxids: dict[str, int],
+    kept_ends: dict[TopicPartition, int],
+    asked: OffsetSpan | None,
     end: int,
     sentence: str,
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from loading import counts, settings_of
 
 from zkconsumer.spark.load import job, run_writer
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.job import run_portions
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.testing import EmbeddedCluster, load
@@ -59,7 +59,10 @@ def test_who_produces_faster_than_a_load_reads_does_not_keep_it_for_ever(
 
 @pytest.mark.parametrize("more", [{}, {"minPartitions": "3"}], ids=["whole", "split"])
 def test_a_wrapper_that_cannot_be_read_is_put_aside_by_each_run_that_it_lies_in(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str], tmp_path: Path,
+    spark: SparkSession,
+    embedded_cluster: EmbeddedCluster,
+    fresh_topic: Callable[[], str],
+    tmp_path: Path,
     more: dict[str, str],
 ) -> None:
     topic = fresh_topic()

@@ -243,8 +243,9 @@ class World:
             if life in self.past:
                 there = []  # the brokers have deleted them
             for partition, offset, value, must_be_named in [*there, *life.retained]:
-                is_named = any(p == partition and begin <= offset and (end is None or offset < end)
-                               for p, begin, end in life.lost)
+                is_named = any(
+                    p == partition and begin <= offset and (end is None or offset < end) for p, begin, end in life.lost
+                )
                 if value not in counted and not is_named and must_be_named and life not in self.past:
                     missing.append((life.topic, partition, offset, value))
         assert not missing, missing
@@ -263,9 +264,12 @@ def disk(tmp_path: Path) -> Iterator[tuple[Path, bool]]:
     """A small disk, and whether it is one."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k", "tmpfs", str(place)], capture_output=True, check=False
-    ).returncode == 0
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k", "tmpfs", str(place)], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
     try:
         yield place, mounted
     finally:

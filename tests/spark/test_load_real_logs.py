@@ -19,7 +19,7 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.errors import OffsetsLost
+from zkconsumer.spark.load.failures import OffsetsLost
 from zkconsumer.spark.load.job import LoadReport, run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.options.options import batch_options
@@ -140,8 +140,9 @@ def test_a_log_that_an_unclean_election_has_cut_is_read_on_from_its_new_end(
     load(cluster, topic, 30, first=50)
     assert spans(lake.load(cluster, topic)) == {0: (50, 80)}
     elect_the_other(cluster, topic)
-    reason = "its log was truncated " + ("there when its leader "
-                                         "changed" if version != VERSIONS[0] else "and now ends there")
+    reason = "its log was truncated " + (
+        "there when its leader changed" if version != VERSIONS[0] else "and now ends there"
+    )
     with pytest.raises(OffsetsLost, match=f"{topic}-0 from offset 50 to 80: {reason}"):
         lake.load(cluster, topic)
     report = lake.load(cluster, topic, skip=True)
@@ -363,7 +364,10 @@ def test_retention_between_runs_and_in_the_middle_of_one_takes_what_is_named_and
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_deleted_records_are_named_and_the_deleted_last_message_is_no_cut(
-    kafka_clusters: Callable[[str, int], KafkaCluster], lake: Lake, fresh_topic: Topic, version: str,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    lake: Lake,
+    fresh_topic: Topic,
+    version: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()

@@ -97,9 +97,7 @@ def staged(loader: LoadProcess, lake: str) -> list[str]:
     return found
 
 
-def test_the_command_loads_and_the_next_one_goes_on(
-    place: Place, loader: LoadProcess, topic: Topic, lake: str
-) -> None:
+def test_the_command_loads_and_the_next_one_goes_on(place: Place, loader: LoadProcess, topic: Topic, lake: str) -> None:
     settings = dict(place.settings)
     if place.jars:
         settings["spark.jars"] = ",".join(map(str, place.jars))
@@ -174,4 +172,3 @@ def test_of_two_loads_that_publish_at_the_same_moment_one_does(
 
 def test_of_eight_that_create_the_same_file_one_does(loader: LoadProcess, lake: str) -> None:
     assert loader.ask(publish_in=f"{lake}-eight", times=25)["published"] == [1] * 25
-

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.load import row_counts
+from zkconsumer.spark.load import run_writer
 from zkconsumer.spark.load.audit import OffsetSpan
-from zkconsumer.spark.load.row_counts import count_rows
+from zkconsumer.spark.load.run_writer import count_rows
 from zkconsumer.spark.load.writing import Shape, write_rows
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_offsets_of_any_size_are_counted_without_comparing_them_one_by_one(
     frame = spark.range(start, start + 10).selectExpr(*columns)
     write_rows(spark, frame.withColumn("value", frame["value"].cast("binary")), url, shape, datetime.now(UTC))
     compared: list[str] = []
-    monkeypatch.setattr(row_counts, "_count_distinct", lambda rows, topics: compared.extend(topics) or {})
+    monkeypatch.setattr(run_writer, "_count_distinct", lambda rows, topics: compared.extend(topics) or {})
     found = count_rows(spark, url, shape, {place: OffsetSpan(start, start + 10)})[place]
     assert (found.rows, found.first, found.last, compared) == (10, start, start + 9, [])
     count_rows(spark, url, shape, {place: OffsetSpan(start, start + 11)})

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.lake import read_published
 from zkconsumer.spark.load.settings import LoadSettings

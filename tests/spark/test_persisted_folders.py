@@ -24,8 +24,8 @@ from producing import produce
 from pyspark.errors import StreamingQueryException
 
 from zkconsumer.spark.load import heartbeat
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.errors import LoadRefused, OffsetsLost
+from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.failures import LoadRefused, OffsetsLost
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.streaming import stream_logs
 from zkconsumer.testing import EmbeddedCluster
@@ -148,8 +148,10 @@ def test_a_load_knows_the_last_message_of_its_folder(
 
 @pytest.mark.parametrize(
     ("key", "error", "complaint"),
-    [("births", OffsetsLost, "was deleted and created again"), ("cluster_ms", LoadRefused, "not the cluster of the "
-                                                                                           "last run")],
+    [
+        ("births", OffsetsLost, "was deleted and created again"),
+        ("cluster_ms", LoadRefused, "not the cluster of the last run"),
+    ],
 )
 def test_a_load_knows_the_topic_and_the_cluster_of_its_folder(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, key: str, error: type[Exception], complaint: str

@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cli.load import _as_json
-from zkconsumer.spark.load.compaction.compact import CompactionReport
-from zkconsumer.spark.load.compaction.compaction import Compaction, Replacement
-from zkconsumer.spark.load.compaction.compaction_history import compaction_folder
+from zkconsumer.spark.load.compact import CompactionReport
+from zkconsumer.spark.load.compaction_history import compaction_folder
+from zkconsumer.spark.load.compaction_manifest import Compaction, Replacement
 from zkconsumer.spark.load.heartbeat import Heartbeat
 from zkconsumer.spark.load.history import staging_folder
+from zkconsumer.spark.load.iceberg import _mark
 from zkconsumer.spark.load.job import LoadReport
-from zkconsumer.spark.load.load_state import LastMessage, LoadState
-from zkconsumer.spark.load.manifest import LoadedPartition, Manifest, StagedFile
-from zkconsumer.spark.load.tables.iceberg import _mark
+from zkconsumer.spark.load.manifest import LastMessage, LoadedPartition, LoadState, Manifest, StagedFile
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER, UNDECODED_FOLDER
 from zkconsumer.spark.streaming.log_changes import Loss
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets

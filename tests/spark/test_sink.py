@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from spark_jobs import reads_streams
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
-from zkconsumer.producer.messages.partitioners import partition_082, partition_murmur2
+from zkconsumer.producer.partitioners import partition_082, partition_murmur2
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import wait_until

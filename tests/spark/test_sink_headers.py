@@ -14,10 +14,14 @@ from simpleconsumer.types import Headers, TopicPartition
 from zkconsumer.spark.errors import RowsNotWritten
 from zkconsumer.spark.header_column import header_array
 from zkconsumer.spark.settings_files import settings_of_files
-from zkconsumer.spark.writing.sink_columns import sink_columns
-from zkconsumer.spark.writing.sink_option_table import sink_setting_options
-from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
-from zkconsumer.spark.writing.sink_task import write_batches
+from zkconsumer.spark.writing.sink_options import (
+    SinkOptions,
+    sink_columns,
+    sink_options,
+    sink_setting_options,
+    sink_settings,
+)
+from zkconsumer.spark.writing.sink_writers import write_batches
 from zkconsumer.testing import EmbeddedCluster
 from zkconsumer.testing.kafka import KafkaCluster
 
@@ -95,8 +99,11 @@ def test_an_embedded_broker_of_0_8_stores_no_headers(
     cluster, topic = embedded_clusters(1), fresh_topic()
     cluster.create_topic(topic)
     to_it = options(topic, **{"zookeeper.connect": cluster.zookeeper_connect})
-    with pytest.raises(RowsNotWritten, match=r"2 of 2 rows .* it has headers, which brokers only store from Kafka "
-                                             r"0\.11 on"):
+    with pytest.raises(
+        RowsNotWritten,
+        match=r"2 of 2 rows .* it has headers, which brokers only store from Kafka "
+        r"0\.11 on",
+    ):
         write_batches(to_it, COLUMNS, [batch(ROWS[:1] * 2)])
 
 

@@ -85,7 +85,7 @@ from zkconsumer.spark import ZkConsumerSource
 spark.dataSource.register(ZkConsumerSource)
 spark.range(10000, numPartitions=4).selectExpr("string(id) as value", "string(id) as key").{WRITE % options}
 def place(_):
-    import zkconsumer.spark.writing.sink_task as writing
+    import zkconsumer.spark.writing.sink_writers as writing
     return [writing.__file__]
 print(json.dumps(spark.sparkContext.parallelize(range(8), 8).mapPartitions(place).distinct().collect()))
 """

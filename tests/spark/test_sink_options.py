@@ -13,9 +13,15 @@ from pyspark.sql.types import StructType
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
 from zkconsumer.spark.errors import ColumnsRefused, OptionRefused
 from zkconsumer.spark.source import ZkConsumerSource
-from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns
-from zkconsumer.spark.writing.sink_option_table import SINK_OPTIONS, find_sink_option
-from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_options import (
+    SINK_OPTIONS,
+    SinkColumns,
+    SinkOptions,
+    find_sink_option,
+    sink_columns,
+    sink_options,
+    sink_settings,
+)
 from zkconsumer.spark.writing.sink_writers import ZkBatchWriter
 
 PLACE = {"zookeeper.connect": "zk1:2181/kafka"}
@@ -211,8 +217,11 @@ HEADERS = ("headers", "array<struct<key:string,value:binary>>")
 def test_a_column_of_headers_has_the_type_of_the_source_and_is_refused_for_kafka_07() -> None:
     assert sink_columns([("value", "binary"), HEADERS], "t").has_headers
     assert not sink_columns([("value", "binary")], "t").has_headers
-    with pytest.raises(ColumnsRefused, match=r"column 'headers' cannot be written: messages of Kafka 0\.7 have no "
-                                             r"headers"):
+    with pytest.raises(
+        ColumnsRefused,
+        match=r"column 'headers' cannot be written: messages of Kafka 0\.7 have no "
+        r"headers",
+    ):
         sink_columns([("value", "binary"), HEADERS], "t", is_07=True)
 
 

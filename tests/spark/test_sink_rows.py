@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.producer.messages.partitioners import (
+from zkconsumer.producer.partitioners import (
     Partitioner,
     partition_07,
     partition_08,
@@ -21,8 +21,8 @@ from zkconsumer.producer.messages.partitioners import (
 from zkconsumer.spark.errors import RowRefused
 from zkconsumer.spark.header_column import header_array
 from zkconsumer.spark.writing.key_partitions import KeyColumn, partition_indexes
-from zkconsumer.spark.writing.sink_columns import SinkColumns
-from zkconsumer.spark.writing.sink_rows import RowColumns
+from zkconsumer.spark.writing.sink_options import SinkColumns
+from zkconsumer.spark.writing.sink_writers import RowColumns
 
 NAMED: list[Partitioner] = [partition_07, partition_08, partition_082, partition_murmur2]
 HASH_MIN = "polygenelubricants"
@@ -35,9 +35,7 @@ def column(keys: list[bytes | None], is_text: bool) -> KeyColumn:
 
 
 def one_by_one(keys: list[bytes | None], is_text: bool, partitioner: Partitioner, partitions: int) -> list[int]:
-    return [
-        -1 if key is None else partitioner(key.decode() if is_text else key, partitions) for key in keys
-    ]
+    return [-1 if key is None else partitioner(key.decode() if is_text else key, partitions) for key in keys]
 
 
 @pytest.mark.parametrize("partitioner", NAMED)

@@ -12,12 +12,10 @@ import pytest
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import TopicPartition
 from zkconsumer import read_topic
-from zkconsumer.producer.messages.partitioners import partition_082
+from zkconsumer.producer.partitioners import partition_082
 from zkconsumer.spark.errors import RowsNotWritten
-from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns
-from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
-from zkconsumer.spark.writing.sink_task import write_batches
-from zkconsumer.spark.writing.sink_writers import WrittenRows, ZkBatchWriter
+from zkconsumer.spark.writing.sink_options import SinkColumns, SinkOptions, sink_columns, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_writers import WrittenRows, ZkBatchWriter, write_batches
 from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.kafka import KafkaCluster
 

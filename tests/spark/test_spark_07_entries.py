@@ -18,9 +18,8 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import NoEntryFound, PlanningFailed
 from zkconsumer.spark.options.options import batch_options
 from zkconsumer.spark.reading import connections, entry_positions
-from zkconsumer.spark.reading.entry_bounds import cut_at_entries
-from zkconsumer.spark.reading.entry_positions import EntryPositions
-from zkconsumer.spark.reading.planning import SplitLimits, plan_ranges
+from zkconsumer.spark.reading.bounds import SplitLimits, plan_ranges
+from zkconsumer.spark.reading.entry_positions import EntryPositions, cut_at_entries
 from zkconsumer.spark.streaming.log_changes import Logs, next_step, remaining_ranges
 from zkconsumer.spark.streaming.stream_entries import StreamEntries
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, parse_stream_offsets
@@ -226,8 +225,10 @@ def test_the_bytes_before_the_end_of_a_batch_tell_another_log(patched: pytest.Mo
     assert log.read_bytes == 3 * 1024  # compared before each batch, and not looked at
     log.data = log.data[: at - 1] + b"y" + log.data[at:]
     found = entries.replaced({P0: at}, logs, {P0: BROKER})
-    assert found.replaced == {P0: f"its log was replaced: the 1024 bytes before position {at} are not the bytes with "
-                                  "which the last batch ended"}
+    assert found.replaced == {
+        P0: f"its log was replaced: the 1024 bytes before position {at} are not the bytes with "
+        "which the last batch ended"
+    }
 
 
 def test_bytes_that_retention_has_deleted_or_that_nobody_sends_are_not_compared(

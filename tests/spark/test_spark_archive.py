@@ -74,7 +74,7 @@ def test_the_package_is_imported_from_the_archive_with_nothing_installed_but_wha
         f"import sys; sys.path[:0] = [{str(target)!r}, {str(installed)!r}]\n"
         "import zkconsumer.spark.reading.record_batches as reading, kazoo, snappy\n"
         "import zkconsumer.spark.streaming.stream_driver\n"
-        "import zkconsumer.spark.writing.sink_task, zkconsumer.spark.writing.sink_writers\n"
+        "import zkconsumer.spark.writing.sink_writers, zkconsumer.spark.writing.sink_writers\n"
         "from zkconsumer.spark import ZkConsumerSource\n"
         "print(reading.__file__, kazoo.__file__, ZkConsumerSource.name())"
     )

@@ -15,7 +15,7 @@ from zkconsumer.cluster.metadata_reader import BrokersSilent
 from zkconsumer.spark.errors import OptionRefused, TopicMissing
 from zkconsumer.spark.options.options import SourceOptions, batch_options, stream_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
-from zkconsumer.spark.reading.leaders import search_leader
+from zkconsumer.spark.reading.connections import search_leader
 from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.settings_files import with_settings_files
 from zkconsumer.testing import EmbeddedCluster

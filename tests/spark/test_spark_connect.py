@@ -27,7 +27,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CLIENT = """
 import json, os, sys
 from zkconsumer.spark import ZkConsumerSource, commit_offsets, follow
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.settings import LoadSettings
 from pyspark.sql import SparkSession

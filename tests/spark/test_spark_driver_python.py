@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.spark.driver_python import python_to_name
-from zkconsumer.spark.requirements import check_java
+from zkconsumer.spark.requirements import check_java, python_to_name
 from zkconsumer.testing import EmbeddedCluster, load
 
 ROOT = Path(__file__).resolve().parents[2]

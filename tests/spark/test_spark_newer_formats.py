@@ -36,7 +36,10 @@ def marked_topic(cluster: KafkaCluster, topic: str, codec: str) -> list[int]:
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_marks_of_transactions_are_passed_over(
-    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], fresh_group: str, version: str,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    fresh_topic: Callable[[], str],
+    fresh_group: str,
+    version: str,
     codec: str,
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()

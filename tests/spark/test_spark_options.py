@@ -107,10 +107,14 @@ def test_an_unknown_option_is_refused_by_name(given: str, means: str) -> None:
         ({"subscribe": "a", "onMessageError": "stop"}, "is not one of raise, skip, row"),
         ({"subscribe": "a", "maxMessageBytes": "2g"}, "the largest answer allowed"),
         ({"subscribe": "a", "maxMessageBytes": "1k"}, "option maxMessageBytes: 1024 is less than 1048576"),
-        ({"subscribe": "a", "maxMessageBytes": "1k", "fetch.message.max.bytes": "2000"},
-         "option fetch.message.max.bytes: 2000 is more than maxMessageBytes, 1024"),
-        ({"subscribe": "a", "includeHeaders": "true", "kafka.generation": "0.7"},
-         "option includeHeaders: messages of Kafka 0.7 have no headers"),
+        (
+            {"subscribe": "a", "maxMessageBytes": "1k", "fetch.message.max.bytes": "2000"},
+            "option fetch.message.max.bytes: 2000 is more than maxMessageBytes, 1024",
+        ),
+        (
+            {"subscribe": "a", "includeHeaders": "true", "kafka.generation": "0.7"},
+            "option includeHeaders: messages of Kafka 0.7 have no headers",
+        ),
         ({"subscribe": "a", "socket.timeout.ms": "soon"}, "option socket.timeout.ms: is 'soon'"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "it is for a stream only"),
         ({"subscribe": "a", "zookeeper.connect": "zk1:port"}, "option zookeeper.connect"),
@@ -157,8 +161,15 @@ def test_what_is_written_for_sparks_own_source_is_taken_where_it_is_harmless() -
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
-    [("1500", 1500), ("90s", 90_000), ("15m", 900_000), ("2 min", 120_000), ("1H", 3_600_000), ("1d", 86_400_000),
-     ("5ms", 5)],
+    [
+        ("1500", 1500),
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("2 min", 120_000),
+        ("1H", 3_600_000),
+        ("1d", 86_400_000),
+        ("5ms", 5),
+    ],
 )
 def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, milliseconds: int) -> None:
     given = stream_options({**PLACE, "subscribe": "a", "minOffsetsPerTrigger": "7", "maxTriggerDelay": text})
@@ -223,17 +234,23 @@ def test_a_time_that_no_message_reaches_is_an_error_unless_the_strategy_says_oth
         ({"startingTimestamp": "1.5"}, "'1.5' is not a time"),
         ({"endingTimestamp": str(2**63)}, f"option endingTimestamp: '{2**63}' is not a time"),
         ({"startingOffsetsByTimestamp": "1000"}, "option startingOffsetsByTimestamp: '1000' names no topic"),
-        ({"startingOffsetsByTimestamp": '{"a": {"0": -2}}'},
-         "a/0 has -2: it must be a time in milliseconds since 1970"),
+        (
+            {"startingOffsetsByTimestamp": '{"a": {"0": -2}}'},
+            "a/0 has -2: it must be a time in milliseconds since 1970",
+        ),
         ({"startingOffsetsByTimestamp": '{"a": {"0": "1000"}}'}, "a/0 has '1000': it must be a time in milliseconds"),
         ({"startingOffsetsByTimestamp": '{"b": {"0": 1}}'}, "topic 'b' is not subscribed to"),
         ({"endingOffsetsByTimestamp": '{"a": {"x": 1}}'}, "has partition 'x'"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "'earliest' is not error or latest"),
-        ({"startingTimestamp": "1000", "endingTimestamp": "999"},
-         "option endingTimestamp: 999 is before startingTimestamp, which is 1000"),
+        (
+            {"startingTimestamp": "1000", "endingTimestamp": "999"},
+            "option endingTimestamp: 999 is before startingTimestamp, which is 1000",
+        ),
         # Options that are overridden are checked, too, to report typing errors.
-        ({"startingTimestamp": "1000", "startingOffsets": "newest"},
-         "'newest' is not earliest, latest, group, or JSON of"),
+        (
+            {"startingTimestamp": "1000", "startingOffsets": "newest"},
+            "'newest' is not earliest, latest, group, or JSON of",
+        ),
         ({"startingTimestamp": "1000", "startingOffsetsByTimestamp": "{"}, "is not JSON"),
     ],
 )

@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.errors import ColumnsRefused, OptionRefused, PlanningFailed
-from zkconsumer.spark.options.offsets_json import nested_offsets, parse_assignment, parse_offsets
-from zkconsumer.spark.options.options import batch_options, stream_options
-from zkconsumer.spark.options.partition_names import (
+from zkconsumer.spark.options.offsets_json import (
     PARTITIONS_OF_A_BROKER,
     are_byte_positions,
     broker_of,
     column_value,
+    nested_offsets,
+    parse_assignment,
+    parse_offsets,
     parse_partition,
 )
+from zkconsumer.spark.options.options import batch_options, stream_options
 from zkconsumer.spark.reading.cluster_offsets import refuse_unfit
 from zkconsumer.spark.schema import chosen_columns, schema_text
 

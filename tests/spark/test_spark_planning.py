@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.spark.errors import DataLoss, OptionRefused
 from zkconsumer.spark.options.options import OffsetSpec
-from zkconsumer.spark.reading.bounds import LogEnds, resolve_bounds
-from zkconsumer.spark.reading.planning import MAX_TASKS, PlannedRange, SplitLimits, plan_ranges
+from zkconsumer.spark.reading.bounds import MAX_TASKS, LogEnds, PlannedRange, SplitLimits, plan_ranges, resolve_bounds
 
 B = Broker(1, "b1", 9092)
 P0, P1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)

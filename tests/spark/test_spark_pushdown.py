@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.reading.planning import SplitLimits, plan_ranges
+from zkconsumer.spark.reading.bounds import SplitLimits, plan_ranges
 from zkconsumer.spark.reading.pushdown import MAX_SPANS, push_filters
-from zkconsumer.spark.streaming.spans import ALL_OFFSETS, NO_OFFSETS, at_most, common, others, spans_of
+from zkconsumer.spark.streaming.stream_offsets import ALL_OFFSETS, NO_OFFSETS, at_most, common, others, spans_of
 
 if not hasattr(datasource, "Filter"):
     pytest.skip("Spark 4.0 has no filters", allow_module_level=True)

@@ -15,7 +15,7 @@ from zkconsumer.spark.reading import connections
 from zkconsumer.spark.reading.batch_planning import plan_batch
 from zkconsumer.spark.reading.pushdown import PushedFilters, push_filters
 from zkconsumer.spark.reading.record_batches import read_range
-from zkconsumer.spark.streaming.spans import ALL_OFFSETS, Spans
+from zkconsumer.spark.streaming.stream_offsets import ALL_OFFSETS, Spans
 from zkconsumer.testing import Fault, load
 from zkconsumer.testing.embedded.cluster import EmbeddedCluster
 
@@ -59,9 +59,7 @@ def topic(embedded_cluster: EmbeddedCluster, fresh_topic: Topic) -> str:
     return name
 
 
-def test_brokers_are_not_asked_about_partitions_that_do_not_pass(
-    embedded_cluster: EmbeddedCluster, topic: str
-) -> None:
+def test_brokers_are_not_asked_about_partitions_that_do_not_pass(embedded_cluster: EmbeddedCluster, topic: str) -> None:
     asked = {
         partition: [
             embedded_cluster.faults.add(replace(Fault.delay(0, api, topic), partition=partition), None)

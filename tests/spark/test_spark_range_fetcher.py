@@ -14,7 +14,7 @@ from zkconsumer.spark.errors import PartitionUnreadable
 from zkconsumer.spark.options.options import batch_options
 from zkconsumer.spark.reading import range_fetcher
 from zkconsumer.spark.reading.batch_planning import plan_batch
-from zkconsumer.spark.reading.leaders import search_leader
+from zkconsumer.spark.reading.connections import search_leader
 from zkconsumer.spark.reading.range_fetcher import FetchedSet, Interrupted, RangeFetcher
 from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing import load

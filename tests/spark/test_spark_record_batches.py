@@ -18,9 +18,8 @@ from zkconsumer.spark.errors import DataLoss, GroupHasNoOffsets, PartitionUnread
 from zkconsumer.spark.options.options import SourceOptions, batch_options
 from zkconsumer.spark.reading import connections
 from zkconsumer.spark.reading.batch_planning import plan_batch
-from zkconsumer.spark.reading.leaders import FoundLeader
-from zkconsumer.spark.reading.planning import PlannedRange
-from zkconsumer.spark.reading.prefetch import Prefetcher
+from zkconsumer.spark.reading.bounds import PlannedRange
+from zkconsumer.spark.reading.connections import FoundLeader, Prefetcher
 from zkconsumer.spark.reading.range_fetcher import RangeFetcher
 from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.testing import Fault, load
@@ -107,9 +106,7 @@ def test_a_part_of_a_partition_begins_and_ends_inside_of_wrappers(
     assert offsets(rows(options(embedded_cluster, topic, **bounds))) == list(range(30, 70))
 
 
-def test_only_the_columns_asked_for_are_made(
-    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_only_the_columns_asked_for_are_made(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 10)
     found = rows(options(embedded_cluster, topic), ["partition", "topic"])
     assert found == [{"partition": 0, "topic": topic}] * 10
@@ -159,9 +156,7 @@ def test_a_missing_topic_and_a_missing_partition_are_named_and_not_created(
         plan_batch(options(embedded_cluster, f"{topic}s"))
 
 
-def test_assigned_partitions_and_no_others(
-    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_assigned_partitions_and_no_others(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     embedded_cluster.create_topic(topic, partitions=3)
     load(embedded_cluster, topic, 5)
@@ -332,8 +327,11 @@ def test_planning_names_the_partitions_that_nobody_leads(
     topic = filled(embedded_cluster, fresh_topic(), 10)
     embedded_cluster.faults.add(Fault.error(6, "offsets", topic), times=None)
     wanted = options(embedded_cluster, topic, **{"kafkaConsumer.pollTimeoutMs": "500"})
-    with pytest.raises(PlanningFailed, match=rf"after 0\.5 s no broker has answered for {topic}/0 "
-                                             r"\(.*NotLeaderForPartition"):
+    with pytest.raises(
+        PlanningFailed,
+        match=rf"after 0\.5 s no broker has answered for {topic}/0 "
+        r"\(.*NotLeaderForPartition",
+    ):
         plan_batch(wanted)
 
 
@@ -404,9 +402,7 @@ def test_retention_that_overtakes_a_task_is_lost_data(
     assert f"{earliest} offsets that are not in the log were omitted" in caplog.text
 
 
-def fetched_range(
-    wanted: PlannedRange, chosen: SourceOptions, doubt_s: float, fail: bool
-) -> list[object]:
+def fetched_range(wanted: PlannedRange, chosen: SourceOptions, doubt_s: float, fail: bool) -> list[object]:
     """What a fetcher makes of a range, with less doubt than it has in a task."""
 
     def search(name: TopicPartition, denied_by: int | None) -> FoundLeader:
@@ -419,15 +415,14 @@ def fetched_range(
     return list(fetcher.fetch())
 
 
-def test_a_log_that_stays_cut_is_lost_data(
-    embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_a_log_that_stays_cut_is_lost_data(embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]) -> None:
     topic = filled(embedded_cluster, fresh_topic(), 1000)
     wanted = options(embedded_cluster, topic)
     [whole] = plan_batch(wanted)
     embedded_cluster.log(topic, 0).truncate(600)
-    with pytest.raises(DataLoss, match=f"{topic}/0: 400 offsets from 600 to 999 are not in the log: the log has 0 to "
-                                       "600"):
+    with pytest.raises(
+        DataLoss, match=f"{topic}/0: 400 offsets from 600 to 999 are not in the log: the log has 0 to 600"
+    ):
         fetched_range(whole, wanted, doubt_s=0.3, fail=True)
     assert [type(each).__name__ for each in fetched_range(whole, wanted, 0.3, fail=False)] == [
         "FetchedSet", "LostOffsets"

@@ -52,14 +52,12 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("script", "means"),
     [
-        ('echo \'openjdk version "11.0.2" 2019-01-15\' >&2', "is 11; install Java 17"),
-        ('echo \'java version "1.8.0_292"\' >&2', "is 8; install Java 17"),
+        ("echo 'openjdk version \"11.0.2\" 2019-01-15' >&2", "is 11; install Java 17"),
+        ("echo 'java version \"1.8.0_292\"' >&2", "is 8; install Java 17"),
         ("exit 3", "does not run"),
     ],
 )
-def test_a_java_home_that_will_not_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, means: str
-) -> None:
+def test_a_java_home_that_will_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, means: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", script)))
     with pytest.raises(RequirementMissing, match=means):
         check_java()
@@ -72,7 +70,7 @@ def test_a_java_home_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_a_java_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home = fake_java(tmp_path / "jdk", 'echo \'openjdk version "25" 2025-09-16\' >&2')
+    home = fake_java(tmp_path / "jdk", "echo 'openjdk version \"25\" 2025-09-16' >&2")
     monkeypatch.setenv("JAVA_HOME", str(home))
     check_java()
     assert java_version(str(home / "bin" / "java")) == 25

@@ -16,7 +16,7 @@ from zkconsumer.spark.options.options import SourceOptions, batch_options, check
 from zkconsumer.spark.reading.batch_planning import plan_batch
 from zkconsumer.spark.reading.record_batches import read_range
 from zkconsumer.spark.settings_files import security_here, with_settings_files
-from zkconsumer.spark.writing.sink_option_table import find_sink_option
+from zkconsumer.spark.writing.sink_options import find_sink_option
 from zkconsumer.testing import KafkaCluster
 
 PASSWORD = "secret-of-alice"

@@ -174,9 +174,7 @@ def test_a_load_has_each_message_once_when_an_executor_is_killed(
         tmp_path / "stderr.txt", output_path=tmp_path / "stdout.txt", directory=tmp_path,
         environment=standalone.environment,
     )  # fmt: skip
-    killed_executor(
-        standalone, job, lambda: len(list(lake.glob("_zkconsumer/staging/*/_temporary/0/task*"))) > 4
-    )
+    killed_executor(standalone, job, lambda: len(list(lake.glob("_zkconsumer/staging/*/_temporary/0/task*"))) > 4)
     assert not list(lake.glob("_zkconsumer/runs/*")), "the executor was killed after the end"
     finished(job)
     assert places(next(lake.glob("topic=*"))) == each_once(MESSAGES)

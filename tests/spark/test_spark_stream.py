@@ -17,7 +17,7 @@ from spark_jobs import reads_streams
 
 from rebalance.zookeeper import znodes
 from zkconsumer.spark import commit_offsets, follow, source_metrics
-from zkconsumer.spark.streaming.query_commits import newest_finished
+from zkconsumer.spark.streaming.group_offsets import newest_finished
 from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 from zkconsumer.testing import KafkaCluster, load
 from zkconsumer.testing.waiting import wait_until
@@ -98,8 +98,9 @@ def kept(start: Callable[[], StreamingQuery], batch: int = 0) -> StreamingQuery:
 
 
 def expected(topic: str, *counts: int) -> list[tuple[str, int, int, bytes]]:
-    return [(topic, partition, n, b"%d:%d" % (partition, n)) for partition, count in enumerate(counts)
-            for n in range(count)]
+    return [
+        (topic, partition, n, b"%d:%d" % (partition, n)) for partition, count in enumerate(counts) for n in range(count)
+    ]
 
 
 @pytest.fixture
@@ -263,8 +264,10 @@ def test_of_a_query_with_several_sources_each_is_stored_for_its_own_group(
     other = fresh_topic()
     kafka_0822.create_topic(other)
     load(kafka_0822, other, 30)
-    jobs = [Job(spark, kafka_0822, tmp_path, subscribe=name, group_id=f"{fresh_group}-{name}")
-            for name in (topic, other, topic)]
+    jobs = [
+        Job(spark, kafka_0822, tmp_path, subscribe=name, group_id=f"{fresh_group}-{name}")
+        for name in (topic, other, topic)
+    ]
     jobs[2].options.pop("group.id")
     frames = [spark.readStream.format("zkconsumer").options(**job.options).load() for job in jobs]
     rows = spark.readStream.format("rate").load()
@@ -287,8 +290,10 @@ def test_of_a_query_with_several_sources_each_is_stored_for_its_own_group(
 def test_two_queries_at_once_each_read_everything(
     spark: SparkSession, kafka_0822: KafkaCluster, topic: str, fresh_group: str, tmp_path: Path
 ):
-    jobs = [Job(spark, kafka_0822, tmp_path / name, subscribe=topic, maxOffsetsPerTrigger=70, group_id=fresh_group)
-            for name in ("one", "two")]
+    jobs = [
+        Job(spark, kafka_0822, tmp_path / name, subscribe=topic, maxOffsetsPerTrigger=70, group_id=fresh_group)
+        for name in ("one", "two")
+    ]
     with ThreadPoolExecutor() as both:
         list(both.map(Job.run, jobs))
     assert [job.rows() for job in jobs] == [expected(topic, 100, 100)] * 2

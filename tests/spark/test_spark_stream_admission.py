@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.streaming.admission import TriggerDelay, admit
+from zkconsumer.spark.streaming.stream_offsets import TriggerDelay, admit
 
 
 def clicks(*numbers: int) -> dict[TopicPartition, int]:

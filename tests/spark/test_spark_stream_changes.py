@@ -67,14 +67,17 @@ def test_a_log_that_was_cut_goes_on_at_its_end():
     assert shrunk(start({A: 50}), seen) == [A]
     step = next_step(start({A: 50}), seen, {})
     assert (step.positions[A], step.ends[A]) == (30, 30)
-    assert [str(loss) for loss in step.losses] == ["clicks-0 from offset 30 to 50: its log was truncated and now "
-                                                   "ends there"]
+    assert [str(loss) for loss in step.losses] == [
+        "clicks-0 from offset 30 to 50: its log was truncated and now ends there"
+    ]
 
 
 def test_a_partition_that_is_gone_keeps_its_position_and_is_a_loss():
     step = next_step(start({A: 5, B: 7}), logs({A: 5}), {})
     assert (step.ends[B], [str(loss) for loss in step.losses]) == (
-        7, ["clicks-1 from offset 7 on: it no longer exists"])
+        7,
+        ["clicks-1 from offset 7 on: it no longer exists"],
+    )
 
 
 def test_a_topic_that_was_taken_from_the_subscription_is_no_loss():

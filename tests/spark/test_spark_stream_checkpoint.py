@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.spark.streaming.query_commits import FinishedBatch, newest_finished
+from zkconsumer.spark.streaming.group_offsets import FinishedBatch, newest_finished
 
 
 def write(checkpoint: Path, kind: str, number: int, *ends: str) -> None:

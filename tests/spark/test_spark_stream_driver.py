@@ -458,9 +458,7 @@ def test_few_offsets_wait_for_more_and_what_else_has_changed_does_not(
     assert offsets(more) == [18, 18, 1]
 
 
-def test_a_target_is_reached_with_fewer_offsets_too(
-    drive: Drive, embedded_cluster: EmbeddedCluster, topic: str
-):
+def test_a_target_is_reached_with_fewer_offsets_too(drive: Drive, embedded_cluster: EmbeddedCluster, topic: str):
     driver = drive(embedded_cluster, topic, minOffsetsPerTrigger=1000)
     driver.fix_target()
     start = begin(driver)

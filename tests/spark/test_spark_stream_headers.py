@@ -45,8 +45,11 @@ def run(spark: SparkSession, log: Log, folder: Path, **given: str) -> dict[int, 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_batches_have_headers_and_are_repeated_in_the_middle_of_a_transaction(
-    spark: SparkSession, kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str],
-    tmp_path: Path, version: str,
+    spark: SparkSession,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    fresh_topic: Callable[[], str],
+    tmp_path: Path,
+    version: str,
 ) -> None:
     log = Log(kafka_clusters(version, 1), fresh_topic(), partitions=2)
     log.plain(b"none")

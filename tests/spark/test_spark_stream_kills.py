@@ -20,7 +20,7 @@ import pytest
 
 from rebalance.zookeeper import znodes
 from tests.spark.stream_job import QUERIES, ROOT
-from zkconsumer.spark.streaming.query_commits import newest_finished
+from zkconsumer.spark.streaming.group_offsets import newest_finished
 from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 from zkconsumer.testing import KafkaCluster, WaitTimeout, load
 from zkconsumer.testing.waiting import wait_until

@@ -19,8 +19,10 @@ OFFSETS = st.builds(
 
 
 def test_the_shape_is_that_of_sparks_own_kafka_source_and_the_zxids_follow():
-    offsets = StreamOffsets({TopicPartition("views", 0): 7, TopicPartition("clicks", 10): 5,
-                             TopicPartition("clicks", 2): 6}, {"views": 41, "clicks": 40, "gone": 3})
+    offsets = StreamOffsets(
+        {TopicPartition("views", 0): 7, TopicPartition("clicks", 10): 5, TopicPartition("clicks", 2): 6},
+        {"views": 41, "clicks": 40, "gone": 3},
+    )
     assert json.dumps(offsets.to_json()) == (
         '{"clicks": {"2": 6, "10": 5}, "views": {"0": 7}, "@born": {"clicks": 40, "views": 41}}'
     )

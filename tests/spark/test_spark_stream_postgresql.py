@@ -137,7 +137,11 @@ def postgresql() -> Iterator[str]:
 
 
 def test_batches_that_die_beside_the_transaction_are_in_postgresql_once(
-    postgresql: str, driver_jar: Path, kafka_0822: KafkaCluster, fresh_topic: Callable[[], str], tmp_path: Path,
+    postgresql: str,
+    driver_jar: Path,
+    kafka_0822: KafkaCluster,
+    fresh_topic: Callable[[], str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
     topic = fresh_topic()

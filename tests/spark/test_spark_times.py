@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from rebalance.zookeeper import znodes
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
+from zkconsumer.cluster.time_search import AtTime, segment_end, segment_start, written_by_ms
 from zkconsumer.spark.errors import NoMessageAtTime, OptionRefused, PlanningFailed
-from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.options.option_table import OffsetSpec
 from zkconsumer.spark.options.options import batch_options, stream_options
 from zkconsumer.spark.reading import connections
 from zkconsumer.spark.reading.batch_planning import plan_batch
@@ -298,7 +298,9 @@ def produce_at(cluster: KafkaCluster, topic: str, times_ms: list[int | None], pa
 @pytest.mark.slow
 @pytest.mark.parametrize("version", EXACT)
 def test_a_time_is_exact_from_0101_on(
-    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Topic, version: str,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    fresh_topic: Topic,
+    version: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()
@@ -324,7 +326,9 @@ def test_a_time_is_exact_from_0101_on(
 @pytest.mark.slow
 @pytest.mark.parametrize("version", EXACT)
 def test_messages_of_old_producers_are_found_by_segments_although_the_broker_knows_times(
-    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Topic, version: str,
+    kafka_clusters: Callable[[str, int], KafkaCluster],
+    fresh_topic: Topic,
+    version: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster, topic = kafka_clusters(version, 1), fresh_topic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkconsumer.spark.options.options import batch_options
-from zkconsumer.spark.reading.batch_reader import ZkBatchReader
+from zkconsumer.spark.reading.batch_planning import ZkBatchReader
 
 
 def test_spark_40_reads_no_partition_at_all_where_there_is_nothing() -> None:

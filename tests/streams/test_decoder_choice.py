@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.streams.decoder_choice import DecoderChoice
+from zkconsumer.streams.stream import DecoderChoice
 
 
 def first(data: bytes) -> str:

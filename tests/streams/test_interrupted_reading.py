@@ -246,7 +246,7 @@ def interrupted_by_a_thread() -> Iterator[Interrupts]:
     thread.start()
     try:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("zkconsumer.streams.uninterrupted._thread.start_new_thread", start_uninterrupted)
+            patched.setattr("zkconsumer.streams.cursor._thread.start_new_thread", start_uninterrupted)
             yield interrupts
     finally:
         over.set()

@@ -6,7 +6,7 @@ import pytest
 
 from simpleconsumer.dialect import KAFKA07
 from simpleconsumer.errors import CrcMismatch
-from simpleconsumer.kafka07.message_encode import encode_wrapper
+from simpleconsumer.kafka07.requests import encode_wrapper
 from simpleconsumer.types import TopicPartition
 from tests.fetching.feeding import Drained, Feed, take
 from zkconsumer.errors import ConsumerTimeout

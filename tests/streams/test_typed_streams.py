@@ -8,7 +8,7 @@ from tests.mypy_snippets import complaints_about
 
 # `#=` is the type that mypy reveals, `#!` a part of its complaint; it says nothing about the other lines.
 # ruff: noqa: E501
-SNIPPETS = '''\
+SNIPPETS = """\
 from collections.abc import Iterator
 
 from zkconsumer import ConsumerConfig, ConsumerConnector, KafkaStream, Message, Whitelist
@@ -44,7 +44,7 @@ async def read() -> None: [one] = (await aio.create_message_streams({"t": 1}, va
 async def each() -> None: [one] = await aio.create_message_streams_by_filter(Whitelist("t")); reveal_type((await anext(one)).key)  #= bytes | None
 async def bad() -> None: aio.commit_offsets()  #! Are you missing an await?
 connector.create_message_streams({"t": 1}, value_decoder=len, key_decoder=str.upper)  #! "key_decoder"
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,13 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 def test_mypy_sees_the_types(number: int, complaints: dict[int, str]) -> None:
     line = SNIPPETS.splitlines()[number - 1]
     said = complaints.get(number, "")
-    for prefix in ("simpleconsumer.types.", "zkconsumer.streams.stream.", "zkconsumer.aio.stream.", "snippets.", "builtins."):
+    for prefix in (
+        "simpleconsumer.types.",
+        "zkconsumer.streams.stream.",
+        "zkconsumer.aio.reading.",
+        "snippets.",
+        "builtins.",
+    ):
         said = said.replace(prefix, "")
     code, _, expected = line.partition("  #! ")
     code, _, revealed = code.partition("  #= ")

@@ -22,9 +22,7 @@ class GroupStory:
         self.now_ms = 0
         self.events: list[Event] = []
 
-    def add(
-        self, kind: str, member: str = "", offset: int = -1, by: str = "", place: Place = ("t", 0)
-    ) -> GroupStory:
+    def add(self, kind: str, member: str = "", offset: int = -1, by: str = "", place: Place = ("t", 0)) -> GroupStory:
         """One event, now; `by` is its id."""
         self.now_ms += 1
         topic, partition = ("", -1) if kind in ("killed", "gave_up", "requests") else place

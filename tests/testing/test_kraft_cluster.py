@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka_peers import TIMEOUT_S, confluent_consume, confluent_produce, next_messages
 
 from zkconsumer.testing.errors import KitError, NotSupported
-from zkconsumer.testing.kafka import KafkaCluster, control_requests
+from zkconsumer.testing.kafka import KafkaCluster, probe
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -56,15 +56,13 @@ def test_a_refusal_has_the_words_of_the_broker(cluster: KafkaCluster, fresh_topi
     topic = fresh_topic()
     cluster.create_topic(topic)
     with pytest.raises(KitError, match=rf"replicas \[7\] of {topic}/0 are refused: error 39 \(.*7"):
-        control_requests.reassign(cluster.port(0), topic, 0, [7])
+        probe.reassign(cluster.port(0), topic, 0, [7])
     with pytest.raises(KitError, match="cannot be deleted: error 3"):
         cluster.delete_topic(fresh_topic())
 
 
 @real
-def test_a_topic_has_the_settings_that_it_was_made_with(
-    cluster: KafkaCluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_a_topic_has_the_settings_that_it_was_made_with(cluster: KafkaCluster, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     cluster.create_topic(topic, config={"max.message.bytes": 100})
     confluent_produce(cluster.broker_list, topic, [b"short"])
@@ -200,4 +198,4 @@ def test_brokers_serve_without_the_controller_and_have_it_back(three_brokers: Ka
     cluster.stop(2)
     assert confluent_consume(cluster.broker_list, "t", 1) == [b"without"]
     cluster.start(2)
-    assert control_requests.brokers_known(cluster.port(0)) == {0, 1, 2}
+    assert probe.brokers_known(cluster.port(0)) == {0, 1, 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from histories import GroupStory
 
-from zkconsumer.testing.history.leaves import check_leaves
+from zkconsumer.testing.history.groups import check_leaves
 
 REBORN = ("t~1", 0)
 

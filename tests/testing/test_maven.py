@@ -18,7 +18,7 @@ import pytest
 
 from zkconsumer.testing.errors import JarMismatch, KitError, MavenMissing
 from zkconsumer.testing.java import maven
-from zkconsumer.testing.java.download import Repository, mirror_of_central
+from zkconsumer.testing.java.maven import Repository, mirror_of_central
 
 CONTENT = {"a-1.jar": b"first jar", "b-2-linux.jar": b"second"}
 

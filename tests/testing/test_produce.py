@@ -12,14 +12,14 @@ import pytest
 
 from simpleconsumer.errors import BrokerError
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.producer.messages.partitioners import partition_of_key
+from zkconsumer.producer.partitioners import partition_of_key
 from zkconsumer.testing import EmbeddedCluster, Fault, Produced
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import KitError, NotSupported
 from zkconsumer.testing.kafka import KafkaCluster
-from zkconsumer.testing.members.group_member import Delivered, MemberKind
 from zkconsumer.testing.members.java_member import JavaMember
 from zkconsumer.testing.members.member_process import MemberProcess
+from zkconsumer.testing.members.recorded_member import Delivered, MemberKind
 from zkconsumer.testing.processes import free_ports
 from zkconsumer.testing.producing import BATCH_BYTES, batches
 from zkconsumer.testing.waiting import wait_until

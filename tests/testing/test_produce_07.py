@@ -15,8 +15,8 @@ from simpleconsumer.dialect import KAFKA07
 from zkconsumer.testing import Cluster, EmbeddedCluster, LastingLoad, NotSupported, SteadyLoad, load
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.kafka.topics_07 import broker_of
-from zkconsumer.testing.positions_07 import PositionFinder07
 from zkconsumer.testing.producing import BATCH_MESSAGES
+from zkconsumer.testing.writer import PositionFinder07
 
 pytestmark = pytest.mark.real
 NAMES = ["0-0", "0-1", "1-0", "1-1"]
@@ -160,9 +160,7 @@ def test_load_says_where_each_message_is(cluster: Cluster, fresh_topic: Callable
     assert {event.id for event in events} == {f"{name}:{n}" for name in NAMES for n in range(20)}
 
 
-def test_a_steady_load_covers_the_partitions_of_each_broker(
-    cluster: Cluster, fresh_topic: Callable[[], str]
-) -> None:
+def test_a_steady_load_covers_the_partitions_of_each_broker(cluster: Cluster, fresh_topic: Callable[[], str]) -> None:
     topic = fresh_topic()
     cluster.create_topic(topic)
     with SteadyLoad(cluster, [topic], 1, rate_per_s=200) as steady:

@@ -69,8 +69,15 @@ def test_once_a_member_delivers_its_commits_are_no_beginnings() -> None:
 
 def reborn(late: int) -> GroupStory:
     """The topic is created again under `a`, which reads a message of it; then its commit comes, and it dies."""
-    return GroupStory().wait(2).acked(0, 1, 2, place=AGAIN).add("reset", "a", 0, place=AGAIN).deliver(
-        "a", 0, place=AGAIN).store("a", late, place=AGAIN).add("owner_gone", "a", by="ended", place=AGAIN)
+    return (
+        GroupStory()
+        .wait(2)
+        .acked(0, 1, 2, place=AGAIN)
+        .add("reset", "a", 0, place=AGAIN)
+        .deliver("a", 0, place=AGAIN)
+        .store("a", late, place=AGAIN)
+        .add("owner_gone", "a", by="ended", place=AGAIN)
+    )
 
 
 def test_who_claims_just_before_the_topic_is_created_anew_begins_where_the_new_one_ends() -> None:

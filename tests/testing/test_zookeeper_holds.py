@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.testing.proxy.zookeeper_holds import Hold
+from zkconsumer.testing.proxy.zookeeper_trace import Hold
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 

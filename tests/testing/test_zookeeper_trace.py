@@ -12,12 +12,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from rebalance.zookeeper.port.requests import Fault
-from zkconsumer.cluster.zookeeper_probe import speaks_tls, zookeeper_answer
+from zkconsumer.cluster.zookeeper_obstacles import speaks_tls, zookeeper_answer
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.proxy.zookeeper_exchanges import Connected, Entry, Exchange, ExchangeReader, Fired
+from zkconsumer.testing.proxy.zookeeper_trace import ZooKeeperRecorder, format_entry, format_trace
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
-from zkconsumer.testing.zookeeper_trace import ZooKeeperRecorder, format_entry, format_trace
 
 
 def frame(body: bytes) -> bytes:

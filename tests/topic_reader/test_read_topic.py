@@ -272,9 +272,7 @@ def test_a_wrong_setting_and_a_missing_zookeeper_are_named(embedded_cluster: Emb
     with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes is 'much'"):
         read_topic(embedded_cluster.zookeeper_connect, topic, properties={"fetch.message.max.bytes": "much"})
     with pytest.raises(ZooKeeperUnavailable):
-        read_topic(
-            f"127.0.0.1:{free_port()}", topic, properties={"zookeeper.connection.timeout.ms": "300"}
-        )
+        read_topic(f"127.0.0.1:{free_port()}", topic, properties={"zookeeper.connection.timeout.ms": "300"})
 
 
 def test_a_bad_message_is_raised_once_and_reading_goes_on(embedded_cluster: EmbeddedCluster, topic: str) -> None:
@@ -343,9 +341,7 @@ def test_a_position_that_retention_has_deleted_stops_its_partition_with_the_offs
 ) -> None:
     log = embedded_cluster.log(topic, 0)
     one_by_one = {"fetch.message.max.bytes": 60, "queued.max.message.chunks": 1}
-    with read_topic(
-        embedded_cluster.zookeeper_connect, topic, [0], start=0, properties=one_by_one
-    ) as reader:
+    with read_topic(embedded_cluster.zookeeper_connect, topic, [0], start=0, properties=one_by_one) as reader:
         first = next(reader).offset
         log.roll()
         load(embedded_cluster, topic, 5, first=COUNT, partitions=[0])
@@ -410,9 +406,7 @@ def test_a_broker_that_dies_costs_time_and_no_message(
     embedded_cluster.create_topic(name, partitions=2, replication=2)
     load(embedded_cluster, name, 3000)
     found: list[Message] = []
-    with read_topic(
-        embedded_cluster.zookeeper_connect, name, properties={"fetch.message.max.bytes": 2000}
-    ) as reader:
+    with read_topic(embedded_cluster.zookeeper_connect, name, properties={"fetch.message.max.bytes": 2000}) as reader:
         for number, message in enumerate(reader):
             found.append(message)
             if number == 500:
@@ -465,9 +459,7 @@ def test_a_partition_that_has_no_leader_at_the_start_is_named(
         embedded_cluster.start(victim)
 
 
-def test_a_topic_that_is_deleted_ends_the_reading_with_a_reason(
-    embedded_cluster: EmbeddedCluster, topic: str
-) -> None:
+def test_a_topic_that_is_deleted_ends_the_reading_with_a_reason(embedded_cluster: EmbeddedCluster, topic: str) -> None:
     with read_topic(embedded_cluster.zookeeper_connect, topic, until=None) as reader:
         for _ in range(2 * COUNT):
             next(reader)
@@ -539,6 +531,7 @@ def test_an_interrupt_between_two_messages_costs_none(
     embedded_cluster: EmbeddedCluster, fresh_topic: Callable[[], str]
 ) -> None:
     """A signal handler that raises, as that of Ctrl-C does, may strike anywhere in `next()`."""
+
     class Struck(Exception):  # noqa: N818
         pass
 

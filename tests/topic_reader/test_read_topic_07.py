@@ -60,8 +60,9 @@ def test_all_partitions_are_read_to_their_ends(cluster: Both, topic: str) -> Non
     ],
 )  # fmt: skip
 def test_starts(cluster: Both, topic: str, start: object, expected: list[bytes]) -> None:
-    with read_topic(cluster.zookeeper_connect, topic, None if isinstance(start, dict) else ["0-1"],
-                    start=start) as reader:  # type: ignore[arg-type]
+    with read_topic(
+        cluster.zookeeper_connect, topic, None if isinstance(start, dict) else ["0-1"], start=start
+    ) as reader:  # type: ignore[arg-type]
         assert values(reader) == expected
 
 
@@ -78,9 +79,7 @@ def test_a_time_starts_at_a_segment_and_leaves_nothing_out(
                 assert values(reader) == sent[first:], time_s
 
 
-def test_a_position_within_an_entry_is_named(
-    cluster: Both, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_position_within_an_entry_is_named(cluster: Both, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), read_topic(cluster.zookeeper_connect, topic, ["0-1"], start=20) as reader:
         assert values(reader) == VALUES[1:]
     assert "position 20 is inside the entry from 15 to 31" in caplog.text
@@ -99,7 +98,8 @@ def test_a_number_of_bytes_before_the_end_starts_at_an_entry_without_a_warning(
 @pytest.mark.parametrize(
     ("partitions", "start", "reason"),
     [
-        (["0-5"], "earliest", "has no partition 0-5"), ([0], "earliest", "has no partition 0"),
+        (["0-5"], "earliest", "has no partition 0-5"),
+        ([0], "earliest", "has no partition 0"),
         (["0-1"], END + 1, f"offset {END + 1} is not in the log, which has 0 to {END}"),
     ],
 )
@@ -121,8 +121,9 @@ def test_a_count_may_end_within_an_entry_and_what_follows_is_a_start(cluster: Bo
 
 
 def test_without_an_end_it_goes_on(cluster: Both, topic: str) -> None:
-    with read_topic(cluster.zookeeper_connect, topic, ["0-1"], until=None,
-                    properties={"fetcher.backoff.ms": 50}) as reader:
+    with read_topic(
+        cluster.zookeeper_connect, topic, ["0-1"], until=None, properties={"fetcher.backoff.ms": 50}
+    ) as reader:
         assert [next(reader).value for _ in VALUES] == VALUES
         produce_07(cluster.port(0), topic, 1, [b"fourth"])
         assert next(reader).value == b"fourth"

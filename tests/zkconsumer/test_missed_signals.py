@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from zkconsumer.cli.terminal.signals import LeaveSignals
+from zkconsumer.cli.terminal import LeaveSignals
 from zkconsumer.wakeup import Wakeup
 
 DEADLINE_S = 30.0

@@ -23,8 +23,10 @@ from zkconsumer import errors
         (errors.CommitFailed({("t", number): "lost" for number in range(7)}), "t/4: lost; and 2 more"),
         (errors.ConnectorClosed(), "shut down"),
         (errors.ZooKeeperUnavailable("zk:1", 6.0), "no ZooKeeper server answered at zk:1 within 6 s; is it running"),
-        (errors.ZooKeeperUnavailable("zk:1", 6.0, [errors.Obstacle("zk:1", " speaks TLS", "set it")]),
-         "no session with ZooKeeper within 6 s: zk:1 speaks TLS; set it"),
+        (
+            errors.ZooKeeperUnavailable("zk:1", 6.0, [errors.Obstacle("zk:1", " speaks TLS", "set it")]),
+            "no session with ZooKeeper within 6 s: zk:1 speaks TLS; set it",
+        ),
         (errors.ZooKeeperRefused("zk:1", "refused; check it"), "refused; check it (zk:1)"),
     ],
 )

@@ -2,28 +2,12 @@
 
 from zkconsumer.admin.admin import Admin, GroupOffsets
 from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
-from zkconsumer.admin.errors import (
-    AdminError,
-    ClaimNotReleased,
-    ControllerUnavailable,
-    CoordinatorUnavailable,
-    GroupHasMembers,
-    GroupNotAuthorized,
-    GroupNotDeleted,
-    NotFound,
-    OffsetsNotSet,
-    RebalanceNotTriggered,
-    TopicNotAuthorized,
-    TopicRefused,
-    TopicUnfinished,
-)
-from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.groups.broker_group_report import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
 from zkconsumer.admin.groups.group_deletion import DeletedGroup, DeletedGroups
-from zkconsumer.admin.groups.group_report import GroupReport, MemberRow, PartitionRow
-from zkconsumer.admin.lag.lag_administration import LagReader
-from zkconsumer.admin.lag.lag_monitor import LagMonitor
-from zkconsumer.admin.lag.lag_report import GroupLag, LagChoice, LagReport, TopicLag
+from zkconsumer.admin.groups.group_report import STRATEGIES, GroupReport, MemberRow, PartitionRow
+from zkconsumer.admin.lag_administration import LagReader
+from zkconsumer.admin.lag_monitor import LagMonitor
+from zkconsumer.admin.lag_report import GroupLag, LagChoice, LagReport, TopicLag
 from zkconsumer.admin.offsets.broker_group_offsets import BrokerOffsets
 from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets
@@ -32,7 +16,24 @@ from zkconsumer.admin.topics.setting_changes import SettingChange, TopicSettings
 from zkconsumer.admin.topics.topic_changes import AssignedPartition, TopicChange
 from zkconsumer.admin.topics.topic_producers import ProducerRow, TopicProducers
 from zkconsumer.admin.topics.topic_report import TopicPartitionRow, TopicReport
-from zkconsumer.admin.values import GroupList, GroupRow, Released
+from zkconsumer.admin.values import (
+    AdminError,
+    ClaimNotReleased,
+    ControllerUnavailable,
+    CoordinatorUnavailable,
+    GroupHasMembers,
+    GroupList,
+    GroupNotAuthorized,
+    GroupNotDeleted,
+    GroupRow,
+    NotFound,
+    OffsetsNotSet,
+    RebalanceNotTriggered,
+    Released,
+    TopicNotAuthorized,
+    TopicRefused,
+    TopicUnfinished,
+)
 from zkconsumer.admin.verify.findings import Finding, Verification
 
 __all__ = [

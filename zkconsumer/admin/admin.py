@@ -12,14 +12,12 @@ from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
 from simpleconsumer.closing import Closing
 from zkconsumer.admin.broker_groups import BrokerGroups
-from zkconsumer.admin.groups.assignment_preview import STRATEGIES
 from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_groups
 from zkconsumer.admin.groups.group_list import list_groups, with_broker_groups
 from zkconsumer.admin.groups.group_nodes import read_entry_faults, read_group, read_log_ends
-from zkconsumer.admin.groups.group_report import GroupReport, report
-from zkconsumer.admin.groups.rebalance_trigger import trigger_rebalance
-from zkconsumer.admin.groups.release import check_names, release_claim
-from zkconsumer.admin.lag.lag_administration import LagAdministration
+from zkconsumer.admin.groups.group_report import STRATEGIES, GroupReport, report
+from zkconsumer.admin.groups.release import check_names, release_claim, trigger_rebalance
+from zkconsumer.admin.lag_administration import LagAdministration
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka, read_group_and_kafka
 from zkconsumer.admin.offsets.offset_administration import GroupOffsets, OffsetAdministration
 from zkconsumer.admin.offsets.store_choice import check_store
@@ -29,12 +27,11 @@ from zkconsumer.admin.topics.topic_nodes import read_topics
 from zkconsumer.admin.topics.topic_report import TopicReport, topic_report
 from zkconsumer.admin.values import GroupList, Released
 from zkconsumer.admin.verify.findings import Verification
-from zkconsumer.admin.verify.group_verifier import GroupVerifier
-from zkconsumer.admin.verify.repeated_checks import check_until_settled
+from zkconsumer.admin.verify.group_verifier import GroupVerifier, check_until_settled
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.zookeeper_connection import zookeeper_connection
 from zkconsumer.config.connection_settings import config_without_group
-from zkconsumer.config.zookeeper_options import zookeeper_options
+from zkconsumer.config.zookeeper_tls import zookeeper_options
 
 __all__ = ["Admin", "GroupOffsets", "connection_options"]
 
@@ -191,8 +188,15 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         started_at = time.monotonic()
         cluster = self._cluster if with_logs else None
         verifier = GroupVerifier(
-            self._port, self._zookeeper, group, strategies, least_members, cluster, self._in_kafka,
-            self.broker_groups.seen, on_wait,
+            self._port,
+            self._zookeeper,
+            group,
+            strategies,
+            least_members,
+            cluster,
+            self._in_kafka,
+            self.broker_groups.seen,
+            on_wait,
         )
 
         def triggered(found: Verification) -> None:

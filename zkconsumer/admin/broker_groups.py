@@ -14,37 +14,42 @@ from simpleconsumer.closing import Closing
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import CoordinatorUnavailable, GroupHasMembers, GroupNotDeleted, NotFound, OffsetsNotSet
-from zkconsumer.admin.groups.broker_group_deletion import delete_broker_groups
 from zkconsumer.admin.groups.broker_group_report import (
     BROKERS,
+    DEAD,
     BrokerGroupReport,
     BrokerGroupState,
+    CoordinatedGroup,
     LogRange,
     broker_group_report,
+    shown_members,
 )
-from zkconsumer.admin.groups.coordinated_groups import DEAD, CoordinatedGroup, shown_members
 from zkconsumer.admin.groups.group_coordinators import GroupCoordinators
-from zkconsumer.admin.groups.group_deletion import DeletedGroups
+from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_broker_groups
 from zkconsumer.admin.groups.groups_of_brokers import GroupsOfBrokers, read_groups_of_brokers
-from zkconsumer.admin.lag.broker_lag_monitor import BrokerLagMonitor, log_ranges
-from zkconsumer.admin.lag.lag_report import LagChoice, LagReport
+from zkconsumer.admin.lag_monitor import BrokerLagMonitor, log_ranges
+from zkconsumer.admin.lag_report import LagChoice, LagReport
 from zkconsumer.admin.offsets.broker_group_offsets import BrokerGroupOffsets
-from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.topics.broker_topics import BrokerTopicStore
 from zkconsumer.admin.topics.controller_calls import ControllerCalls
 from zkconsumer.admin.topics.topic_administration import TopicAdministration
-from zkconsumer.admin.values import GroupList, GroupRow
+from zkconsumer.admin.values import (
+    CoordinatorUnavailable,
+    GroupHasMembers,
+    GroupList,
+    GroupNotDeleted,
+    GroupRow,
+    NotFound,
+    OffsetsNotSet,
+    count_of,
+    nearest,
+)
 from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.admin.verify.findings import Verification
-from zkconsumer.admin.verify.repeated_checks import check_until_settled
-from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.opening import metadata_reader
-from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer.admin.verify.group_verifier import check_until_settled
+from zkconsumer.cluster.cluster import Cluster, metadata_reader
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config.connection_settings import config_without_group
-
-__all__ = ["BrokerAdmin", "BrokerGroups", "group_rows"]
-
 
 _LOOK_S: Final = 3.0
 """Longest wait for a coordinator where its answer is worth having, and not needed."""

@@ -9,10 +9,10 @@ It is a shell over the streams of `zkconsumer`: the same member, the same thread
 (docs/SEMANTICS.md). "A thread" in those promises is a task here.
 """
 
+from zkconsumer.aio.call_thread import AsyncRebalanceListener
 from zkconsumer.aio.connector import AsyncConsumerConnector
 from zkconsumer.aio.kafka_consumer import AsyncKafkaConsumer, AsyncRebalanceCallbacks
-from zkconsumer.aio.listening import AsyncRebalanceListener
-from zkconsumer.aio.stream import AsyncKafkaStream, AsyncStreamBatches
+from zkconsumer.aio.reading import AsyncKafkaStream, AsyncStreamBatches
 
 __all__ = [
     "AsyncConsumerConnector",

@@ -9,6 +9,19 @@ Rules, and which failure each prevents:
   before come first: a commit of the callback must not overtake them.
 - A callback is over when its task is, even if that was cancelled before its first step.
 - The thread that waits for a callback looks from time to time whether the loop still exists.
+
+Runs calls that wait, such as a commit or the end of a member, beside the event loop.
+
+Each call has a daemon thread of its own. The executor of the event loop is not used: it may be full of the
+application's own calls, and `asyncio.run` would wait for it. All calls that are made here end by a deadline.
+
+Runs the callbacks of an application on its event loop: the rebalance listener and `on_statistics`.
+
+The member calls them on threads of its own, as for all applications, and waits there. Rules, and which failure each
+prevents:
+- A callback runs as a task of the loop, `def` and `async def` alike: it may use whatever belongs to the loop.
+- The thread that waits for a callback looks from time to time whether the loop still exists: a loop that is closed
+  before it ran the callback would let it wait for ever.
 """
 
 from __future__ import annotations
@@ -19,23 +32,24 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import TimeoutError as WaitTimeout
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
+from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import ForeignEventLoop
-from zkconsumer.polling.consumer_errors import ConsumerClosed
+from zkconsumer.member.listening import LISTENER_METHODS
+from zkconsumer.polling.errors import ConsumerClosed
 from zkconsumer_error import shown
 
-__all__ = ["CallThread"]
-
 log = logging.getLogger(__name__)
-
 _LOOK_AGAIN_S: Final = 0.2
 _BEYOND_LIMIT_S: Final = 1.0
-
 T = TypeVar("T")
 
 
@@ -102,8 +116,12 @@ class CallThread:
         return loop
 
     async def call(
-        self, function: Callable[[], T], dropped: Callable[[], None] | None = None,
-        cut: Callable[[], None] | None = None, *, waits: bool = False,
+        self,
+        function: Callable[[], T],
+        dropped: Callable[[], None] | None = None,
+        cut: Callable[[], None] | None = None,
+        *,
+        waits: bool = False,
     ) -> T:
         """Return what a function returns on the thread.
 
@@ -137,8 +155,12 @@ class CallThread:
             return look()
 
     def _ask(
-        self, function: Callable[[], Any], dropped: Callable[[], None] | None = None,
-        cut: Callable[[], None] | None = None, *, waits: bool = False,
+        self,
+        function: Callable[[], Any],
+        dropped: Callable[[], None] | None = None,
+        cut: Callable[[], None] | None = None,
+        *,
+        waits: bool = False,
     ) -> _Call:
         loop = self.check_loop()
         if self._has_ended:
@@ -308,3 +330,114 @@ async def _answer(function: Callable[..., object], arguments: tuple[object, ...]
         raise
     except BaseException as error:  # noqa: BLE001 - the call in which it runs raises it
         callback.error = error
+
+
+async def off_loop(call: Callable[[], T]) -> T:
+    """Return the result of `call`, which runs on a thread of its own.
+
+    If the task is cancelled meanwhile, the call continues, and its result is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except BaseException as raised:  # noqa: BLE001 - it is raised in the task
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:  # the loop was closed meanwhile
+            pass
+
+    threading.Thread(target=run, name="zkconsumer-call", daemon=True).start()
+    return await future
+
+
+class AsyncRebalanceListener:
+    """Is notified of rebalances; every method is optional, and `async def` or `def`.
+
+    Threads: called as a task of the connector's event loop, one call at a time.
+    """
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        """These are about to be released, also at shutdown: nothing more of them is delivered, commits still count."""
+
+    async def on_partitions_assigned(
+        self, positions: dict[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | None] | None:
+        """These are owned now; each will be delivered from the offset given, after this returns.
+
+        A returned mapping gives other start offsets, as for `RebalanceListener.on_partitions_assigned`.
+        """
+        return None
+
+    async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        """These were lost with the session; a commit is no longer possible."""
+
+    async def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
+        """Another member has held these for long; for information, the claim continues to wait."""
+
+
+class LoopCallbacks:
+    """Calls functions of the application as tasks of its loop, and waits for their results.
+
+    Attributes:
+        loop: The loop; set before the first call.
+        listener_task: The task in which a method of the listener runs now.
+    """
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.listener_task: asyncio.Task[Any] | None = None
+
+    def listener(self, listener: object) -> object:
+        """Return a listener with the same methods, which runs them on the loop."""
+        methods = {name: getattr(listener, name, None) for name in LISTENER_METHODS}
+        return SimpleNamespace(
+            **{
+                name: partial(self._call, method, is_listener=True)
+                for name, method in methods.items()
+                if callable(method)
+            }
+        )
+
+    def function(self, function: Callable[[Any], object]) -> Callable[[Any], object]:
+        """Return a function that runs `function` on the loop."""
+        return partial(self._call, function, is_listener=False)
+
+    def _call(self, function: Callable[[Any], object], argument: Any, *, is_listener: bool) -> object:
+        assert self.loop is not None
+        coroutine = self._run(function, argument, is_listener)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            raise
+        while True:
+            try:
+                return future.result(_LOOK_AGAIN_S)
+            except WaitTimeout:
+                if future.done():
+                    return future.result()
+                if self.loop.is_closed():
+                    raise RuntimeError("the event loop was closed before the callback had returned") from None
+
+    async def _run(self, function: Callable[[Any], object], argument: Any, is_listener: bool) -> object:
+        if is_listener:
+            self.listener_task = asyncio.current_task()
+        try:
+            answer = function(argument)
+            return await answer if inspect.isawaitable(answer) else answer
+        finally:
+            if is_listener:
+                self.listener_task = None

@@ -1,7 +1,7 @@
 """AsyncConsumerConnector: a member of a consumer group whose streams are read by the tasks of an event loop.
 
-A shell over `ConsumerConnector`. What takes time runs beside the loop (`zkconsumer.aio.off_loop`); what a call counts
-as in hand is decided on the loop, when it is called. Rules, and which failure each prevents:
+A shell over `ConsumerConnector`. What takes time runs beside the loop (`zkconsumer.aio.call_thread`); what a call
+counts as in hand is decided on the loop, when it is called. Rules, and which failure each prevents:
 - The leave starts before anything is awaited: a task that is cancelled again in `async with` cannot keep its member in
   the group.
 - A loop that ends takes its member out of the group: `asyncio.run` closes the asynchronous generators of its loop, and
@@ -22,24 +22,17 @@ from typing import Any, Self, TypeVar
 
 from rebalance.lease import Lease, lease_clock
 from simpleconsumer.types import TopicPartition
-from zkconsumer.aio.listening import LoopCallbacks
-from zkconsumer.aio.loop_stream import LoopStream
-from zkconsumer.aio.off_loop import off_loop
-from zkconsumer.aio.reading import Reading, calling_task
-from zkconsumer.aio.stream import AsyncKafkaStream
+from zkconsumer.aio.call_thread import LoopCallbacks, off_loop
+from zkconsumer.aio.reading import AsyncKafkaStream, LoopStream, Reading, calling_task
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ForeignEventLoop
 from zkconsumer.filters import TopicFilter
 from zkconsumer.member.connector_checks import check_statistics, checked_timeout
 from zkconsumer.member.listening import check_listener
-from zkconsumer.statistics import ConnectorStatistics
-from zkconsumer.status import ConnectorStatus
+from zkconsumer.status import ConnectorStatistics, ConnectorStatus
 from zkconsumer.streams.cursor import DecodedKey, DecodedValue
-from zkconsumer.streams.decoder_choice import DecoderChoice
-from zkconsumer.streams.stream import KafkaStream, StreamParts
-
-__all__ = ["AsyncConsumerConnector"]
+from zkconsumer.streams.stream import DecoderChoice, KafkaStream, StreamParts
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +46,7 @@ class _LoopConnector(ConsumerConnector):
 
     def _stream(self, thread_id: str, lease: Lease, decoders: DecoderChoice) -> KafkaStream:
         assert self._loop is not None
-        parts = StreamParts(
-            thread_id, self.config, lease, lease_clock, decoders.key_decoder, decoders.value_decoder
-        )
+        parts = StreamParts(thread_id, self.config, lease, lease_clock, decoders.key_decoder, decoders.value_decoder)
         leave = weakref.WeakMethod(self._leave_closed_loop)
 
         def loop_closed() -> None:

@@ -27,9 +27,8 @@ from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.kafka_consumer import KafkaConsumer
 from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import seconds_of, topics_of
-from zkconsumer.polling.commit_reports import CommitDone
-from zkconsumer.polling.consumer_errors import ConcurrentConsumerUse, ConsumerClosed
-from zkconsumer.polling.group_events import RebalanceCallbacks
+from zkconsumer.polling.errors import ConcurrentConsumerUse, ConsumerClosed
+from zkconsumer.polling.group_events import CommitDone, RebalanceCallbacks
 from zkconsumer.polling.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -38,8 +37,6 @@ from zkconsumer.polling.records import (
     OffsetAndTimestamp,
 )
 from zkconsumer.streams.batches import MessageBatch
-
-__all__ = ["AsyncKafkaConsumer", "AsyncRebalanceCallbacks"]
 
 log = logging.getLogger(__name__)
 

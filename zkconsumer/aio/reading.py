@@ -11,6 +11,16 @@ failure each prevents:
 - The task that asks is the one that calls `anext()`. If another task takes the message for it
   (`create_task(anext(stream))`), nobody may ever look at the result: no commit and no end counts that message, and if
   the task that asked has returned, the next one gets it again.
+
+A stream that an event loop reads: where a thread would wait, `next()` raises NothingYet, and messages wake the loop.
+
+Rules, and which failure each prevents:
+- *Store, then check.* The waiting task makes the future that `wake` completes before it looks for messages. A message
+  that comes in between completes the future.
+- `wake` takes no lock and never raises, as fetchers and the coordinator call it. After the loop was closed, nobody can
+  read the stream any more: the member leaves, so that others get the partitions.
+
+The streams that tasks iterate: messages one by one, or batches.
 """
 
 from __future__ import annotations
@@ -18,23 +28,141 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import current_task
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from threading import get_ident
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
-from simpleconsumer.types import TopicPartition
-from zkconsumer.aio.loop_stream import LoopStream, NothingYet, complete
+from simpleconsumer.types import K, Message, TopicPartition, V
 from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, ForeignEventLoop
+from zkconsumer.fetching.partition_queue import InHand
+from zkconsumer.streams.batches import MessageBatch, StreamBatches
+from zkconsumer.streams.stream import KafkaStream, StreamParts
 
-__all__ = ["Reading", "calling_task"]
+
+class NothingYet(Exception):  # noqa: N818 - no error: the task waits
+    """There is no message to hand over now.
+
+    Attributes:
+        wait_s: After how many seconds to look again, whether woken or not; None for no limit.
+    """
+
+    def __init__(self, wait_s: float | None) -> None:
+        super().__init__(wait_s)
+        self.wait_s = wait_s
+
+
+class LoopWakeup:
+    """Wakes the task that waits for messages; it has the methods of `zkconsumer.wakeup.Wakeup`.
+
+    Args:
+        loop_closed: Called, on any thread, when there was something to read and the loop was closed.
+
+    Threads: `wake` may be called from any thread and from signal handlers; the rest belongs to the loop.
+    """
+
+    __slots__ = ("_loop", "_loop_closed", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, loop_closed: Callable[[], None]) -> None:
+        self._loop = loop
+        self._loop_closed = loop_closed
+        self._waiter: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """End the wait of the task."""
+        waiter = self._waiter
+        try:
+            if waiter is not None:
+                self._loop.call_soon_threadsafe(complete, waiter)
+                return
+        except RuntimeError:  # the loop was closed
+            pass
+        if self._loop.is_closed():
+            self._loop_closed()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Raise NothingYet: an event loop does not wait here."""
+        raise NothingYet(timeout_s)
+
+    def expect(self) -> asyncio.Future[None]:
+        """Return a future that is completed by the next `wake`."""
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
+
+    def forget(self) -> None:
+        """Wake nobody any more."""
+        self._waiter = None
+
+
+def complete(waiter: asyncio.Future[None]) -> None:
+    """Complete a future, unless it is completed or cancelled."""
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class LoopStream(KafkaStream[K, V]):
+    """A stream whose readers are the tasks of one event loop.
+
+    Threads: the loop's, but for what may be called from any thread in `KafkaStream`.
+    """
+
+    def __init__(self, parts: StreamParts, loop: asyncio.AbstractEventLoop, loop_closed: Callable[[], None]) -> None:
+        self._loop_wakeup = LoopWakeup(loop, loop_closed)
+        super().__init__(parts, self._loop_wakeup)
+        self._loop = loop
+        self._wait_ms = self._timeout_ms
+        self._timeout_ms = -1  # the reading task keeps the time
+        # The message that another task took for the one that asked, which may not have looked at it.
+        self._unseen: InHand | None = None
+
+    def _is_being_read(self) -> bool:
+        reader = self._reader
+        if isinstance(reader, asyncio.Future):
+            return not reader.done() and not self._loop.is_closed()
+        return super()._is_being_read()
+
+    def _has_in_hand(self, reader: object, hand: InHand) -> bool:
+        return hand is not self._unseen and super()._has_in_hand(reader, hand)
+
+    def _settle(self, is_done: bool) -> None:
+        super()._settle(is_done and self._queue.in_hand is not self._unseen)
+
+    def _has_open_hand(self) -> bool:
+        """Return whether a message is in hand, and not stored by an explicit commit."""
+        hand = self._queue.in_hand
+        if hand is None or hand is not self.handed:
+            return False
+        return hand.next_offset > self._queue.committed or hand._done_in_entry > 0
+
+    def _finish(self) -> None:
+        """Take note that the message in hand is done, before the next one is looked for."""
+        self._finish_hand(None)
+        self.handed = self._unseen = None
+
+    def _put_back(self) -> None:
+        """Take note that what is in hand is not done: it is delivered again, to the task that reads next."""
+        hand = self._queue.in_hand
+        self._leave_chunk()
+        self._finish_hand(hand)
+        self.handed = self._unseen = None
+
+    def _end_reading(self) -> None:
+        """End the iteration at once, though messages of the open chunk are left."""
+        self._end()
+        self._leave_chunk()
+
+    def _leave_chunk(self) -> None:
+        self._source = _NO_MESSAGES
+        self._cursor.leave()
+
+
+_NO_MESSAGES: Any = iter(())
+
 
 TURN_S: Final = 0.01
 """Longest time for which a task takes messages without giving way to other tasks."""
-
 _NOBODY: Final = object()
-
 T = TypeVar("T")
 _Task = asyncio.Task[Any]
 
@@ -230,3 +358,93 @@ def _callbacks(future: object) -> list[Any]:
 
 def _task_of(waker: object) -> object:
     return getattr(waker, "__self__", None)
+
+
+class AsyncKafkaStream(Generic[K, V]):
+    """A stream of messages: `async for message in stream`.
+
+    `AsyncConsumerConnector.create_message_streams` returns streams; applications do not create them. A message is done
+    when its task asks for the next one. A message whose task is cancelled, or fails, before that is not done: the next
+    task that reads the stream gets it again. The last message of a task that has returned is done when another
+    task asks for the next one. If the same task catches the cancellation (`asyncio.timeout`) and goes on, its message
+    is done; `handed` says what it was.
+
+    "Its task" is the one that calls `anext(stream)`. With `create_task(anext(stream))` another task takes the message
+    for it. The first one may never look at the result. So this message is done when the next one is asked for, and no
+    clean end and no `commit_offsets()` counts it before that.
+
+    The iteration ends for ever when the connector shuts down. `break` leaves it, and it can be continued. With
+    `consumer.timeout.ms` of 0 or more, ConsumerTimeout is raised when no message came in time; iterate again.
+
+    `AsyncKafkaStream[K, V]` yields `Message[K, V]`: K and V are what the decoders of keys and values return, `bytes`
+    without decoders.
+
+    Raises by `anext()`:
+        ConsumerTimeout, MessageError, DecoderFailed, PartitionStopped, StreamFailed: As for `KafkaStream`.
+        ConcurrentStreamUse: Another task waits for a message of this stream, or still works on one.
+        ForeignEventLoop: The stream belongs to another event loop.
+
+    Threads: that of its event loop; one task at a time.
+    """
+
+    # `owner` is kept alive: a connector that is collected leaves its group.
+    def __init__(self, reading: Reading, owner: object) -> None:
+        self._reading = reading
+        self._owner = owner
+
+    @property
+    def thread_id(self) -> str:
+        """Identity in the group, `<consumer id>-<number>`."""
+        return self._reading.stream.thread_id
+
+    @property
+    def handed(self) -> Message[K, V] | MessageBatch | None:
+        """The message or batch that the stream handed over last, which is in hand; None when nothing is."""
+        return cast("Message[K, V] | MessageBatch | None", self._reading.stream.handed)
+
+    def __repr__(self) -> str:
+        return f"AsyncKafkaStream({self.thread_id!r})"
+
+    def __aiter__(self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Message[K, V]]:
+        """Return the next message, and wait for it as long as `consumer.timeout.ms` allows."""
+        # The task that calls, and not the one in which the coroutine runs: `asyncio.wait_for` makes one in Python 3.11.
+        # `current_task()` without a loop asks the operating system for the process at each call, to notice a fork. In
+        # the thread of the loop, which runs one loop at a time, the task of this loop is the same one.
+        reading = self._reading
+        task = current_task(reading.loop) if get_ident() == reading.thread else calling_task()
+        return reading.take(task, reading.stream)
+
+    def batches(
+        self, *, max_messages: int | None = None, max_bytes: int | None = None, columns: Sequence[str] | None = None
+    ) -> AsyncStreamBatches:
+        """Return an asynchronous iterator of the same messages as `MessageBatch`es, each of one partition.
+
+        Arguments and errors are those of `KafkaStream.batches`. A batch is decoded on the event loop, which takes some
+        milliseconds for each MiB; `max_bytes` limits that. The first call in a process imports numpy and pyarrow, which
+        takes about half a second: where that is too long, `import simpleconsumer.columns` before the loop runs.
+        """
+        stream = self._reading.stream
+        return AsyncStreamBatches(
+            self._reading, stream.batches(max_messages=max_messages, max_bytes=max_bytes, columns=columns), self._owner
+        )
+
+
+class AsyncStreamBatches:
+    """Asynchronous iterator of the batches of one stream, as `AsyncKafkaStream.batches` returns it."""
+
+    def __init__(self, reading: Reading, batches: StreamBatches, owner: object) -> None:
+        self._reading = reading
+        self._batches = batches
+        self._owner = owner
+
+    def __aiter__(self) -> Self:
+        """Return the iterator itself."""
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, MessageBatch]:
+        """Return the next batch, and wait for it as long as `consumer.timeout.ms` allows."""
+        return self._reading.take(calling_task(), self._batches)

@@ -9,14 +9,10 @@ import sys
 
 import click
 
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.terminal.tables import print_table
-from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.terminal import CliError, print_table
 from zkconsumer.config.file_check import CheckedLine, FileCheck, check_properties
-from zkconsumer.config.properties import decode_properties, parse_properties
-
-__all__ = ["check_config"]
+from zkconsumer.config.properties import decode_properties, parse_properties, warn_of_exposed_secrets
 
 _MOST_BYTES = 256 * 1024
 _EPILOG = """\
@@ -40,8 +36,9 @@ Example:
 
 @click.command("check-config", epilog=_EPILOG)
 @click.argument("path", metavar="FILE")
-@click.option("--for", "program", type=click.Choice(["consumer", "producer"]),
-              help="Whose settings FILE has. [by their names]")
+@click.option(
+    "--for", "program", type=click.Choice(["consumer", "producer"]), help="Whose settings FILE has. [by their names]"
+)
 @click.option("--defaults", is_flag=True, help="Also print the settings that FILE does not have, with their values.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the values of all settings.")
 def check_config(path: str, program: str | None, defaults: bool, as_json: bool) -> None:
@@ -78,8 +75,9 @@ def _read(path: str, name: str) -> bytes:
         except (OSError, ValueError) as error:
             raise CliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _MOST_BYTES:
-        raise CliError(f"{name} is larger than {_MOST_BYTES} bytes",
-                       "give the properties file of a consumer or a producer")
+        raise CliError(
+            f"{name} is larger than {_MOST_BYTES} bytes", "give the properties file of a consumer or a producer"
+        )
     return data
 
 

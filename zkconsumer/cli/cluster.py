@@ -16,16 +16,11 @@ import click
 
 from rebalance.errors import InvalidName
 from rebalance.subscription import check_topic
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.terminal.scratch import scratch_folder
-from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.terminal.tables import print_table
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.terminal import CliError, Interrupted, LeaveSignals, print_table, scratch_folder
 
 if TYPE_CHECKING:
     from zkconsumer.testing.cluster import Cluster
-
-__all__ = ["cluster"]
 
 _LOOK_S = 1.0
 _MAX_PARTITIONS = 2_000
@@ -89,8 +84,9 @@ class _TopicType(click.ParamType[TopicWanted]):
         except InvalidName as error:
             self.fail(str(error), param, ctx)
         if wanted.partitions > _MAX_PARTITIONS:
-            self.fail(f"{wanted.name}: {wanted.partitions} partitions; at most {_MAX_PARTITIONS} are "
-                      "possible", param, ctx)
+            self.fail(
+                f"{wanted.name}: {wanted.partitions} partitions; at most {_MAX_PARTITIONS} are possible", param, ctx
+            )
         folder = f"{wanted.name}-{wanted.partitions - 1}"
         if len(folder) > _MAX_FILE_NAME:
             self.fail(
@@ -175,15 +171,29 @@ def versions(as_json: bool) -> None:
 @click.option("--kafka", metavar="VERSION", help="Start real brokers of this version instead of embedded brokers.")
 @click.option("--generation", type=click.Choice(_GENERATIONS), help="Generation of the embedded brokers. [0.8]")
 @click.option("--brokers", metavar="N", type=click.IntRange(1, 20), default=1, help="Number of brokers. [1]")
-@click.option("--topic", "topics", metavar="NAME:PARTITIONS:REPLICATION", type=_TopicType(), multiple=True,
-              help="Create this topic unless it exists; both numbers are 1 if left out; may be repeated. "
-                   "In Kafka 0.7 each broker has that many partitions.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME:PARTITIONS:REPLICATION",
+    type=_TopicType(),
+    multiple=True,
+    help="Create this topic unless it exists; both numbers are 1 if left out; may be repeated. "
+    "In Kafka 0.7 each broker has that many partitions.",
+)
 @click.option("--chroot", metavar="PATH", default="", help="Path in ZooKeeper under which the cluster is registered.")
 @click.option("--zookeeper-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of ZooKeeper. [free]")
-@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535),
-              help="Port of the first broker; the next broker has the next port. [free]")
-@click.option("--data", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep the data of embedded brokers and ZooKeeper in FOLDER, and use data that FOLDER has.")
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(1, 65535),
+    help="Port of the first broker; the next broker has the next port. [free]",
+)
+@click.option(
+    "--data",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the data of embedded brokers and ZooKeeper in FOLDER, and use data that FOLDER has.",
+)
 def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
     """Start ZooKeeper and brokers, and stop them at Ctrl-C.
 
@@ -192,18 +202,22 @@ def up(topics: tuple[TopicWanted, ...], **options: Any) -> None:
     """
     wanted = ClusterWanted(**options)
     if wanted.kafka is not None and wanted.generation is not None:
-        raise click.BadParameter("--kafka already chooses the brokers; leave one of them "
-                                 "out", param_hint="--generation")
+        raise click.BadParameter(
+            "--kafka already chooses the brokers; leave one of them out", param_hint="--generation"
+        )
     for topic in topics:
         if wanted.is_07 and topic.replication > 1:
             raise click.BadParameter(f"{topic.name}: Kafka 0.7 has no replicas; leave the last number out",
                                      param_hint="--topic")  # fmt: skip
         if topic.replication > wanted.brokers:
-            raise click.BadParameter(f"{topic.name}: {topic.replication} replicas need as many brokers; --brokers is "
-                                     f"{wanted.brokers}", param_hint="--topic")
+            raise click.BadParameter(
+                f"{topic.name}: {topic.replication} replicas need as many brokers; --brokers is {wanted.brokers}",
+                param_hint="--topic",
+            )
     if wanted.data is not None and wanted.kafka is not None:
-        raise click.BadParameter("the data of real brokers cannot be kept; leave --data or --kafka "
-                                 "out", param_hint="--data")
+        raise click.BadParameter(
+            "the data of real brokers cannot be kept; leave --data or --kafka out", param_hint="--data"
+        )
     with LeaveSignals() as signals:
         try:
             with scratch_folder("zkconsumer-cluster-"), _running(wanted, topics) as running:

@@ -15,16 +15,8 @@ import click
 
 from rebalance.subscription import Subscription, check_topic
 from simpleconsumer.types import Message
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.messages.bare_options import ConsumeCommand
-from zkconsumer.cli.messages.consumption import Consumption, Outcome
-from zkconsumer.cli.messages.format_string import message_format
-from zkconsumer.cli.messages.group_preparation import WantedGroup, prepare, remove_generated
-from zkconsumer.cli.messages.line_output import LineOutput
-from zkconsumer.cli.messages.message_lines import LineShape, line_formatter
-from zkconsumer.cli.messages.no_group import check_mode, open_reader, reads_without_group
-from zkconsumer.cli.messages.topic_printing import TopicPrinting
-from zkconsumer.cli.options.connection_options import (
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.connection_options import (
     bootstrap_option,
     brokers_instead,
     connection_settings,
@@ -32,8 +24,21 @@ from zkconsumer.cli.options.connection_options import (
     no_zookeeper,
     zookeeper_option,
 )
-from zkconsumer.cli.options.option_types import PartitionType, Seconds, named_values, refuse_zookeeper
-from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.messages.consumption import (
+    Consumption,
+    Outcome,
+    TopicPrinting,
+    WantedGroup,
+    check_mode,
+    open_reader,
+    prepare,
+    reads_without_group,
+    remove_generated,
+)
+from zkconsumer.cli.messages.line_output import LineOutput
+from zkconsumer.cli.messages.message_lines import LineShape, line_formatter, message_format
+from zkconsumer.cli.option_types import ConsumeCommand, PartitionType, Seconds, named_values, refuse_zookeeper
+from zkconsumer.cli.terminal import Interrupted, LeaveSignals
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.checks import warning_about_07
 from zkconsumer.config.connection_settings import ConnectionSettings, canonical
@@ -41,8 +46,6 @@ from zkconsumer.config.tables.keys import find_key, unknown_setting
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams.stream import KafkaStream
-
-__all__ = ["consume"]
 
 _FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
 """Properties of Kafka's own formatter, which `--property` takes beside the settings of a consumer."""
@@ -131,27 +134,56 @@ class Wanted:
 @click.option("--group", metavar="GROUP", help="Group to join. [a temporary group, removed at the end]")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest message instead of at new messages.")
 @click.option("--delete-offsets", is_flag=True, help="First delete the group's stored offsets of these topics.")
-@click.option("--partition", "partitions", metavar="P", multiple=True, type=PartitionType(),
-              help="Without a group: read this partition; may be repeated. If no value follows: --print-partition.")
-@click.option("--offset", "start", metavar="AT",
-              help="Without a group: start at AT, see below. [latest; with --until-end earliest] "
-                   "If no value follows: --print-offset.")
+@click.option(
+    "--partition",
+    "partitions",
+    metavar="P",
+    multiple=True,
+    type=PartitionType(),
+    help="Without a group: read this partition; may be repeated. If no value follows: --print-partition.",
+)
+@click.option(
+    "--offset",
+    "start",
+    metavar="AT",
+    help="Without a group: start at AT, see below. [latest; with --until-end earliest] "
+    "If no value follows: --print-offset.",
+)
 @click.option("--until-end", is_flag=True, help="Without a group: stop where the logs ended at the start.")
-@click.option("--stall-timeout", metavar="SECONDS", type=Seconds(min_open=True),
-              help="Without a group: stop reading a partition after SECONDS in which it was unreadable. [60]")
-@click.option("--max-messages", "--count", "max_messages", metavar="N", type=click.IntRange(min=1),
-              help="End after N messages.")
+@click.option(
+    "--stall-timeout",
+    metavar="SECONDS",
+    type=Seconds(min_open=True),
+    help="Without a group: stop reading a partition after SECONDS in which it was unreadable. [60]",
+)
+@click.option(
+    "--max-messages", "--count", "max_messages", metavar="N", type=click.IntRange(min=1), help="End after N messages."
+)
 @click.option("--timeout-ms", metavar="N", type=click.IntRange(min=0), help="End when no message has arrived for N ms.")
-@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
-              help="A setting of the consumer, or print.key, key.separator, line.separator; may be repeated.")
-@click.option("--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
-              help="read_committed leaves out messages of aborted and open transactions. [read_uncommitted]")
-@click.option("--streams", metavar="N", type=click.IntRange(1, 1000), default=1,
-              help="Number of streams for each topic. [1]")
+@click.option(
+    "--property",
+    "properties",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting of the consumer, or print.key, key.separator, line.separator; may be repeated.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="read_committed leaves out messages of aborted and open transactions. [read_uncommitted]",
+)
+@click.option(
+    "--streams", metavar="N", type=click.IntRange(1, 1000), default=1, help="Number of streams for each topic. [1]"
+)
 @click.option("--print-partition", "with_partition", is_flag=True, help="Print the partition.")
 @click.option("--print-offset", "with_offset", is_flag=True, help="Print the offset.")
-@click.option("--timestamp", "--print-timestamp", "with_timestamp", is_flag=True,
-              help="Print the timestamp in ms (null before Kafka 0.10).")
+@click.option(
+    "--timestamp",
+    "--print-timestamp",
+    "with_timestamp",
+    is_flag=True,
+    help="Print the timestamp in ms (null before Kafka 0.10).",
+)
 @click.option("--key", "--print-key", "with_key", is_flag=True, help="Print the key.")
 @click.option("--key-separator", metavar="TEXT", help="Text between the fields. [a tab]")
 @click.option("-f", "--format", "format_string", metavar="FORMAT", help="Print by a format string, see below.")
@@ -271,9 +303,14 @@ def _formatter(options: Mapping[str, Any], formatting: Mapping[str, str]) -> Cal
         raise click.UsageError("--null has no effect with --json, which prints null as null: leave one of them out.")
     if text is None:
         return line_formatter(_shape(options, formatting))
-    fields = {"--json": options["as_json"], "--print-partition": options["with_partition"],
-              "--print-offset": options["with_offset"], "--timestamp": options["with_timestamp"],
-              "--key": options["with_key"], "--key-separator": options["key_separator"] is not None}
+    fields = {
+        "--json": options["as_json"],
+        "--print-partition": options["with_partition"],
+        "--print-offset": options["with_offset"],
+        "--timestamp": options["with_timestamp"],
+        "--key": options["with_key"],
+        "--key-separator": options["key_separator"] is not None,
+    }
     for name, is_given in fields.items():
         if is_given:
             raise click.UsageError(f"--format decides what is printed, so {name} has no effect: leave one of them out.")
@@ -303,10 +340,13 @@ def _config(
     found: ConnectionSettings, options: Mapping[str, Any], properties: Mapping[str, str]
 ) -> tuple[ConsumerConfig, bool, bool]:
     """Return the settings, whether to commit, and whether the group was generated."""
-    chosen = {"zookeeper.connect": options["zookeeper"] if found.zookeeper_from == "--zookeeper" else None,
-              "group.id": options["group"], "consumer.timeout.ms": options["timeout_ms"],
-              "auto.offset.reset": "smallest" if options["from_beginning"] else None,
-              "isolation.level": options.get("isolation_level")}
+    chosen = {
+        "zookeeper.connect": options["zookeeper"] if found.zookeeper_from == "--zookeeper" else None,
+        "group.id": options["group"],
+        "consumer.timeout.ms": options["timeout_ms"],
+        "auto.offset.reset": "smallest" if options["from_beginning"] else None,
+        "isolation.level": options.get("isolation_level"),
+    }
     settings: dict[str, Any] = {"zookeeper.connect": options["zookeeper"], **found.properties, **canonical(properties)}
     settings.pop("bootstrap.servers", None)
     settings.update({name: value for name, value in chosen.items() if value is not None})

@@ -1,6 +1,8 @@
 """`zkconsumer groups`: lists groups, with their members, topics and stores of offsets; deletes groups without members.
 
 Source: kafka.admin.ConsumerGroupCommand --list, --delete (0.8.2.2).
+
+`zkconsumer release`: releases a claim on a partition whose owner is dead, and no other claim.
 """
 
 from __future__ import annotations
@@ -9,21 +11,25 @@ from collections.abc import Sequence
 
 import click
 
-from simpleconsumer.group_types import CONSUMER_PROTOCOL
+from rebalance.subscription import check_topic
+from simpleconsumer.types import CONSUMER_PROTOCOL
 from zkconsumer.admin import Admin, BrokerAdmin, BrokerGroups, DeletedGroup, DeletedGroups, GroupList, GroupRow
-from zkconsumer.admin.groups.coordinated_groups import STATES
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
-from zkconsumer.cli.options.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
-from zkconsumer.cli.options.listing_group import ListingGroup
-from zkconsumer.cli.options.offset_options import store_option
-from zkconsumer.cli.terminal.tables import cell, print_table, shown_group
+from zkconsumer.admin.groups.broker_group_report import STATES
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.connection_options import (
+    OF_ZOOKEEPER,
+    bootstrap_option,
+    groups_of,
+    open_admin,
+    open_groups,
+    refuse_options,
+    zookeeper_option,
+)
+from zkconsumer.cli.option_types import ListingGroup, store_option
+from zkconsumer.cli.terminal import cell, print_table, shown_group
 from zkconsumer_error import printable
 
-__all__ = ["groups"]
-
 _CLIENT_ID = "zkconsumer-groups"
-
 _LIST_EPILOG = """\
 \b
 OWNED counts the partitions that have an owner now; ? stands for a number that ZooKeeper does not let you read. TOPICS
@@ -37,13 +43,16 @@ groups, and consumer groups (KIP-848). A group without TYPE has stored offsets, 
 Example:
   zkconsumer groups list --zookeeper localhost:2181
 """
-_EPILOG = _LIST_EPILOG[: _LIST_EPILOG.index("\b\nExample")] + """\
+_EPILOG = (
+    _LIST_EPILOG[: _LIST_EPILOG.index("\b\nExample")]
+    + """\
 \b
 Examples:
   zkconsumer groups --zookeeper localhost:2181 --active
   zkconsumer groups --bootstrap-server b1:9092,b2:9092 --state Empty
   zkconsumer groups delete billing --zookeeper localhost:2181 --dry-run
 """
+)
 _DELETE_EPILOG = """\
 \b
 All groups are checked before the first one is deleted. The command refuses a group that has members, or nodes of a
@@ -71,12 +80,15 @@ def groups() -> None:
 @zookeeper_option(required=False)
 @bootstrap_option()
 @click.option("--active", is_flag=True, help="Only groups that have members, or may have members.")
-@click.option("--state", "states", type=click.Choice(STATES, case_sensitive=False), multiple=True,
-              help="Only groups that brokers coordinate, in this state; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES, case_sensitive=False),
+    multiple=True,
+    help="Only groups that brokers coordinate, in this state; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def list_groups(
-    zookeeper: str | None, brokers: str | None, active: bool, states: Sequence[str], as_json: bool
-) -> None:
+def list_groups(zookeeper: str | None, brokers: str | None, active: bool, states: Sequence[str], as_json: bool) -> None:
     """List groups with their members, their topics, and the stores of their offsets."""
     with open_groups(zookeeper, brokers, _CLIENT_ID) as admin:
         found = admin.groups()
@@ -146,9 +158,7 @@ def delete_groups(
         click.echo(printable(_deleted(row, found)))
 
 
-def _delete(
-    admin: Admin | BrokerAdmin, names: Sequence[str], store: str | None, dry_run: bool
-) -> DeletedGroups:
+def _delete(admin: Admin | BrokerAdmin, names: Sequence[str], store: str | None, dry_run: bool) -> DeletedGroups:
     """Delete groups of both kinds; all of them are checked before the first one is deleted."""
     of_brokers = [name for name in dict.fromkeys(names) if isinstance(groups_of(admin, name), BrokerGroups)]
     if of_brokers:
@@ -176,3 +186,62 @@ def _deleted(row: DeletedGroup, found: DeletedGroups) -> str:
     if row.expires:
         sentence += " (they no longer count; the broker deletes them when it next looks for expired offsets)"
     return sentence
+
+
+_RELEASE_EPILOG = """\
+\b
+The command releases a claim if it can prove that the owner is dead: the owner node is persistent, or its session has
+ended, and no consumer with the name in the node is registered. If the session is alive, the command names the client
+that has the session; end that process. If you know that the process does not read the partition, give --claim with
+the number that the command prints. docs/OPERATIONS.md says how strong each proof is.
+
+\b
+The members of the group then rebalance, and one of them claims the partition. In Kafka 0.7 partitions are named
+broker-partition, such as 0-3.
+
+\b
+Examples:
+  zkconsumer release billing clicks 3 --zookeeper localhost:2181 --dry-run
+  zkconsumer release billing clicks 3 --zookeeper localhost:2181
+"""
+
+
+class _ClaimType(click.ParamType[int]):
+    name = "claim"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else int(str(value), 0)
+        except ValueError:
+            self.fail(f"{value!r} is not the number of a claim, such as 0x1f3", param, ctx)
+
+
+@click.command(epilog=_RELEASE_EPILOG)
+@click.argument("group")
+@click.argument("topic")
+@click.argument("partition")
+@zookeeper_option()
+@click.option(
+    "--claim",
+    "vouched_czxid",
+    metavar="NUMBER",
+    type=_ClaimType(),
+    help="Release this claim although its session is alive: you confirm that its owner is dead.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def release(
+    group: str, topic: str, partition: str, zookeeper: str, vouched_czxid: int | None, dry_run: bool, as_json: bool
+) -> None:
+    """Release the claim on PARTITION of TOPIC in GROUP, if its owner is dead."""
+    check_topic(topic)
+    with open_admin(zookeeper, "zkconsumer-release", group) as admin:
+        found = admin.release(group, topic, partition, claim=vouched_czxid, dry_run=dry_run)
+    if as_json:
+        click.echo(found.to_json())
+    elif found.reason is None:
+        click.echo(printable(f"{found.path}: the partition has no owner"))
+    elif found.is_released:
+        click.echo(printable(f"{found.path} is released: {found.reason}"))
+    else:
+        click.echo(printable(f"{found.path} would be released: {found.reason}"))

@@ -1,6 +1,8 @@
 """`zkconsumer lag`: shows the lag of groups, or of all groups of a cluster, once or repeatedly.
 
 Source: kafka.tools.ConsumerOffsetChecker (0.8.2.2), which knows one group and ZooKeeper alone.
+
+`zkconsumer exporter`: serves the lag of all groups to Prometheus, until it is ended.
 """
 
 from __future__ import annotations
@@ -8,25 +10,42 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from rebalance.errors import RebalanceError
 from zkconsumer.admin import Admin, AdminError, BrokerAdmin, GroupLag, LagChoice, LagReader, LagReport, NotFound
-from zkconsumer.admin.lag.lag_report import known_sum
-from zkconsumer.admin.phrases import count_of
+from zkconsumer.admin.lag_report import known_sum
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.connection_options import (
+    bootstrap_option,
+    brokers_instead,
+    connection_settings,
+    named_places,
+    no_zookeeper,
+    open_groups,
+    zookeeper_option,
+)
 from zkconsumer.cli.describe import lag_header, owner_cell
-from zkconsumer.cli.failures import sentence_of
-from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
-from zkconsumer.cli.options.group_options import open_groups
-from zkconsumer.cli.options.option_types import NameFilter, Seconds
-from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
-from zkconsumer.cli.terminal.tables import cell, print_problem, print_table, shown_group
+from zkconsumer.cli.option_types import NameFilter, Seconds
+from zkconsumer.cli.terminal import (
+    CliError,
+    Interrupted,
+    LeaveSignals,
+    cell,
+    print_problem,
+    print_table,
+    sentence_of,
+    shown_group,
+)
 
-__all__ = ["lag"]
+if TYPE_CHECKING:
+    from zkconsumer.lag_exporter import LagExporter
+    from zkconsumer.prometheus import MetricsServer
 
 _EPILOG = """\
 \b
@@ -47,7 +66,6 @@ Examples:
   zkconsumer lag billing --zookeeper localhost:2181 --by partition --json
   zkconsumer lag --bootstrap-server b1:9092,b2:9092 --all
 """
-
 _SHOWN_PROBLEMS: Final = 10
 _OTHER_LINES: Final = 6
 """Lines of a terminal that are not rows: the heading, the headers, the lines below, and the prompt."""
@@ -60,19 +78,38 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 @bootstrap_option()
 @click.option("--all", "is_all", is_flag=True, help="Show all groups of the cluster.")
 @click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Only topics whose whole name matches.")
-@click.option("--group-filter", type=NameFilter(), metavar="REGEX",
-              help="With --all: only groups whose whole name matches.")
-@click.option("--by", type=click.Choice(["group", "topic", "partition"]), default="topic", show_default=True,
-              help="Print one row for each of these.")
+@click.option(
+    "--group-filter", type=NameFilter(), metavar="REGEX", help="With --all: only groups whose whole name matches."
+)
+@click.option(
+    "--by",
+    type=click.Choice(["group", "topic", "partition"]),
+    default="topic",
+    show_default=True,
+    help="Print one row for each of these.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Most rows to show. [with --watch: as many as fit]")
 @click.option("--watch", is_flag=True, help="Show the lag repeatedly, until Ctrl-C.")
-@click.option("--interval-s", type=Seconds(min=1, max=86_400), default=10.0, show_default=True,
-              help="With --watch: seconds between two rounds.")
+@click.option(
+    "--interval-s",
+    type=Seconds(min=1, max=86_400),
+    default=10.0,
+    show_default=True,
+    help="With --watch: seconds between two rounds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per round, each on one line.")
 def lag(
-    groups: Sequence[str], zookeeper: str | None, brokers: str | None, is_all: bool,
-    topic_filter: Callable[[str], bool] | None, group_filter: Callable[[str], bool] | None, by: str, limit: int | None,
-    watch: bool, interval_s: float, as_json: bool,
+    groups: Sequence[str],
+    zookeeper: str | None,
+    brokers: str | None,
+    is_all: bool,
+    topic_filter: Callable[[str], bool] | None,
+    group_filter: Callable[[str], bool] | None,
+    by: str,
+    limit: int | None,
+    watch: bool,
+    interval_s: float,
+    as_json: bool,
 ) -> None:
     """Show the lag of GROUPs, or of all groups, without joining any."""
     if is_all == bool(groups):
@@ -150,8 +187,9 @@ def _print_problems(report: LagReport, on_screen: bool) -> None:
     problems = [*report.problems]
     problems += [f"{shown_group(group.group)}: {problem}" for group in report.groups for problem in group.problems]
     if on_screen and problems:
-        print_problem(f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` lists the problems of a "
-                      "group")
+        print_problem(
+            f"{count_of(len(problems), 'problem')}; `zkconsumer describe GROUP` lists the problems of a group"
+        )
         return
     for problem in problems[:_SHOWN_PROBLEMS]:
         print_problem(problem)
@@ -172,8 +210,14 @@ def _in_unit(header: str, unit: str) -> str:
 def _by_group(groups: Iterable[GroupLag], watch: bool) -> _Table:
     rows = sorted(groups, key=lambda row: (-(row.lag or 0), row.group))
     cells = [
-        [shown_group(row.group), cell(row.member_count), cell(row.owned), cell(row.unowned),
-         _sum(row.lag), str(row.lag_unknown)]
+        [
+            shown_group(row.group),
+            cell(row.member_count),
+            cell(row.owned),
+            cell(row.unowned),
+            _sum(row.lag),
+            str(row.lag_unknown),
+        ]
         for row in rows
     ]
     return ["GROUP", "MEMBERS", "OWNED", "UNOWNED", "LAG", "UNKNOWN"], cells
@@ -230,3 +274,90 @@ def _duration(seconds: float | None) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+
+
+_EXPORTER_EPILOG = """\
+\b
+The exporter joins no group, and covers members of any client. It reads the cluster every --interval-s seconds, and a
+scrape gets the figures of the last round. Figures older than --stale-after-s are left out. docs/OPERATIONS.md lists
+the metrics, with rules for alerts. The exporter needs the package prometheus_client: pip install
+'zkconsumer[prometheus]'.
+
+\b
+Example:
+  zkconsumer exporter --zookeeper localhost:2181 --port 9308 --host 0.0.0.0
+  zkconsumer exporter --bootstrap-server b1:9092,b2:9092
+"""
+
+
+@click.command(epilog=_EXPORTER_EPILOG)
+@zookeeper_option(required=False)
+@bootstrap_option()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9308,
+    show_default=True,
+    help="Port to listen on; 0 chooses a free port and prints it.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all addresses.")
+@click.option(
+    "--interval-s",
+    type=Seconds(min=1, max=86_400),
+    default=30.0,
+    show_default=True,
+    help="Seconds between two rounds of reading.",
+)
+@click.option("--stale-after-s", type=Seconds(min=1), help="Leave out older figures. [three intervals, at least 90 s]")
+@click.option("--group-filter", type=NameFilter(), metavar="REGEX", help="Only groups whose whole name matches.")
+@click.option("--topic-filter", type=NameFilter(), metavar="REGEX", help="Only topics whose whole name matches.")
+@click.option(
+    "--max-partitions",
+    type=click.IntRange(min=0),
+    default=20_000,
+    show_default=True,
+    help="Export at most so many partitions; the sums by topic and group count all.",
+)
+@click.option("--with-owners", is_flag=True, help="Also export the owner of each partition, as a label.")
+def exporter(
+    zookeeper: str | None,
+    brokers: str | None,
+    port: int,
+    host: str,
+    interval_s: float,
+    stale_after_s: float | None,
+    group_filter: Callable[[str], bool] | None,
+    topic_filter: Callable[[str], bool] | None,
+    max_partitions: int,
+    with_owners: bool,
+) -> None:
+    """Serve the lag of all groups to Prometheus."""
+    try:
+        from zkconsumer.lag_exporter import ExporterSettings, LagExporter
+    except ImportError:
+        raise CliError("the exporter needs the package prometheus_client, which is not installed",
+                       "pip install 'zkconsumer[prometheus]'") from None  # fmt: skip
+    choice = LagChoice((), group_filter or LagChoice.keeps_group, topic_filter or LagChoice.keeps_topic)
+    settings = ExporterSettings(interval_s, stale_after_s, max_partitions, with_owners)
+    given = brokers_instead(brokers)
+    if given is None and zookeeper is None:
+        raise no_zookeeper(connection_settings(), or_brokers=True)
+    with named_places():
+        running = LagExporter(
+            zookeeper if given is None else None, brokers=given, properties=connection_settings().properties,
+            choice=choice, settings=settings,
+        )  # fmt: skip
+    try:
+        with LeaveSignals(), _served(running, port, host) as server, running:
+            place = f"[{host}]" if ":" in host else host
+            click.echo(f"the lag of all groups is served at http://{place}:{server.port}/metrics")
+            threading.Event().wait()
+    except Interrupted:  # nothing was joined or written, so there is nothing to leave in order
+        pass
+
+
+def _served(running: LagExporter, port: int, host: str) -> MetricsServer:
+    try:
+        return running.serve(port, host)
+    except OSError as error:
+        raise CliError(error.strerror or str(error), "choose another --port, or another --host") from None

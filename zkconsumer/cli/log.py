@@ -16,11 +16,9 @@ from typing import Any, Final
 import click
 
 from simpleconsumer.types import Message
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.messages.format_string import FIELDS_HELP, message_format
-from zkconsumer.cli.messages.message_lines import LineShape, json_line, line_formatter
-from zkconsumer.cli.terminal.tables import print_table
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.messages.message_lines import FIELDS_HELP, LineShape, json_line, line_formatter, message_format
+from zkconsumer.cli.terminal import CliError, print_table
 from zkconsumer.log.checking import CheckedPartition, Finding, check_partition
 from zkconsumer.log.groups import GroupPositions
 from zkconsumer.log.log_folder import DiskLog, open_log, partition_of
@@ -28,8 +26,6 @@ from zkconsumer.log.outline import PartitionOutline, outline_of
 from zkconsumer.log.partition_log import DiskPartition
 from zkconsumer.log.reading import LogReading
 from zkconsumer.log.values import Damage, Gap, LogTail
-
-__all__ = ["log"]
 
 _OFFSETS: Final = "__consumer_offsets"
 _BLOCK_BYTES: Final = 64 * 1024
@@ -179,13 +175,24 @@ def _object(found: DiskPartition, finding: Finding) -> dict[str, Any]:
 @click.option("--raw", "as_raw", is_flag=True, help="Print the bytes of the values, a line feed behind each.")
 @click.option("-f", "--format", "format_string", metavar="FORMAT", help="Print by a format string, see below.")
 @click.option("--null", "null_text", metavar="TEXT", help="Print this for a null key or value. [null; with -f nothing]")
-@click.option("--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
-              default="read_uncommitted", show_default=True,
-              help="Whether to print messages of transactions that were aborted or never ended.")
-@click.option("--max-messages", "--count", "count", metavar="N", type=click.IntRange(min=1),
-              help="End after N messages.")
-@click.option("--broker-id", metavar="N", type=click.IntRange(min=0), default=0, show_default=True,
-              help="Kafka 0.7: the broker whose folder it is; partitions are named after it.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether to print messages of transactions that were aborted or never ended.",
+)
+@click.option(
+    "--max-messages", "--count", "count", metavar="N", type=click.IntRange(min=1), help="End after N messages."
+)
+@click.option(
+    "--broker-id",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Kafka 0.7: the broker whose folder it is; partitions are named after it.",
+)
 def dump(folders: tuple[Path, ...], topic: str, partitions: tuple[int, ...], **options: Any) -> None:
     """Print the messages of a topic, one partition after the other."""
     form = _form(options)

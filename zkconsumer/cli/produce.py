@@ -13,24 +13,26 @@ from typing import Any, Final
 import click
 
 from rebalance.subscription import check_topic
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.messages.line_parsers import LineForm, json_parser, line_parser
-from zkconsumer.cli.messages.produce_settings import CLIENT_ID, producer_config
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
+from zkconsumer.cli.messages.message_lines import LineForm, json_parser, line_parser
+from zkconsumer.cli.messages.produce_settings import CLIENT_ID, READER_HELP, producer_config, take_line_form
 from zkconsumer.cli.messages.production import LineTarget, Produced, Production
-from zkconsumer.cli.messages.reader_properties import READER_HELP, take_line_form
-from zkconsumer.cli.messages.target_topic import ListedTopic, RegisteredTopic, Target
-from zkconsumer.cli.messages.target_topic_07 import ListedTopic07, RegisteredTopic07, check_settings_07
-from zkconsumer.cli.options.connection_options import bootstrap_option, named_places, open_zookeeper, zookeeper_option
-from zkconsumer.cli.options.option_types import PartitionType, named_values
-from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.messages.target_topic import (
+    ListedTopic,
+    ListedTopic07,
+    RegisteredTopic,
+    RegisteredTopic07,
+    Target,
+    check_settings_07,
+)
+from zkconsumer.cli.option_types import PartitionType, named_values
+from zkconsumer.cli.terminal import CliError, Interrupted, LeaveSignals
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.producer.messages.encoders import DefaultEncoder
+from zkconsumer.producer.placing import DefaultEncoder
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.sending.opening import FoundCluster, find_cluster, registered_cluster
-
-__all__ = ["produce"]
+from zkconsumer.producer.sending.sending import FoundCluster, find_cluster, registered_cluster
 
 _ANSWER_S: Final = 10.0
 _SHOWN_FAILURES: Final = 10
@@ -74,17 +76,34 @@ Examples: three messages, two of them with the same key; the output of `consume 
 @click.option("--partition", metavar="P", type=PartitionType(), help="Send all messages to this partition.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is a key, this text, and a value.")
 @click.option("--null", "null_text", metavar="TEXT", help="A key or a value that equals this text is null.")
-@click.option("--from-json", "from_json", is_flag=True,
-              help="Lines are those of `consume --json`; key, value and headers are sent.")
-@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True,
-              help="Add a header to every message (Kafka 0.11 and later); may be repeated.")
+@click.option(
+    "--from-json",
+    "from_json",
+    is_flag=True,
+    help="Lines are those of `consume --json`; key, value and headers are sent.",
+)
+@click.option(
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Add a header to every message (Kafka 0.11 and later); may be repeated.",
+)
 @click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Compression. [none]")
 @click.option("--batch-size", metavar="N", type=click.IntRange(min=1), help="Most messages in a batch. [200]")
-@click.option("--acks", type=click.Choice(["1", "-1", "0"]),
-              help="Wait for the leader (1), for all in-sync replicas (-1), or for no answer (0). [1]")
+@click.option(
+    "--acks",
+    type=click.Choice(["1", "-1", "0"]),
+    help="Wait for the leader (1), for all in-sync replicas (-1), or for no answer (0). [1]",
+)
 @click.option("--retries", metavar="N", type=click.IntRange(min=0), help="How often to retry a batch. [100]")
-@click.option("--property", "properties", metavar="KEY=VALUE", multiple=True,
-              help=f"A setting of the producer, or {READER_HELP}; may be repeated.")
+@click.option(
+    "--property",
+    "properties",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help=f"A setting of the producer, or {READER_HELP}; may be repeated.",
+)
 @click.option("--no-create", is_flag=True, help="Do not let the brokers create the topic: fail if it does not exist.")
 def produce(**options: Any) -> None:
     """Send each line of stdin as a message.
@@ -113,8 +132,9 @@ def _check_options(options: dict[str, Any]) -> None:
         raise click.BadParameter("is empty", param_hint="--key-separator")
     for name, shown in (("key_separator", "--key-separator"), ("null_text", "--null")):
         if options["from_json"] and options[name] is not None:
-            raise click.UsageError(f"{shown} has no effect with --from-json, whose lines have that themselves: leave "
-                                   "one of them out.")
+            raise click.UsageError(
+                f"{shown} has no effect with --from-json, whose lines have that themselves: leave one of them out."
+            )
 
 
 def _config(options: dict[str, Any], properties: dict[str, str]) -> ProducerConfig:

@@ -2,6 +2,8 @@
 
 Exit status: 0 done (also after Ctrl-C or SIGTERM and a clean leave, and when the reader of the output is gone), 1
 failed, 2 wrong usage, 130 interrupted before there was anything to leave in order. Errors are one sentence on stderr.
+
+`zkconsumer completion`: prints the script with which a shell completes commands and options.
 """
 
 from __future__ import annotations
@@ -13,34 +15,65 @@ from contextlib import suppress
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from simpleconsumer import kernel
 from zkconsumer.cli.check_config import check_config
 from zkconsumer.cli.cluster import cluster
-from zkconsumer.cli.compact_files import compact_files
-from zkconsumer.cli.completion import completion
 from zkconsumer.cli.consume import consume
 from zkconsumer.cli.demo import demo
 from zkconsumer.cli.describe import describe
-from zkconsumer.cli.exporter import exporter
-from zkconsumer.cli.failures import CliError, sentence_of
-from zkconsumer.cli.groups import groups
-from zkconsumer.cli.lag import lag
-from zkconsumer.cli.load import load
+from zkconsumer.cli.groups import groups, release
+from zkconsumer.cli.lag import exporter, lag
+from zkconsumer.cli.load import compact_files, load, spark_zip
 from zkconsumer.cli.log import log
 from zkconsumer.cli.offsets import offsets
-from zkconsumer.cli.options.foreign_options import hint_for_option
-from zkconsumer.cli.options.option_types import refuse_repeated_options
+from zkconsumer.cli.option_types import hint_for_option, refuse_repeated_options
 from zkconsumer.cli.produce import produce
-from zkconsumer.cli.release import release
-from zkconsumer.cli.spark_zip import spark_zip
-from zkconsumer.cli.terminal.signals import unblock_signals
-from zkconsumer.cli.terminal.standard_streams import OUTPUT, discard_output, is_output_closed, prepare_streams
+from zkconsumer.cli.terminal import (
+    OUTPUT,
+    CliError,
+    discard_output,
+    is_output_closed,
+    prepare_streams,
+    sentence_of,
+    unblock_signals,
+)
 from zkconsumer.cli.topics import topics
 from zkconsumer.cli.verify import verify
 from zkconsumer_error import printable
 
-__all__ = ["main", "program"]
+_SHELLS = ("bash", "zsh", "fish")
+_EPILOG = """\
+\b
+Add the script to a file that your shell reads when it starts:
+  bash  zkconsumer completion bash >> ~/.bashrc
+  zsh   zkconsumer completion zsh >> ~/.zshrc, after compinit
+  fish  zkconsumer completion fish > ~/.config/fish/completions/zkconsumer.fish
+
+\b
+Example: for the current shell only
+  eval "$(zkconsumer completion bash)"
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script with which your shell completes commands and options.
+
+    bash has to be 4.4 or newer.
+    """
+    root = context.find_root()
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise CliError(f"this version of click has no completion for {shell}", "install click 8.1 or newer")
+    name = root.info_name or "zkconsumer"
+    # The names that click itself looks for when the shell asks it.
+    variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
+    click.echo(kind(root.command, {}, name, variable).source())
+
 
 _LINES = "\n\t"
 _OURS = ("zkconsumer", "rebalance", "simpleconsumer")

@@ -9,16 +9,19 @@ import click
 
 from rebalance.errors import InvalidName
 from zkconsumer.admin import BrokerGroups, Verification
-from zkconsumer.admin.groups.assignment_preview import STRATEGIES
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.failures import sentence_of
-from zkconsumer.cli.options.connection_options import bootstrap_option, zookeeper_option
-from zkconsumer.cli.options.group_options import OF_ZOOKEEPER, groups_of, open_groups, refuse_options
-from zkconsumer.cli.options.option_types import Seconds
-from zkconsumer.cli.terminal.tables import print_problem, shown_group
+from zkconsumer.admin.groups.group_report import STRATEGIES
+from zkconsumer.admin.values import count_of
+from zkconsumer.cli.connection_options import (
+    OF_ZOOKEEPER,
+    bootstrap_option,
+    groups_of,
+    open_groups,
+    refuse_options,
+    zookeeper_option,
+)
+from zkconsumer.cli.option_types import Seconds
+from zkconsumer.cli.terminal import print_problem, sentence_of, shown_group
 from zkconsumer_error import printable
-
-__all__ = ["verify"]
 
 _SHOWN = 20
 _EPILOG = """\
@@ -50,21 +53,59 @@ Examples:
 @click.argument("group")
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--members", "least_members", metavar="COUNT", type=click.IntRange(min=0), default=1, show_default=True,
-              help="Report a fault if fewer members are registered.")
-@click.option("--strategy", type=click.Choice(["auto", *STRATEGIES, "any"]), default="auto", show_default=True,
-              help="Expected assignment strategy; auto: the one that fits most owners; any: do not compare owners.")
-@click.option("--patience", "patience_s", metavar="SECONDS", type=Seconds(), default=20.0,
-              show_default=True, help="How long a rebalance may take; the default is enough for Java's four attempts.")
-@click.option("--wait", "wait_s", metavar="SECONDS", type=Seconds(), default=0.0,
-              help="Wait at most SECONDS until the group exists and has no faults.")
-@click.option("--trigger-rebalance", "--nudge", "trigger", is_flag=True,
-              help="Trigger a rebalance if members lack partitions that they could own.")
+@click.option(
+    "--members",
+    "least_members",
+    metavar="COUNT",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Report a fault if fewer members are registered.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(["auto", *STRATEGIES, "any"]),
+    default="auto",
+    show_default=True,
+    help="Expected assignment strategy; auto: the one that fits most owners; any: do not compare owners.",
+)
+@click.option(
+    "--patience",
+    "patience_s",
+    metavar="SECONDS",
+    type=Seconds(),
+    default=20.0,
+    show_default=True,
+    help="How long a rebalance may take; the default is enough for Java's four attempts.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    metavar="SECONDS",
+    type=Seconds(),
+    default=0.0,
+    help="Wait at most SECONDS until the group exists and has no faults.",
+)
+@click.option(
+    "--trigger-rebalance",
+    "--nudge",
+    "trigger",
+    is_flag=True,
+    help="Trigger a rebalance if members lack partitions that they could own.",
+)
 @click.option("--no-logs", is_flag=True, help="Do not ask the brokers whether the logs have the stored offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
-    group: str, zookeeper: str | None, brokers: str | None, least_members: int, strategy: str, patience_s: float,
-    wait_s: float, trigger: bool, no_logs: bool, as_json: bool,
+    group: str,
+    zookeeper: str | None,
+    brokers: str | None,
+    least_members: int,
+    strategy: str,
+    patience_s: float,
+    wait_s: float,
+    trigger: bool,
+    no_logs: bool,
+    as_json: bool,
 ) -> None:
     """Verify that each partition of GROUP has the right owner.
 
@@ -123,8 +164,10 @@ def _print(found: Verification, fine: str) -> None:
         fine: Says that there are no faults.
     """
     assigned = f", assigned by {printable(found.strategy)}" if found.strategy else ""
-    click.echo(f"Group {shown_group(found.group)}: {count_of(found.members, 'member')}, "
-               f"{count_of(found.partitions, 'partition')} subscribed{assigned}")
+    click.echo(
+        f"Group {shown_group(found.group)}: {count_of(found.members, 'member')}, "
+        f"{count_of(found.partitions, 'partition')} subscribed{assigned}"
+    )
     for finding in found.faults[:_SHOWN]:
         print_problem(finding.sentence, f"at:  {finding.path}", f"fix: {finding.remedy}")
     if len(found.faults) > _SHOWN:

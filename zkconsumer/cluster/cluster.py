@@ -2,30 +2,30 @@
 
 Topics, partitions and brokers are read in ZooKeeper, or where none is given in the metadata of the brokers. Leaders and
 log ends are asked of the brokers.
+
+Opens the way to the cluster that the settings of a consumer name: by its ZooKeeper, or by some of its brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_08, Generation
-from rebalance.zookeeper.port.requests import ZooKeeperPort
-from rebalance.zookeeper.znodes_07 import broker_and_number
+from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
+from rebalance.zookeeper.znodes_07 import GENERATION_08, Generation, broker_and_number
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import AUTO, generation_named, generation_of_cluster, refuse_other_brokers
 from zkconsumer.cluster.leaders import BrokerDirectory, LeaderDirectory
 from zkconsumer.cluster.log_ends import LogOffsets, ask_leaders
-from zkconsumer.cluster.metadata_directory import MetadataDirectory
-from zkconsumer.cluster.metadata_reader import MetadataReader
+from zkconsumer.cluster.metadata_reader import MetadataDirectory, MetadataReader
 from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
-
-__all__ = ["Cluster"]
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, configured_connection
+from zkconsumer.config import ConsumerConfig
 
 _DEADLINE_S: Final = 30.0
 
@@ -74,8 +74,14 @@ class Cluster:
         else:
             reader = self.reader = ClusterReader(source, read_timeout_s, self.security.protocol)
             self.directory = BrokerDirectory(
-                client_id, timeout_s, reader.brokers, reader.existing, reader.leaders, counters=counters,
-                security=self.security, read_epochs=lambda: reader.epochs,
+                client_id,
+                timeout_s,
+                reader.brokers,
+                reader.existing,
+                reader.leaders,
+                counters=counters,
+                security=self.security,
+                read_epochs=lambda: reader.epochs,
             )
 
     def generation(self, registrations: Mapping[str, bytes] = MappingProxyType({})) -> Generation:
@@ -202,3 +208,57 @@ class Cluster:
             return f"broker {leader} leads it"
         refused = self.reader.refused.get(znodes.partition_state_path(name.topic, int(name.partition)))
         return "no broker leads it" if refused is None else f"its leader is not known: {refused}"
+
+
+class OpenCluster(NamedTuple):
+    """A cluster that can be asked.
+
+    Attributes:
+        cluster: Its brokers, topics and leaders.
+        port: The connection to its ZooKeeper; None where the brokers alone are asked.
+    """
+
+    cluster: Cluster
+    port: ZooKeeperPort | None
+
+
+def metadata_reader(config: ConsumerConfig, timeout_s: float, *, pins_topics: bool = False) -> MetadataReader | None:
+    """Return what asks the brokers of `bootstrap.servers`; None where `zookeeper.connect` is given."""
+    if config.zookeeper_connect is not None or config.bootstrap_servers is None:
+        return None
+    addresses = [(each.host, each.port) for each in config.bootstrap_servers]
+    return MetadataReader(addresses, config.client_id, timeout_s, pins_topics=pins_topics, security=config.security)
+
+
+@contextmanager
+def open_cluster(
+    config: ConsumerConfig,
+    timeout_s: float,
+    on_change: Callable[[SessionChange], None] | None = None,
+    *,
+    pins_topics: bool = False,
+) -> Iterator[OpenCluster]:
+    """Yield the cluster that the settings name; a connection to ZooKeeper is closed at the end of the block.
+
+    Args:
+        config: The settings.
+        timeout_s: Longest wait for one answer of a broker, in seconds.
+        on_change: Called with each change of the session with ZooKeeper, if there is one, on the port's thread.
+        pins_topics: As for `MetadataReader`.
+
+    Raises:
+        What `configured_connection` raises. Brokers are first asked when something is wanted of them.
+    """
+    reader = metadata_reader(config, timeout_s, pins_topics=pins_topics)
+    if reader is not None:
+        yield OpenCluster(_cluster(reader, config, timeout_s), None)
+        return
+    with configured_connection(config, on_change) as port:
+        cluster = _cluster(port, config, timeout_s)
+        yield OpenCluster(cluster, port)
+
+
+def _cluster(source: ZooKeeperPort | MetadataReader, config: ConsumerConfig, timeout_s: float) -> Cluster:
+    return Cluster(
+        source, config.client_id, timeout_s, forced_generation=config.kafka_generation, security=config.security
+    )

@@ -16,17 +16,11 @@ from typing import Final
 
 from rebalance.errors import GroupRefused, Kafka07Node, Kafka08Node, RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08, Generation, other_than
 from rebalance.zookeeper.port.requests import GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.znodes_07 import GENERATION_07, GENERATION_08, Generation, other_than
 from simpleconsumer.types import Broker
-from zkconsumer.cluster.zookeeper_reads import read_each
+from zkconsumer.cluster.zookeeper_connection import read_each
 from zkconsumer.errors import ConfigError
-
-__all__ = [
-    "AUTO", "find_generation", "generation_named", "generation_of_brokers", "generation_of_cluster",
-    "refuse_other_brokers",
-]  # fmt: skip
-
 
 AUTO: Final = "auto"
 """The value of `kafka.generation` that leaves the choice to what is found in ZooKeeper."""
@@ -60,8 +54,10 @@ def refuse_other_brokers(forced: str, brokers: Sequence[Broker]) -> None:
     if wanted is None or not brokers or wanted in map(_of_registered, brokers):
         return
     other = other_than(wanted)
-    allowed = (f"{other.name} or left out, because {_named([each.id for each in brokers])} registered in the format of "
-               f"Kafka {_shown(other)}; for another cluster, give its chroot in zookeeper.connect")
+    allowed = (
+        f"{other.name} or left out, because {_named([each.id for each in brokers])} registered in the format of "
+        f"Kafka {_shown(other)}; for another cluster, give its chroot in zookeeper.connect"
+    )
     raise ConfigError("kafka.generation", forced, allowed)
 
 
@@ -126,13 +122,19 @@ def _refuse_other_brokers(group: str, wanted: Generation | None, brokers: Sequen
         by_generation.setdefault(_of_registered(broker), []).append(broker.id)
     if wanted is not None and by_generation and wanted not in by_generation:
         [ids] = by_generation.values()
-        raise GroupRefused(group, f"kafka.generation is {wanted.name}, but {_named(ids)} registered in the format of "
-                                  f"Kafka {_shown(other_than(wanted))}; leave kafka.generation out, or give the "
-                                  "chroot of another cluster in zookeeper.connect")
+        raise GroupRefused(
+            group,
+            f"kafka.generation is {wanted.name}, but {_named(ids)} registered in the format of "
+            f"Kafka {_shown(other_than(wanted))}; leave kafka.generation out, or give the "
+            "chroot of another cluster in zookeeper.connect",
+        )
     if wanted is None and len(by_generation) > 1:
-        raise GroupRefused(group, f"{_named(by_generation[GENERATION_07])} registered in the format of Kafka 0.7, and "
-                                  f"{_named(by_generation[GENERATION_08])} in the format of Kafka 0.8; set "
-                                  "kafka.generation to 0.7 or 0.8 to choose one")
+        raise GroupRefused(
+            group,
+            f"{_named(by_generation[GENERATION_07])} registered in the format of Kafka 0.7, and "
+            f"{_named(by_generation[GENERATION_08])} in the format of Kafka 0.8; set "
+            "kafka.generation to 0.7 or 0.8 to choose one",
+        )
 
 
 def _named(ids: Sequence[int]) -> str:
@@ -163,8 +165,11 @@ def _registrations(port: ZooKeeperPort, group: str, timeout_s: float) -> dict[st
         return {}
     paths = [znodes.registration_path(group, name) for name in sorted(listing[0])]
     values = read_each(port, [GetData(path) for path in paths], timeout_s)
-    return {path: value[0] for path, value in zip(paths, values, strict=True)
-            if value is not None and not isinstance(value, RefusedNode)}
+    return {
+        path: value[0]
+        for path, value in zip(paths, values, strict=True)
+        if value is not None and not isinstance(value, RefusedNode)
+    }
 
 
 def _of_members(registrations: Mapping[str, bytes]) -> Generation | None:
@@ -186,10 +191,12 @@ def _refuse_other_members(
             generation.parse_registration(data, path)
         except (Kafka07Node, Kafka08Node) as error:
             why = "" if is_certain else " (no broker is registered; set kafka.generation to the right one)"
-            raise GroupRefused(group,
+            raise GroupRefused(
+                group,
                 f"its member {path.rpartition('/')[2]} is registered in the format of Kafka "
                 f"{_shown(other_than(generation))}, but this cluster is of Kafka "
                 f"{_shown(generation)}{why}; members of both cannot form one group: use another group.id, or stop that "
-                f"member ({error})") from error
+                f"member ({error})",
+            ) from error
         except UnreadableNode:
             continue  # the group is read again, and names it

@@ -10,29 +10,77 @@ Rules, and which failure each prevents:
 - The broker with the fewest requests under way is asked first (`AskingOrder`), and each has a few seconds to answer.
 
 Source: kafka.client.ClientUtils (0.8.2.2).
+
+The order in which brokers are asked a question that any of them can answer.
+
+First come those with the fewest requests of this process under way, of fetches and producers too, in random order among
+equals; last those that did not answer the last time. One slow broker delays few callers, and a dead one none twice.
+
+Source: org.apache.kafka.clients.NetworkClient.leastLoadedNode (2.8); KAFKA-714.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from rebalance.zookeeper.znodes_07 import broker_and_number
+from simpleconsumer.connection import UNDER_WAY, Address, RequestsUnderWay
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import counting
 from simpleconsumer.types import Broker, ClusterMetadata, PartitionMetadata, TopicPartition
-from zkconsumer.cluster.asking_order import AskingOrder
 
-__all__ = ["BrokerDirectory", "LeaderDirectory", "leader_epochs", "usable_leaders"]
+
+class AskingOrder:
+    """Remembers which brokers did not answer.
+
+    Args:
+        rng: Chooses among equals.
+        under_way: Counts the requests; None for those of this process.
+
+    Threads: any.
+    """
+
+    def __init__(self, rng: random.Random | None = None, under_way: RequestsUnderWay | None = None) -> None:
+        self._rng = rng or random.Random()
+        self._under_way = under_way or UNDER_WAY
+        self._lock = threading.Lock()
+        self._silent: set[Address] = set()
+
+    def of(self, addresses: Iterable[Address]) -> list[Address]:
+        """Return the addresses in the order in which they are to be asked, each once."""
+        with self._lock:
+            return sorted(dict.fromkeys(addresses), key=self._rank)
+
+    def failed(self, address: Address) -> bool:
+        """Take over that a broker did not answer; return whether that is new."""
+        with self._lock:
+            is_news = address not in self._silent
+            self._silent.add(address)
+            return is_news
+
+    def answered(self, address: Address) -> None:
+        """Take over that a broker answered."""
+        with self._lock:
+            self._silent.discard(address)
+
+    def keep(self, addresses: Iterable[Address]) -> None:
+        """Forget all but these: another broker may come to an address."""
+        with self._lock:
+            self._silent.intersection_update(addresses)
+
+    def _rank(self, address: Address) -> tuple[bool, int, float]:
+        return address in self._silent, self._under_way.at(address), self._rng.random()
+
 
 log = logging.getLogger(__name__)
-
 METADATA_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker's metadata; there are other brokers to ask."""
 _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the same
@@ -167,8 +215,13 @@ class BrokerDirectory:
             try:
                 dialect = dialect_of(broker)
                 with SimpleConsumer(
-                    broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect,
-                    security=self._security, on_throttle=counting(self._counters.add),
+                    broker.host,
+                    broker.port,
+                    self._timeout_s,
+                    self._client_id,
+                    dialect=dialect,
+                    security=self._security,
+                    on_throttle=counting(self._counters.add),
                 ) as consumer:
                     metadata = consumer.topic_metadata(topics, create=not dialect.chooses_versions)
             except SimpleConsumerError as error:

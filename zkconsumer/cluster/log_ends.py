@@ -8,6 +8,11 @@ Rules, and which failure each prevents:
 - An error belongs to its partition, and a broker that does not answer is asked nothing more: the other answers count.
 - A time is searched as readers search it (`time_search.py`): exactly where brokers and messages have times. Segment
   files would answer with the start of a segment, and a group that is set there would read the whole segment again.
+
+Runs calls that wait for brokers at the same time, on threads that never keep a program from ending.
+
+`concurrent.futures.ThreadPoolExecutor` waits for its threads at the end of its block and of the program: with a broker
+that does not answer, Ctrl-C and SIGTERM would wait for its time-out.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final, NamedTuple, TypeVar
 
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import dialect_of
@@ -26,11 +32,8 @@ from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.time_search import TimeSearch, log_segments
 
-__all__ = ["PARTITIONS_A_REQUEST", "LogOffsets", "OneTime", "ask_at", "ask_leaders", "in_requests"]
-
 LogOffsets = tuple[int | None, ...] | str
 """One offset for each time, None where no message is that recent; or why nothing is known, a clause."""
-
 PARTITIONS_A_REQUEST: Final = 500
 """Most partitions of one request: the answer stays small, and the broker serves other clients in between."""
 _MOST_LEADERS_AT_A_TIME: Final = 16
@@ -202,3 +205,36 @@ def _run(waiting: queue.SimpleQueue[_Question], deadline: float) -> None:
         except queue.Empty:
             return
         question.ask(deadline)
+
+
+T = TypeVar("T")
+
+
+def run_together(calls: Sequence[Callable[[], T]], most: int, name: str) -> list[T]:
+    """Return the results of the calls, in their order; raises what one of them raises.
+
+    Args:
+        calls: Each has its own deadline.
+        most: Most calls that run at the same time.
+        name: That of the threads.
+    """
+    waiting: queue.SimpleQueue[tuple[Callable[[], T], Future[T]]] = queue.SimpleQueue()
+    futures: list[Future[T]] = [Future() for _ in calls]
+    for each in zip(calls, futures, strict=True):
+        waiting.put(each)
+    for _ in range(min(most, len(calls))):
+        threading.Thread(target=_run_call, args=(waiting,), name=name, daemon=True).start()
+    return [future.result() for future in futures]
+
+
+def _run_call(waiting: queue.SimpleQueue[tuple[Callable[[], T], Future[T]]]) -> None:
+    """Make one call after the other, until none is left."""
+    while True:
+        try:
+            call, future = waiting.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            future.set_exception(error)

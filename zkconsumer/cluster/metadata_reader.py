@@ -9,6 +9,15 @@ Rules, and which failure each prevents:
 - Nothing that is asked creates a topic (KAFKA-1087).
 
 Source: kafka.client.ClientUtils (0.8.2.2).
+
+Remembers which incarnations of topics the brokers told of, by topic id: Kafka 2.8 and later.
+
+A topic that was deleted and created again has another id; the offsets of a reader then belong to other messages.
+
+Looks up partition leaders in the metadata of the brokers alone.
+
+A broker that has just denied leading a partition is taken for its leader only if a second broker names it, too: the
+metadata of one broker may be old (KAFKA-1367). Where no second broker answers, the word of the first one counts.
 """
 
 from __future__ import annotations
@@ -22,28 +31,62 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from rebalance.counters import Counters
 from rebalance.errors import GroupRefused, RebalanceError
-from rebalance.zookeeper.generation import GENERATION_08, Generation
+from rebalance.rebalance_statistics import Counters
+from rebalance.zookeeper.znodes_07 import GENERATION_08, Generation
+from simpleconsumer.connection import Address
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import KAFKA011, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.probe import has_no_older_peers, probed_broker
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker, ClusterMetadata, TopicMetadata, TopicPartition
-from simpleconsumer.under_way import Address
-from zkconsumer.cluster.asking_order import AskingOrder
 from zkconsumer.cluster.generation import AUTO
-from zkconsumer.cluster.leaders import usable_leaders
+from zkconsumer.cluster.leaders import AskingOrder, leader_epochs, usable_leaders
 from zkconsumer.cluster.spoken import Spoken
-from zkconsumer.cluster.topic_ids import TopicIds
-from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer_error import ErrorCode, first_few
 
-__all__ = ["Address", "BrokersSilent", "MetadataReader", "TopicRefused"]
+__all__ = ["Address", "BrokersSilent", "MetadataDirectory", "MetadataReader", "TopicIds", "TopicRefused"]
+
+
+class TopicIds:
+    """The ids of topics that were seen, and which topics have had more than one.
+
+    Threads: Any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, set[str]] = {}
+        self._replaced: set[str] = set()
+
+    def note(self, topics: Mapping[str, TopicMetadata]) -> bool:
+        """Take note of what a broker says; topics without an id are not looked at.
+
+        Returns:
+            Whether a topic has an id that it did not have before, when it had another one. A broker that is behind with
+            the news may still give the former one.
+        """
+        has_new = False
+        with self._lock:
+            for name, topic in topics.items():
+                seen = self._seen.setdefault(name, set())
+                if topic.topic_id is None or topic.topic_id in seen:
+                    continue
+                seen.add(topic.topic_id)
+                if len(seen) > 1:
+                    self._replaced.add(name)
+                    has_new = True
+        return has_new
+
+    def why_gone(self, topic: str) -> str:
+        """Return why a topic is not the one that was seen first, a clause; empty while it is, or is not known."""
+        with self._lock:
+            return f"topic {topic!r} was deleted and created again" if topic in self._replaced else ""
+
 
 log = logging.getLogger(__name__)
-
 LONGEST_ANSWER_S: Final = 10.0
 """Longest wait for one broker's metadata; there are other brokers to ask."""
 _NO_SUCH_TOPIC: Final = (3, 17)
@@ -277,9 +320,12 @@ class MetadataReader:
     def _metadata_of(self, broker: Broker, topics: Collection[str] | None) -> ClusterMetadata:
         """Return the answer of one broker about some topics."""
         dialect = dialect_of(broker)
-        with SimpleConsumer(
-            broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect, security=self._security
-        ) as consumer, self._ended_by_close(consumer):
+        with (
+            SimpleConsumer(
+                broker.host, broker.port, self._timeout_s, self._client_id, dialect=dialect, security=self._security
+            ) as consumer,
+            self._ended_by_close(consumer),
+        ):
             if dialect is KAFKA011:
                 found = consumer.ask(KAFKA011.cluster_metadata(topics))
                 alike = has_no_older_peers(consumer.served_versions())
@@ -292,3 +338,59 @@ class MetadataReader:
         names = found.topics if topics is None else topics
         missing = {name: TopicMetadata(name, _NO_SUCH_TOPIC[0], ()) for name in names}
         return replace(found, brokers=brokers, topics={name: found.topics.get(name, missing[name]) for name in names})
+
+
+class MetadataDirectory:
+    """Finds the leaders of partitions; see `zkconsumer.cluster.leaders.LeaderDirectory`.
+
+    Args:
+        reader: Asks the brokers.
+
+    Threads: One at a time.
+    """
+
+    def __init__(self, reader: MetadataReader) -> None:
+        self._reader = reader
+        self.reported: dict[TopicPartition, Broker] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.brokers: Mapping[int, Broker] = {}
+
+    def leaders(self, wanted: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, Broker]:
+        """Return the leaders that could be found, by one request, or two where a broker has denied leading.
+
+        Raises:
+            BrokersSilent: No broker answers.
+        """
+        self.reported, self.epochs = {}, {}
+        if not wanted:
+            return {}
+        metadata, asked = self._reader.metadata({name.topic for name in wanted})
+        self.epochs, self.brokers = leader_epochs(metadata), metadata.brokers
+        self.reported = {
+            name: broker for name, broker in _leaders_in(metadata).items()
+            if not self._reader.is_pinned_away(name.topic)
+        }  # fmt: skip
+        denied = {name for name, denied_by in wanted.items()
+                  if name in self.reported and self.reported[name].id == denied_by}  # fmt: skip
+        confirmed = self._of_another_broker(denied, asked) if denied else {}
+        return {
+            name: confirmed.get(name, self.reported[name]) for name in wanted
+            if name in self.reported and (name not in denied or name in confirmed)
+        }  # fmt: skip
+
+    def _of_another_broker(self, names: set[TopicPartition], asked: int) -> dict[TopicPartition, Broker]:
+        """Return the leaders as another broker names them; as the first one did if there is no other one."""
+        try:
+            metadata, _ = self._reader.metadata({name.topic for name in names}, besides=[asked])
+        except BrokersSilent:
+            return {name: self.reported[name] for name in names}
+        found = _leaders_in(metadata)
+        self.epochs |= {name: epoch for name, epoch in leader_epochs(metadata).items() if name in names}
+        return {name: found[name] for name in names if name in found}
+
+
+def _leaders_in(metadata: ClusterMetadata) -> dict[TopicPartition, Broker]:
+    return {
+        name: metadata.brokers[leader] for name, leader in usable_leaders(metadata).items()
+        if leader in metadata.brokers
+    }  # fmt: skip

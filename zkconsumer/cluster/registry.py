@@ -1,27 +1,172 @@
 """Reads the brokers' nodes in ZooKeeper: registrations of brokers, topics, and states of partitions.
 
 Source: docs/COMPATIBILITY.md; node formats in `rebalance.zookeeper.znodes`.
+
+Reads the partitions of topics, of whichever generation each is: JSON in its node, or a child for each broker.
+
+The partitions of one topic of Kafka 0.7, as reports show them, and why one is missing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from rebalance.errors import GroupRefused, Kafka07Node, NoListener, RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes, znodes_07
-from rebalance.zookeeper.generation import Generation
 from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData, ZooKeeperPort
+from rebalance.zookeeper.znodes_07 import Generation
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.generation import find_generation
-from zkconsumer.cluster.topic_partitions import read_partitions
-from zkconsumer.cluster.zookeeper_reads import error_of, read_all, read_each
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, error_of, read_all, read_each
 
-__all__ = ["ClusterReader"]
+
+def why_away(missing: Iterable[int | str], known: Iterable[int | str]) -> str:
+    """Return why partitions are missing, a clause that names brokers of Kafka 0.7 that are away; empty without any.
+
+    >>> why_away(["1-0"], ["0-0", "0-1"])
+    ', as broker 1 is not registered with it'
+
+    Args:
+        missing: Partitions that a topic does not have.
+        known: Those that it has.
+    """
+    away = sorted(_brokers_in(missing) - _brokers_in(known))
+    if not away:
+        return ""
+    brokers = f"broker {away[0]} is" if len(away) == 1 else f"brokers {', '.join(map(str, away))} are"
+    return f", because {brokers} not registered with it"
+
+
+def _brokers_in(partitions: Iterable[int | str]) -> set[int]:
+    names = [each for each in partitions if isinstance(each, str) and znodes_07.is_partition(each)]
+    return {znodes_07.broker_and_number(each)[0] for each in names}
+
+
+def no_partition(topic: str, missing: Sequence[int | str], known: Sequence[int | str]) -> str:
+    """Return that a topic does not have some partitions, a sentence.
+
+    Args:
+        missing: The partitions.
+        known: Those that it has.
+    """
+    away = why_away(missing, known)
+    now = " now" if away else ""
+    return f"topic {topic!r} has no partition {', '.join(map(str, missing))}{now}{away}"
+
+
+class Topic07(NamedTuple):
+    """One topic of Kafka 0.7, for reports: what cannot be read is named, and hides nothing else.
+
+    Attributes:
+        partitions: Those of the brokers that are registered below it, in the order of text.
+        problems: What cannot be read, a sentence each.
+    """
+
+    partitions: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    def why_missing(self, name: str) -> str:
+        """Return why there is no partition of a name, a clause."""
+        if not znodes_07.is_partition(name):
+            return "the partition does not exist"
+        broker, _ = znodes_07.broker_and_number(name)
+        if any(znodes_07.broker_and_number(each)[0] == broker for each in self.partitions):
+            return f"broker {broker} does not have this partition of the topic"
+        return f"broker {broker} is not registered with the topic; the partition returns with it, at the same position"
+
+
+def read_partitions(
+    port: ZooKeeperPort, topics: Sequence[str], timeout_s: float = READ_TIMEOUT_S
+) -> dict[str, tuple[int | str, ...]]:
+    """Return the partitions of those of the topics that exist, in the order of their generation.
+
+    A topic of Kafka 0.7 has no data; its partitions are those of the brokers that are registered below it.
+
+    Raises:
+        UnreadableNode: The node of a topic cannot be understood.
+        ZooKeeperSilent: No answer in time.
+        AccessRefused: The node of a topic may not be read.
+    """
+    values = read_all(port, [GetData(znodes.topic_path(topic)) for topic in topics], timeout_s)
+    data = {topic: value[0] for topic, value in zip(topics, values, strict=True) if value is not None}
+    of_07 = _brokers_of(port, [topic for topic in data if not data[topic]], timeout_s)
+    counts = _partition_counts(port, of_07, timeout_s)
+    return {
+        topic: znodes_07.partition_names(counts[topic]) if topic in of_07 else znodes.parse_topic(topic, data[topic])
+        for topic in data
+    }
+
+
+def _brokers_of(port: ZooKeeperPort, topics: Sequence[str], timeout_s: float) -> dict[str, list[int]]:
+    """Return topic -> ids of its brokers; without a topic whose children are those of Kafka 0.8."""
+    values = read_all(port, [GetChildren(znodes.topic_path(topic)) for topic in topics], timeout_s)
+    children = {topic: [] if value is None else value[0] for topic, value in zip(topics, values, strict=True)}
+    return {topic: znodes.broker_ids(names) for topic, names in children.items() if "partitions" not in names}
+
+
+def _partition_counts(
+    port: ZooKeeperPort, brokers: dict[str, list[int]], timeout_s: float
+) -> dict[str, dict[int, int]]:
+    """Return topic -> broker -> how many partitions it has, without brokers that are gone by now."""
+    places = [(topic, broker) for topic, ids in brokers.items() for broker in ids]
+    paths = [znodes_07.topic_broker_path(topic, broker) for topic, broker in places]
+    found: dict[str, dict[int, int]] = {topic: {} for topic in brokers}
+    values = read_all(port, [GetData(path) for path in paths], timeout_s)
+    for (topic, broker), path, value in zip(places, paths, values, strict=True):
+        if value is not None:
+            found[topic][broker] = znodes_07.parse_partition_count_07(path, value[0])
+    return found
+
+
+def read_topics_07(
+    port: ZooKeeperPort, data: Mapping[str, bytes | None], generation: Generation, timeout_s: float = READ_TIMEOUT_S
+) -> dict[str, Topic07]:
+    """Return those of the topics that are of Kafka 0.7, for reports.
+
+    A topic of 0.7 has no data, and its children are brokers. Without any child it is of the generation of the cluster:
+    topics stay when all of their brokers are gone.
+
+    Args:
+        port: A started ZooKeeper port.
+        data: Topic -> data of its node, None without one.
+        generation: That of the cluster.
+        timeout_s: For each five hundred reads.
+
+    Raises:
+        ZooKeeperSilent: No answer in time.
+    """
+    empty = [topic for topic, held in data.items() if not held]
+    listings = read_each(port, [GetChildren(znodes.topic_path(topic)) for topic in empty], timeout_s)
+    brokers: dict[str, list[int]] = {}
+    problems: dict[str, list[str]] = {}
+    for topic, listing in zip(empty, listings, strict=True):
+        if listing is None:
+            continue  # there is no such topic
+        names = listing[0] if isinstance(listing, tuple) else []
+        ids = znodes.broker_ids(names)
+        if ids or (generation.has_broker_nodes and "partitions" not in names):
+            brokers[topic] = ids
+            problems[topic] = [str(listing)] if isinstance(listing, RefusedNode) else []
+    places = [(topic, broker) for topic, ids in brokers.items() for broker in ids]
+    paths = [znodes_07.topic_broker_path(topic, broker) for topic, broker in places]
+    counts: dict[str, dict[int, int]] = {topic: {} for topic in brokers}
+    values = read_each(port, [GetData(path) for path in paths], timeout_s)
+    for (topic, broker), path, value in zip(places, paths, values, strict=True):
+        if value is None:
+            continue  # the broker is gone by now
+        try:
+            if isinstance(value, RefusedNode):
+                problems[topic].append(str(value))
+            else:
+                counts[topic][broker] = znodes_07.parse_partition_count_07(path, value[0])
+        except UnreadableNode as error:
+            problems[topic].append(str(error))
+    return {topic: Topic07(znodes_07.partition_names(counts[topic]), tuple(problems[topic])) for topic in brokers}
+
 
 log = logging.getLogger(__name__)
-
 _LISTS_ITS_VERSIONS: Final = 3
 """The version of a broker's registration from which on it is of Kafka 0.10.0 or later."""
 _REMEDY = "security.protocol chooses the listener"
@@ -84,7 +229,8 @@ class ClusterReader:
             log.warning("%s; that node is left out", refused[path])
         self._reported = self._reported - set(paths) | refused.keys()
         self.refused = {
-            **{path: sentence for path, sentence in self.refused.items() if not path.startswith(root)}, **refused
+            **{path: sentence for path, sentence in self.refused.items() if not path.startswith(root)},
+            **refused,
         }
         return values
 

@@ -18,14 +18,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from simpleconsumer.connection import Address
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import AuthenticationFailed, SimpleConsumerError
 from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
 from simpleconsumer.types import Broker
-from simpleconsumer.under_way import Address
-
-__all__ = ["Spoken"]
 
 _LONGEST_WAIT_S: Final = 3.0
 _AGAIN_S: Final = 60.0

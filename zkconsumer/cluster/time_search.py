@@ -5,26 +5,127 @@ when the files of its segments were written. The same is true of newer ones for 
 Kafka 4 does not tell even that, and such logs are read whole.
 
 Threads: one at a time.
+
+Finds offsets by time for messages without timestamps: from the times when the segments of a log were written.
+
+A broker reports the last segment that was last written before some time, and the first offsets of segments. A message
+counts as written at the moment when the broker wrote it. Rules, and what each prevents:
+- A start is never after the first message at or after the time, and an end never before the last message before it: all
+  messages that were asked for are read, with up to two more segments.
+- File times may be whole seconds, and their clock is a little slow. So a start is searched two seconds before its time:
+  otherwise messages of the segment before, written within the same second, would be missed.
+
+Source: kafka.server.KafkaApis (fetchOffsetsBefore, 0.8.2.2).
+
+Finds the entry of a log of Kafka 0.7 that a byte position is in, from the start of its segment on.
+
+No byte of a log shows where an entry starts. So the segment's start is asked for, and the sizes of the entries are
+walked through from there.
+
+Rule: a search has a deadline and reads a limited number of bytes. What it says where it ends names how far it came.
+
+Threads: One at a time.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.errors import BrokerError, ConnectionFailed, DecodeError, MessageError, VersionNotServed
-from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.segment_times import AtTime, segment_end, segment_start, written_by_ms
+from simpleconsumer.dialect import dialect_of
+from simpleconsumer.dialect_types import Boundary, PositionIs
+from simpleconsumer.errors import (
+    BrokenFraming,
+    BrokerError,
+    ConnectionFailed,
+    DecodeError,
+    MessageError,
+    SimpleConsumerError,
+    VersionNotServed,
+)
+from simpleconsumer.security.security import Security
+from simpleconsumer.types import Broker, FetchRequest, TopicPartition
 from zkconsumer.errors import shown_broker
 
-__all__ = ["TimeSearch", "log_segments"]
+_FILE_TIMES_MS: Final = 2000
+_SECONDS_BELOW: Final = 100_000_000_000
+"""Milliseconds since 1970 in March 1973: a smaller number is a time in seconds."""
+
+
+class AtTime(NamedTuple):
+    """The answer of a leader about a time.
+
+    Attributes:
+        offset: The first message at or after the time, or an earlier one if it is known by segment only; None if there
+            is no such message.
+        end: Where the log ended just before the question; later messages have higher offsets.
+    """
+
+    offset: int | None
+    end: int
+
+
+def refuse_seconds(stamp: str) -> None:
+    """Return if a number can be milliseconds since 1970.
+
+    Args:
+        stamp: Decimal digits; 0 is allowed, and stands for all times.
+
+    Raises:
+        ValueError: It is one in seconds, as `date +%s` prints them: read as milliseconds it would mean everything.
+    """
+    if 0 < int(stamp) < _SECONDS_BELOW:
+        from datetime import UTC, datetime
+
+        read_as = datetime.fromtimestamp(int(stamp) / 1000, UTC).isoformat(timespec="seconds")
+        raise ValueError(
+            f"@{stamp} is {read_as}, because it counts milliseconds; for seconds since 1970 append "
+            f"three zeros: @{stamp}000"
+        )
+
+
+def written_by_ms(time_ms: int, is_end: bool) -> int | None:
+    """Return the time to ask for: the segment was last written by then. None for a time before 1970.
+
+    Negative times must not be asked for, because -1 and -2 mean the ends of the log.
+
+    Args:
+        time_ms: Where to start, or to end.
+    """
+    written_ms = time_ms - (1 if is_end else _FILE_TIMES_MS)
+    return None if written_ms < 0 else written_ms
+
+
+def segment_start(written_before: Sequence[int], end: int) -> int | None:
+    """Return where to start; None if the time is in the future, or the log is empty.
+
+    Args:
+        written_before: First offset of the last segment that was written by then; empty if all were written later.
+        end: End of the log. A broker assigns the present time to it.
+    """
+    if not written_before:
+        return 0  # this may be before the start of the log: no message is that old
+    return None if written_before[0] >= end else written_before[0]
+
+
+def segment_end(written_before: Sequence[int], starts: Sequence[int]) -> int | None:
+    """Return the end of the first segment that was written at the time or later; None for the end of the log.
+
+    Args:
+        written_before: As for `segment_start`.
+        starts: First offsets of all segments, in any order; the end of the log may be among them.
+    """
+    last = written_before[0] if written_before else -1
+    later = sorted(start for start in starts if start > last)
+    return later[1] if len(later) > 1 else None
+
 
 log = logging.getLogger(__name__)
-
 _BY_SEGMENT_CODES: Final = (35, 43)
 """The broker does not support the request; the topic is stored in a format without timestamps."""
 _ALL: Final = 2**31 - 1
@@ -119,8 +220,13 @@ def log_segments(by_segment: Collection[TopicPartition]) -> None:
         topic, number = min(by_segment)
         more = len(by_segment) - 1
         others = f" and {more} more partition{'s' if more > 1 else ''}" if more else ""
-        log.warning("%s/%s%s: searched by segments, because brokers or messages have no timestamps: no message is "
-                    "left out, but messages from before the time may be read, too", topic, number, others)
+        log.warning(
+            "%s/%s%s: searched by segments, because brokers or messages have no timestamps: no message is "
+            "left out, but messages from before the time may be read, too",
+            topic,
+            number,
+            others,
+        )
 
 
 def _finds_messages(consumer: SimpleConsumer, broker: Broker) -> bool:
@@ -184,3 +290,85 @@ def _offsets(
     answers = dict(zip(names, consumer.multi_offsets_before(names, time_ms, most), strict=True))
     refused |= {name: code for name, (code, _) in answers.items() if code}
     return {name: offsets for name, (code, offsets) in answers.items() if not code}
+
+
+MOST_BYTES: Final = 2 * 1024**3
+"""How many bytes of logs a search reads at most: two segments of the default size."""
+_ANSWER_S: Final = 10.0
+_FETCH_BYTES: Final = 4 * 1024 * 1024
+_MOST_SEGMENTS: Final = 100_000
+_SIZE_BYTES: Final = 4
+_MOST_TRIES: Final = 3
+
+
+class SearchLimits:
+    """What one or more searches may take together.
+
+    Args:
+        deadline: On the clock `time.monotonic`.
+        most_bytes: How many bytes of logs they may read.
+    """
+
+    def __init__(self, deadline: float, most_bytes: int = MOST_BYTES) -> None:
+        self._deadline = deadline
+        self._left_bytes = most_bytes
+
+    @property
+    def are_reached(self) -> bool:
+        """True if nothing more may be read."""
+        return self._left_bytes <= 0 or time.monotonic() > self._deadline
+
+    def add(self, count: int) -> None:
+        """Count bytes that were read."""
+        self._left_bytes -= count
+
+
+def connect(broker: Broker, client_id: str = "zkconsumer-admin", *, security: Security | None = None) -> SimpleConsumer:
+    """Return a connection to a broker for searches in its logs."""
+    dialect = dialect_of(broker)
+    return SimpleConsumer(broker.host, broker.port, _ANSWER_S, client_id, dialect=dialect, security=security)
+
+
+def find_entry(consumer: SimpleConsumer, name: TopicPartition, position: int, limits: SearchLimits) -> Boundary | str:
+    """Return whether a position is within an entry, and where that one starts; or why that is not known, a clause.
+
+    Args:
+        consumer: Connected to the broker of the partition.
+        name: The partition.
+        position: A position within the bounds of its log.
+    """
+    if limits.are_reached:
+        return "there was no time left to search for the start of its entry"
+    try:
+        [(code, starts)] = consumer.multi_offsets_before([name], LATEST, _MOST_SEGMENTS)
+        below = [start for start in starts if start <= position]
+        if code or not below:
+            return f"the log has no position {position}"
+        return _walk(consumer, name, max(below), position, limits)
+    except SimpleConsumerError as error:
+        return f"the start of its entry is not known ({error})"
+
+
+def _walk(
+    consumer: SimpleConsumer, name: TopicPartition, start: int, position: int, limits: SearchLimits
+) -> Boundary | str:
+    at, tries = start, 0
+    while at < position:
+        if limits.are_reached:
+            return f"the start of its entry was not found from {start}, where its segment starts, to {at}"
+        wanted = FetchRequest(name.topic, name.partition, at, min(_FETCH_BYTES, position - at + _SIZE_BYTES))
+        [answer] = consumer.multifetch([wanted], max_wait_ms=0)
+        if answer.error_code:
+            raise BrokerError(answer.error_code, name.topic, name.partition, at)
+        limits.add(len(answer.message_set))
+        try:
+            found = consumer.dialect.find_boundary(answer.message_set, at, position)
+        except BrokenFraming as error:
+            return f"the start of its entry is not known (in the log from position {at} on: {error})"
+        if found.position_is is not PositionIs.UNKNOWN:
+            return found
+        tries = 0 if found.start > at else tries + 1
+        if tries == _MOST_TRIES:
+            return f"the log ends at {at}, before position {position}"
+        at = found.start
+    return Boundary(PositionIs.BOUNDARY, position, position)

@@ -2,6 +2,11 @@
 
 The errors of the attempts to connect explain most cases. A server that only closed the connection is asked once more,
 with TLS if the attempt was plain, and without TLS otherwise.
+
+Finds out what a server speaks at a port: TLS, or plain ZooKeeper. Opens no session.
+
+A server that is addressed in the wrong protocol closes the connection without an answer, as one does that is being
+stopped; so the other protocol is tried. Threads: any; each question blocks its caller, with a deadline.
 """
 
 from __future__ import annotations
@@ -9,17 +14,97 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterable, Sequence
 
 from rebalance.zookeeper.port.requests import FailedAttempt
-from zkconsumer.cluster.zookeeper_probe import speaks_tls, tls_refusal, zookeeper_answer
 from zkconsumer.config.zookeeper_tls import ZooKeeperTls
 from zkconsumer.errors import ConfigError, Obstacle
 
-__all__ = ["ObstacleSearch", "explain"]
+_MOST_BYTES = 4096
+_NO_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "UNEXPECTED_EOF_WHILE_READING",
+    "HTTP_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+    "RECORD_LAYER_FAILURE",
+    "BAD_RECORD_TYPE",
+    "UNEXPECTED_MESSAGE",
+)
+
+
+def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
+    """Return True if the port answers a TLS handshake, with whatever certificate.
+
+    Raises:
+        OSError: Nobody accepts the connection, or there is no answer in time (`TimeoutError`).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection(server, timeout_s) as plain:
+        try:
+            with context.wrap_socket(plain):
+                return True
+        except ssl.SSLError as error:  # an alert is TLS, too
+            return error.reason not in _NO_TLS
+        except TimeoutError:
+            raise
+        except OSError:
+            return False
+
+
+def tls_refusal(server: tuple[str, int], context: ssl.SSLContext, timeout_s: float) -> ssl.SSLError | bool:
+    """Return the error with which a TLS connection is refused; without an error, whether there was a handshake.
+
+    Nothing is sent behind the handshake: a server that refuses our certificate would reset the connection then, and the
+    alert that says why would be lost.
+
+    Raises:
+        OSError: Nobody accepts the connection, or there is no answer in time (`TimeoutError`).
+    """
+    with socket.create_connection(server, timeout_s) as plain:
+        stands = False
+        try:
+            with context.wrap_socket(plain, server_hostname=server[0]) as secured:
+                stands = True
+                secured.recv(1)
+        except ssl.SSLEOFError:
+            return stands
+        except ssl.SSLError as error:
+            return error
+        except OSError as error:
+            if isinstance(error, TimeoutError) and not stands:
+                raise
+            return stands
+    return True
+
+
+def zookeeper_answer(server: tuple[str, int], timeout_s: float) -> str | None:
+    """Return what the port answers to `srvr`, None if that is no answer of ZooKeeper.
+
+    Raises:
+        OSError: Nobody accepts the connection.
+    """
+    ends_at = time.monotonic() + timeout_s
+    answer = b""
+    with socket.create_connection(server, timeout_s) as connection:
+        try:
+            connection.sendall(b"srvr")
+            while len(answer) < _MOST_BYTES:
+                connection.settimeout(max(0.001, ends_at - time.monotonic()))
+                chunk = connection.recv(_MOST_BYTES)
+                if not chunk:
+                    break
+                answer += chunk
+        except OSError:
+            pass  # what came before counts
+    said = answer.decode("utf-8", "replace")
+    # Newer servers also answer words that are not allowed, and while they have no quorum.
+    return said if any(word in said for word in ("Zookeeper version", "ZooKeeper instance", "whitelist")) else None
+
 
 Server = tuple[str, int]
-
 _EXPIRED, _NOT_YET_VALID, _OTHER_HOST = (10,), (9,), (62, 64)
 """X509_V_ERR_* of OpenSSL."""
 _ABOUT_OUR_CERTIFICATE = (
@@ -64,17 +149,25 @@ def _is_hang_up(error: OSError) -> bool:
 def _of_its_certificate(server: str, error: ssl.SSLCertVerificationError, tls: ZooKeeperTls | None) -> Obstacle:
     said = error.verify_message.rstrip(".")
     if error.verify_code in _EXPIRED:
-        return Obstacle(server, f" shows a certificate that has expired ({said})",
-                        "renew the certificate of the server")
+        return Obstacle(
+            server, f" shows a certificate that has expired ({said})", "renew the certificate of the server"
+        )
     if error.verify_code in _NOT_YET_VALID:
-        return Obstacle(server, f" shows a certificate that is not valid yet ({said})",
-                        "check the clocks of both machines")
+        return Obstacle(
+            server, f" shows a certificate that is not valid yet ({said})", "check the clocks of both machines"
+        )
     if error.verify_code in _OTHER_HOST:
-        return Obstacle(server, f" shows a certificate of another host ({said})",
-                        "use the host name of the certificate in zookeeper.connect")
+        return Obstacle(
+            server,
+            f" shows a certificate of another host ({said})",
+            "use the host name of the certificate in zookeeper.connect",
+        )
     given = "" if tls is None or tls.cafile is None else f", which {tls.cafile!r} does not have"
-    return Obstacle(server, f" shows a certificate that this client does not trust ({said})",
-                    f"set zookeeper.ssl.cafile to the certificate of the authority that signed it{given}")
+    return Obstacle(
+        server,
+        f" shows a certificate that this client does not trust ({said})",
+        f"set zookeeper.ssl.cafile to the certificate of the authority that signed it{given}",
+    )
 
 
 def _of_tls(server: str, reason: str, tls: ZooKeeperTls | None) -> Obstacle:
@@ -85,19 +178,31 @@ def _of_tls(server: str, reason: str, tls: ZooKeeperTls | None) -> Obstacle:
     if any(reason.endswith(f"ALERT_{word}") for word in _ABOUT_OUR_CERTIFICATE):
         if certfile is None:
             return Obstacle(server, f" requires a certificate from its clients ({said})", _GIVE_CERTIFICATE)
-        return Obstacle(server, f" does not accept the certificate in {certfile!r} ({said})",
-                        "set zookeeper.ssl.certfile to a certificate that the server's trust store knows")
+        return Obstacle(
+            server,
+            f" does not accept the certificate in {certfile!r} ({said})",
+            "set zookeeper.ssl.certfile to a certificate that the server's trust store knows",
+        )
     if reason.endswith("HANDSHAKE_FAILURE") and certfile is None:
-        return Obstacle(server, f" refuses the TLS handshake ({said})",
-                        f"{_GIVE_CERTIFICATE} if it requires a certificate, or check its TLS versions and ciphers")
-    return Obstacle(server, f" and this client have no TLS version or cipher in common ({said})",
-                    "check its TLS versions and ciphers")
+        return Obstacle(
+            server,
+            f" refuses the TLS handshake ({said})",
+            f"{_GIVE_CERTIFICATE} if it requires a certificate, or check its TLS versions and ciphers",
+        )
+    return Obstacle(
+        server,
+        f" and this client have no TLS version or cipher in common ({said})",
+        "check its TLS versions and ciphers",
+    )
 
 
 def _of_credentials(server: str, error: BaseException) -> Obstacle:
     if type(error).__module__.startswith("puresasl"):
-        return Obstacle(server, f" got no credentials: SASL failed in this client ({error})",
-                        "check zookeeper.sasl.mechanism and, for GSSAPI, the Kerberos ticket (klist)")
+        return Obstacle(
+            server,
+            f" got no credentials: SASL failed in this client ({error})",
+            "check zookeeper.sasl.mechanism and, for GSSAPI, the Kerberos ticket (klist)",
+        )
     did = "does not answer" if isinstance(error, TimeoutError) else "hung up"
     return Obstacle(server, f" {did} when this client sends its credentials", _CHECK_SASL)
 
@@ -199,8 +304,13 @@ class ObstacleSearch:
             return Obstacle(text, " accepts connections, but does not answer the TLS handshake in time")
         if not stands:
             return Obstacle(text, " accepts connections, but does not speak TLS")
-        return Obstacle(text, " opens no session after the TLS handshake", "" if tls.certfile else
-                        f"{_GIVE_CERTIFICATE} if it requires a certificate, or check that it serves requests")
+        return Obstacle(
+            text,
+            " opens no session after the TLS handshake",
+            ""
+            if tls.certfile
+            else f"{_GIVE_CERTIFICATE} if it requires a certificate, or check that it serves requests",
+        )
 
     def _asked_in_plain_text(self, server: Server) -> Obstacle:
         """Return the obstacle at a port that closed the connection, or was silent, when TLS was not tried."""

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from rebalance.errors import InvalidName
 from rebalance.subscription import check_group
-from zkconsumer.config.tables.assignor_kind import ZOOKEEPER_STRATEGIES, AssignorChoice
-from zkconsumer.config.tables.kinds import CREATOR_ACL
+from zkconsumer.config.tables.kinds import CREATOR_ACL, ZOOKEEPER_STRATEGIES, AssignorChoice
 from zkconsumer.config.tables.security_keys import security_of
 from zkconsumer.errors import ConfigError
 
@@ -106,8 +105,10 @@ def warning_about_coordination(given: Container[str], values: Mapping[str, Any])
         return None
     verb = "has" if len(names) == 1 else "have"
     if coordination == "zookeeper":
-        return f"{', '.join(names)} {verb} no effect: ZooKeeper coordinates the group, and ends a membership " \
-               "after zookeeper.session.timeout.ms"
+        return (
+            f"{', '.join(names)} {verb} no effect: ZooKeeper coordinates the group, and ends a membership "
+            "after zookeeper.session.timeout.ms"
+        )
     return f"{', '.join(names)} {verb} no effect: the brokers coordinate the group and store its offsets"
 
 
@@ -167,8 +168,9 @@ def _of_the_coordination(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     if values["bootstrap.servers"] is None and values["group.coordination"] == "brokers":
         yield ConfigError("bootstrap.servers", None, "given, because group.coordination is brokers")
     if values["kafka.generation"] == "0.7":
-        yield ConfigError("group.coordination", "brokers",
-                          "zookeeper, because brokers of Kafka 0.7 coordinate no groups")
+        yield ConfigError(
+            "group.coordination", "brokers", "zookeeper, because brokers of Kafka 0.7 coordinate no groups"
+        )
     session_ms, heartbeat_ms = values["session.timeout.ms"], values["heartbeat.interval.ms"]
     if 2 * heartbeat_ms > session_ms:
         yield ConfigError("heartbeat.interval.ms", heartbeat_ms,

@@ -21,13 +21,16 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from zkconsumer.config.consumer_config import ConsumerConfig
-from zkconsumer.config.exposed_secrets import warn_of_exposed_secrets
-from zkconsumer.config.frozen_settings import line_places
-from zkconsumer.config.properties import PropertyLine, last_values, read_property_lines
+from zkconsumer.config.properties import (
+    PropertyLine,
+    last_values,
+    line_places,
+    read_property_lines,
+    warn_of_exposed_secrets,
+)
 from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, find_key, names_of_07
 from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
-from zkconsumer.config.tables.setting_table import Key
-from zkconsumer.config.tables.setting_values import GivenValue, given_twice, same_value
+from zkconsumer.config.tables.setting_table import GivenValue, Key, given_twice, same_value
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer.errors import ConfigError, SettingsNotUsable
 from zkconsumer_error import first_few
@@ -247,8 +250,10 @@ def profile_file(name: str, environment: Mapping[str, str] | None = None) -> Pat
         SettingsNotUsable: The name is not the name of a profile.
     """
     if not _PROFILE_NAME.fullmatch(name):
-        raise SettingsNotUsable(f"{name!r} is not the name of a profile",
-                                "use 1 to 100 of [a-zA-Z0-9._-], not starting with a dot; --config accepts a path")
+        raise SettingsNotUsable(
+            f"{name!r} is not the name of a profile",
+            "use 1 to 100 of [a-zA-Z0-9._-], not starting with a dot; --config accepts a path",
+        )
     return _profile_folder(os.environ if environment is None else environment) / f"{name}{_SUFFIX}"
 
 
@@ -275,8 +280,10 @@ def _read_profile(name: str, environment: Mapping[str, str], variable: str | Non
         of_variable = "" if variable is None else f" of {variable}"
         known = profile_names({"XDG_CONFIG_HOME": str(path.parent.parent)})
         shown = first_few(*known, most=10, rest=", ...")
-        raise SettingsNotUsable(f"profile {name!r}{of_variable} does not exist: there is no file {path}",
-                                f"existing profiles: {shown}" if known else "create that file, or give --config FILE")
+        raise SettingsNotUsable(
+            f"profile {name!r}{of_variable} does not exist: there is no file {path}",
+            f"existing profiles: {shown}" if known else "create that file, or give --config FILE",
+        )
     return _SettingsFile.read(str(path), f"the profile {name!r},", variable)
 
 
@@ -287,8 +294,9 @@ def _check_address(place: str, address: str) -> None:
     try:
         parse_zookeeper_address(address)
     except ValueError as error:
-        raise SettingsNotUsable(f"{place} is {address!r}: {error}",
-                                "it must look like zk1:2181,zk2:2181/chroot") from None
+        raise SettingsNotUsable(
+            f"{place} is {address!r}: {error}", "it must look like zk1:2181,zk2:2181/chroot"
+        ) from None
 
 
 def _warn_of_foreign_credentials(place: str, address: str, files: Sequence[_SettingsFile]) -> None:
@@ -299,8 +307,14 @@ def _warn_of_foreign_credentials(place: str, address: str, files: Sequence[_Sett
         own = _hosts(entries.get(_CONNECT, ""))
         given = [name for name in _CREDENTIALS if entries.get(name)]
         if own and given and not own & wanted:
-            logger.warning("the credentials in %s (%s) are used for %s of %s, but the file is for %s",
-                           file.shown, ", ".join(given), address, place, entries[_CONNECT])
+            logger.warning(
+                "the credentials in %s (%s) are used for %s of %s, but the file is for %s",
+                file.shown,
+                ", ".join(given),
+                address,
+                place,
+                entries[_CONNECT],
+            )
 
 
 def _hosts(address: str) -> set[tuple[str, int]]:

@@ -19,10 +19,9 @@ from zkconsumer.config.checks import (
     warning_about_empty_auth,
     warnings_about,
 )
-from zkconsumer.config.frozen_settings import FrozenSettings
-from zkconsumer.config.tables.assignor_kind import AssignorNames
+from zkconsumer.config.properties import FrozenSettings
 from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, find_key, names_of_07
-from zkconsumer.config.tables.kinds import ZooKeeperAcl
+from zkconsumer.config.tables.kinds import AssignorNames, ZooKeeperAcl
 from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
 from zkconsumer.config.tables.security_keys import warning_about_security
 from zkconsumer.config.tables.setting_table import SettingTable
@@ -149,8 +148,9 @@ class ConsumerConfig(FrozenSettings):
         """
         if self.zookeeper_connect is None:
             raise ConfigError(
-                "zookeeper.connect", None,
-"given, and bootstrap.servers left out: this call needs the cluster's ZooKeeper"
+                "zookeeper.connect",
+                None,
+                "given, and bootstrap.servers left out: this call needs the cluster's ZooKeeper",
             )
         return self.zookeeper_connect
 

@@ -12,8 +12,6 @@ from zkconsumer.config.tables.keys import KEYS
 from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.tables.setting_table import Key
 
-__all__ = ["TABLES", "main", "markers", "with_tables"]
-
 _CONSUMER_SECTIONS: Final = {
     "kafka": "Settings of Kafka's consumer",
     "brokers": "Settings of groups that brokers coordinate",

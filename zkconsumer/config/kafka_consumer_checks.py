@@ -9,8 +9,6 @@ from zkconsumer.config.checks import contradictions_of_connections, group_of_zoo
 from zkconsumer.config.tables.kafka_consumer_keys import WITHOUT_EFFECT
 from zkconsumer.errors import ConfigError
 
-__all__ = ["BROKERS", "ZOOKEEPER", "contradictions", "coordination_of", "warnings_about"]
-
 BROKERS: Final = "brokers"
 ZOOKEEPER: Final = "zookeeper"
 
@@ -63,8 +61,9 @@ def _of_the_group(values: Mapping[str, Any]) -> Iterator[ConfigError]:
             yield ConfigError("enable.auto.commit", True,
                               "false, because group.id is not given: there is no group to commit for")  # fmt: skip
         if values["group.instance.id"] is not None:
-            yield ConfigError("group.instance.id", values["group.instance.id"],
-                              "left out, because group.id is not given")
+            yield ConfigError(
+                "group.instance.id", values["group.instance.id"], "left out, because group.id is not given"
+            )
     elif coordination_of(values) == ZOOKEEPER:
         yield from group_of_zookeeper(values["group.id"])
     heartbeat_ms, session_ms = values["heartbeat.interval.ms"], values["session.timeout.ms"]

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
-from rebalance.brokers.assignors.assignor import Assignor
+from rebalance.brokers.assignor import Assignor
 from zkconsumer.config.checks import warning_about_empty_auth
-from zkconsumer.config.deserializers import DESERIALIZERS, Deserializer
-from zkconsumer.config.frozen_settings import FrozenSettings
 from zkconsumer.config.kafka_consumer_checks import contradictions, coordination_of, warnings_about
-from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_SETTINGS
+from zkconsumer.config.properties import FrozenSettings
+from zkconsumer.config.tables.kafka_consumer_keys import DESERIALIZERS, KAFKA_CONSUMER_SETTINGS, Deserializer
 from zkconsumer.config.tables.kinds import ZooKeeperAcl
 from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
 from zkconsumer.config.tables.security_keys import warning_about_security
@@ -24,8 +23,6 @@ from zkconsumer.config.tables.setting_table import SettingTable
 from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.config.zookeeper_settings import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
-
-__all__ = ["KafkaConsumerConfig"]
 
 
 @dataclass(frozen=True, init=False, repr=False)

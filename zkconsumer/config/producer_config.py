@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
-from zkconsumer.config.frozen_settings import FrozenSettings
+from zkconsumer.config.properties import FrozenSettings
 from zkconsumer.config.tables.kinds import OPEN_ACL, ZooKeeperAcl
 from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS, contradiction
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
@@ -19,8 +19,6 @@ from zkconsumer.config.tables.security_keys import security_of, warning_about_se
 from zkconsumer.config.tables.setting_table import SettingTable
 from zkconsumer.config.typed.typed_settings import ProducerSettings
 from zkconsumer.errors import ConfigError
-
-__all__ = ["ProducerConfig"]
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -10,9 +10,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["ZooKeeperAddress", "parse_zookeeper_address"]
-
-
 DEFAULT_PORT = 2181
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z_.-]+)?\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")

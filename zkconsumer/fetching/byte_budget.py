@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.fetching.byte_shares import Candidate, Shares, least_useful_bytes, share_out
 
-__all__ = ["ByteBudget", "Charge"]
-
 _WORTHWHILE: Final = 8
 """A stream with queued chunks is fetched for again when one part in so many of what it may hold is free."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["SMALLEST_SHARE_BYTES", "Candidate", "Shares", "least_useful_bytes", "share_out"]
-
 SMALLEST_SHARE_BYTES: Final = 16 * 1024
 """Least bytes to ask for of a partition when many share the room; a larger message is asked for separately."""
 _SMALLEST_PROBE_BYTES: Final = 1024

@@ -25,17 +25,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect_types import FetchResult, Outcome, PositionIs
 from simpleconsumer.errors import BrokenFraming, SimpleConsumerError, broker_error
 from simpleconsumer.types import MAX_INT64, Buffer, FetchedPartition
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, MOST_SEGMENTS, EntryMark, FetchState, Need, OutOfRange
-from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk
-
-__all__ = ["MOST_WALKED_BYTES", "CheckCalls", "EntryChecks", "NoEntryThere"]
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +119,13 @@ class EntryChecks:
             state.is_start_checked = fault is None
         if fault is None:
             return False
-        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); searching for the entry "
-                    "around it", *state.partition, self._broker_id, state.offset, fault)
+        log.warning(
+            "%s/%s on broker %d: no entry seems to start at position %d (%s); searching for the entry around it",
+            *state.partition,
+            self._broker_id,
+            state.offset,
+            fault,
+        )
         self._walk_to(state, fault)
         return True
 
@@ -132,8 +134,14 @@ class EntryChecks:
         state = task.state
         if state.is_start_walked or state.offset > MAX_INT64 - _SHORTEST_ENTRY_BYTES:
             return False  # there is no position behind an entry there, which brokers would have to name
-        log.warning("%s/%s on broker %d: no entry seems to start at position %d (%s); reading may have started "
-                    "inside an entry; searching for its start", *state.partition, self._broker_id, state.offset, fault)
+        log.warning(
+            "%s/%s on broker %d: no entry seems to start at position %d (%s); reading may have started "
+            "inside an entry; searching for its start",
+            *state.partition,
+            self._broker_id,
+            state.offset,
+            fault,
+        )
         self._walk_to(state, fault)
         return True
 
@@ -197,8 +205,9 @@ class EntryChecks:
         elif found.position_is is PositionIs.INSIDE:
             self._start_at(task, found.start, found.end)
         elif found.start - state.walk_from > MOST_WALKED_BYTES:
-            self._give_up(task, f"{state.doubt}; {MOST_WALKED_BYTES} bytes from {state.walk_from} on were read "
-                                "without success")
+            self._give_up(
+                task, f"{state.doubt}; {MOST_WALKED_BYTES} bytes from {state.walk_from} on were read without success"
+            )
         elif found.start > state.walk_at:
             state.walk_at = found.start
             state.broken = 0
@@ -212,8 +221,14 @@ class EntryChecks:
 
     def _start_at(self, task: FetchTask, start: int, end: int) -> None:
         state, queue = task.state, task.queue
-        log.warning("%s/%s: position %d is inside the entry from %d to %d; continuing at its start, so its messages "
-                    "may be delivered again", *state.partition, state.offset, start, end)
+        log.warning(
+            "%s/%s: position %d is inside the entry from %d to %d; continuing at its start, so its messages "
+            "may be delivered again",
+            *state.partition,
+            state.offset,
+            start,
+            end,
+        )
         self._counters.add("errors", "within_entry")
         # So that the start may be stored in place of the position, which a Java member cannot read from.
         gone = range(start + 1, state.offset + 1)
@@ -292,9 +307,16 @@ class EntryChecks:
             self._go_on(task)
             return
         what = "is no longer in the log" if is_gone else "has other bytes"
-        log.warning("%s/%s: broker %d has another log than before: the entry from %d to %d, which was delivered, %s; "
-                    "continuing at the start of the new log, %d",
-                    *state.partition, self._broker_id, mark.start, mark.end, what, start)
+        log.warning(
+            "%s/%s: broker %d has another log than before: the entry from %d to %d, which was delivered, %s; "
+            "continuing at the start of the new log, %d",
+            *state.partition,
+            self._broker_id,
+            mark.start,
+            mark.end,
+            what,
+            start,
+        )
         self._counters.add("errors", "log_changed")
         # Nothing that was read is in the new log, wherever that ends.
         gone = state.behind_end(start)

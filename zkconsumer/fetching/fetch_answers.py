@@ -12,17 +12,14 @@ import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.dialect_types import FetchResult, Outcome
 from simpleconsumer.errors import BrokenFraming, DamagedOffset, MessageTooLarge
 from simpleconsumer.types import MAX_INT64, Broker, FetchedPartition
 from zkconsumer.fetching.entry_checks import EntryChecks
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES, EntryMark, Need
-from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
-
-__all__ = ["AnswerCalls", "AskedPartition", "FetchAnswers"]
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask, PartitionQueue
 
 log = logging.getLogger(__name__)
 
@@ -202,9 +199,7 @@ class FetchAnswers:
         state.read_epoch = result.leader_epoch
         state.fed_at = self._clock()
         if one.task.meter is not None:
-            one.task.meter.add(
-                state.fed_at, result.entries or result.next_offset - one.offset, result.valid_bytes
-            )
+            one.task.meter.add(state.fed_at, result.entries or result.next_offset - one.offset, result.valid_bytes)
 
     def _place(self, chunk: Chunk, position: int, result: FetchResult) -> None:
         """Take note of where a chunk of Kafka 0.7 is in its log, which its bytes do not say."""

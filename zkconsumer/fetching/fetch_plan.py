@@ -16,9 +16,7 @@ from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.byte_shares import Candidate
 from zkconsumer.fetching.fetch_answers import AskedPartition
 from zkconsumer.fetching.fetch_state import FETCHED, Need, poll_wait_ms
-from zkconsumer.fetching.fetch_task import FetchTask
-
-__all__ = ["FetchPlans", "PlannedFetch", "QuietRound"]
+from zkconsumer.fetching.partition_queue import FetchTask
 
 
 class PlannedFetch(NamedTuple):

@@ -22,9 +22,9 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rebalance.assignment import Partition
-from rebalance.counters import Counters
-from rebalance.member_partition import by_reason
+from rebalance.rebalance_statistics import Counters
+from rebalance.subscription import Partition
+from rebalance.takeover import by_reason
 from simpleconsumer.consumer import SimpleConsumer
 from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, SimpleConsumerError, Throttled
@@ -37,12 +37,10 @@ from zkconsumer.fetching.entry_checks import CheckCalls, EntryChecks
 from zkconsumer.fetching.fetch_answers import AnswerCalls, AskedPartition, FetchAnswers
 from zkconsumer.fetching.fetch_plan import FetchPlans, PlannedFetch, QuietRound
 from zkconsumer.fetching.fetch_state import DENIALS_OF_A_LEADER, Need, OutOfRange
-from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.leader_finder import LONGEST_DENIED_S
 from zkconsumer.fetching.log_end_requests import LogEndRequests
+from zkconsumer.fetching.partition_queue import FetchTask
 from zkconsumer.wakeup import Wakeup
-
-__all__ = ["IDLE_S", "Fetcher", "FetcherCalls"]
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +110,15 @@ class Fetcher:
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S)
         read_committed = config.isolation_level == READ_COMMITTED
         self._consumer = SimpleConsumer(
-            broker.host, broker.port, config.socket_timeout_ms / 1000, config.client_id,
-            config.socket_receive_buffer_bytes, max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
+            broker.host,
+            broker.port,
+            config.socket_timeout_ms / 1000,
+            config.client_id,
+            config.socket_receive_buffer_bytes,
+            max_frame_bytes=2 * _LARGEST_ANSWER_BYTES,
             reuse_answers=True,  # chunks are copies
-            dialect=self._dialect, security=config.security,
+            dialect=self._dialect,
+            security=config.security,
             read_committed=read_committed,
             rack=config.client_rack or "",
             held_s=HELD_S if coordinates_groups(broker) else 0.0,  # brokers before 0.9 have no quotas
@@ -300,8 +303,11 @@ class Fetcher:
         self._counters.add("broker_requests", "fetch")
         try:
             answers = self._consumer.multifetch_once(
-                planned.requests, max_wait_ms=planned.wait_ms, min_bytes=self._config.fetch_min_bytes,
-                version=self.broker.fetch_version, max_bytes=self._config.queued_max_bytes,
+                planned.requests,
+                max_wait_ms=planned.wait_ms,
+                min_bytes=self._config.fetch_min_bytes,
+                version=self.broker.fetch_version,
+                max_bytes=self._config.queued_max_bytes,
                 meanwhile=self._answers.wake_readers,
             )
             self._fault = None

@@ -15,19 +15,17 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rebalance.assignment import java_string_hash
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
+from rebalance.subscription import java_string_hash
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_state import OutOfRange
-from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher import Fetcher, FetcherCalls
 from zkconsumer.fetching.leader_finder import LeaderFinder
-
-__all__ = ["FetcherPool", "PoolCalls"]
+from zkconsumer.fetching.partition_queue import FetchTask
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +143,11 @@ class FetcherPool:
     def _new_fetcher(self, broker: Broker, number: int) -> Fetcher:
         name = f"fetcher-{self._config.client_id}-{broker.id}-{number}"
         calls = FetcherCalls(
-            self._count_fetchers, self._leader_lost, self._nearer, self._is_idle, self._calls.out_of_range,
+            self._count_fetchers,
+            self._leader_lost,
+            self._nearer,
+            self._is_idle,
+            self._calls.out_of_range,
             self._calls.died,
         )
         return Fetcher(broker, self._config, self._budget, self._clock, name, calls, self._counters)

@@ -25,8 +25,6 @@ from zkconsumer.backoff import REPORT_AGAIN_S, Backoff, Reports
 from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["LONGEST_DENIED_S", "REMEMBERED_S", "LeaderFinder"]
-
 log = logging.getLogger(__name__)
 
 REMEMBERED_S: Final = 1.0

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.errors import BrokerError, VersionNotServed
 from simpleconsumer.types import MAX_INT64, Broker, FetchRequest, TopicPartition
@@ -31,11 +31,8 @@ from zkconsumer.fetching.fetch_state import (
     start_of_recent,
     truncated_at,
 )
-from zkconsumer.fetching.fetch_task import FetchTask
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask, PartitionQueue
 from zkconsumer_error import ErrorCode
-
-__all__ = ["LogEndRequests"]
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +242,10 @@ class LogEndRequests:
                 log.warning(
                     "%s/%s: its log ends at %d on broker %d, its leader now, below the position %d: messages were "
                     "lost with the former leader, unless the new leader is still catching up",
-                    *state.partition, ends[0], self._broker.id, state.offset,
+                    *state.partition,
+                    ends[0],
+                    self._broker.id,
+                    state.offset,
                 )
         else:
             self._decide_range(task, *ends)
@@ -267,8 +267,12 @@ class LogEndRequests:
             queue.push(Chunk(b"", MAX_INT64, None, error=OutOfLog(state.offset, earliest, latest)))
             return
         log.warning(
-            "%s/%s: offset %d is out of range, the log has %d to %d; continuing at %d, as auto.offset.reset "
-            "says", *state.partition, state.offset, earliest, latest, checked.offset,
+            "%s/%s: offset %d is out of range, the log has %d to %d; continuing at %d, as auto.offset.reset says",
+            *state.partition,
+            state.offset,
+            earliest,
+            latest,
+            checked.offset,
         )
         self._counters.add("errors", "out_of_range")
         gone = state.behind_end(latest)

@@ -12,8 +12,6 @@ from zkconsumer.log.reading import LogReading
 from zkconsumer.log.transactions import LoggedTransactions
 from zkconsumer.log.values import Damage, DiskEntry, Gap, LogTail
 
-__all__ = ["FORMATS", "CheckedPartition", "Finding", "FileNote", "check_partition", "format_of"]
-
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FORMATS: Final = {"log": "magic", "kafka": "0.7 magic"}
 

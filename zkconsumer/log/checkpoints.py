@@ -12,18 +12,6 @@ from collections.abc import Mapping
 from struct import Struct, iter_unpack
 from typing import Final, NamedTuple
 
-__all__ = [
-    "CHECKPOINTS",
-    "Checkpoint",
-    "FolderName",
-    "SegmentName",
-    "epochs_of",
-    "folder_name",
-    "index_end",
-    "offsets_of",
-    "segment_name",
-]
-
 CHECKPOINTS: Final[Mapping[str, str]] = {
     "high_watermark": "replication-offset-checkpoint",
     "log_start": "log-start-offset-checkpoint",

@@ -18,10 +18,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from simpleconsumer.errors import DecodeError
-from simpleconsumer.messages.flexible import read_nullable_compact_string
+from simpleconsumer.messages.schema import read_nullable_compact_string
 from simpleconsumer.primitives import read_int16, read_int32, read_int64, read_nullable_string, read_string
-
-__all__ = ["GroupPositions", "StoredPosition"]
 
 _OFFSET_KEYS: Final = (0, 1)
 _GROUP_KEY: Final = 2

@@ -19,13 +19,11 @@ from typing import Final, Protocol
 from isal.isal_zlib import crc32 as crc32_of_isal
 
 from simpleconsumer import kernel
-from simpleconsumer.crc32c import crc32c
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.dialect import KAFKA011, KAFKA07
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
 from zkconsumer.log.values import NO_MARKER, DiskEntry
-
-__all__ = ["BATCH", "CONTROL", "KAFKA_FILE", "LOG_FILE", "TRANSACTIONAL", "KafkaFile", "DiskLayout", "LogFile", "moved"]
 
 CODEC: Final = 7
 TRANSACTIONAL: Final = 16

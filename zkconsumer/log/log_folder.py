@@ -25,8 +25,6 @@ from zkconsumer.log.reading import LogReading
 from zkconsumer.log.segment_file import STOP_IT, read_hint
 from zkconsumer.log.values import Damage, Gap, LogFailed
 
-__all__ = ["DiskLog", "open_log"]
-
 log = logging.getLogger(__name__)
 
 _ENTRIES = ("log", "kafka")

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from zkconsumer.log.heads import BATCH, moved
 from zkconsumer.log.values import NO_MARKER, Damage, DiskEntry, Gap, GapKind, WalkedDamage
 
-__all__ = ["Limit", "OffsetOrder", "first_offset_of"]
-
 _LOOKED_AT: Final = 2
 Event = DiskEntry | Damage | Gap
 

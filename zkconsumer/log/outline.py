@@ -14,8 +14,6 @@ from zkconsumer.log.heads import BATCH, LOG_FILE, LogFile, head_fields
 from zkconsumer.log.partition_log import DiskPartition, DiskSegment
 from zkconsumer.log.segment_file import ReadOnlyFile, read_hint
 
-__all__ = ["PartitionOutline", "outline_of"]
-
 _PIECE_BYTES: Final = 64 * 1024
 _HEAD_BYTES: Final = 61
 

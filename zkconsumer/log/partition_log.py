@@ -14,8 +14,6 @@ from zkconsumer.log.segment_file import ReadOnlyFile, read_hint
 from zkconsumer.log.values import Damage, DiskEntry, Gap, GapKind, LogTail, WalkedDamage
 from zkconsumer.log.walk import ZEROS, SegmentWalk
 
-__all__ = ["DiskPartition", "Placed", "ScanEvent", "DiskSegment"]
-
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 _ALL_OFFSETS = 2**62
 _OFFSETS_A_SEGMENT = 2**31

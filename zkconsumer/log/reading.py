@@ -15,8 +15,6 @@ from zkconsumer.log.segment_file import read_hint
 from zkconsumer.log.transactions import LoggedTransactions, aborted_of_index
 from zkconsumer.log.values import NO_MARKER, Damage, DiskEntry, Gap, LogTail
 
-__all__ = ["LogReading", "ReadEvent", "transactions_of"]
-
 _TOGETHER_BYTES: Final = 1024 * 1024
 """So many bytes of entries are decoded at once."""
 ReadEvent = Message | Damage | Gap | LogTail

@@ -18,8 +18,6 @@ from typing import Final
 
 from simpleconsumer.types import Headers
 
-__all__ = ["HASH_VERSION", "record_hash"]
-
 HASH_VERSION: Final = 1
 """Changes if the same record gets another hash."""
 _INT32: Final = Struct(">i")

@@ -10,8 +10,6 @@ from typing import Final, Self
 
 from zkconsumer.log.values import LogFailed
 
-__all__ = ["STOP_IT", "ReadOnlyFile", "read_hint"]
-
 _PAGE_BYTES: Final = 4096
 _MOST_HINT_BYTES: Final = 64 * 1024 * 1024
 """Checkpoints are small, and an index has 10 MB by default."""

@@ -15,8 +15,6 @@ from typing import Final
 from zkconsumer.log.heads import TRANSACTIONAL
 from zkconsumer.log.values import ABORT, COMMIT, NO_MARKER, DiskEntry
 
-__all__ = ["LoggedTransactions", "aborted_of_index"]
-
 _LAST: Final = 2**63
 _ABORTED: Final = Struct(">hqqqq")
 

@@ -10,19 +10,6 @@ from typing import Final, NamedTuple
 
 from zkconsumer_error import RemediedError
 
-__all__ = [
-    "ABORT",
-    "COMMIT",
-    "NO_MARKER",
-    "Damage",
-    "DiskEntry",
-    "Gap",
-    "GapKind",
-    "LogFailed",
-    "LogTail",
-    "WalkedDamage",
-]
-
 NO_MARKER: Final = -1
 ABORT: Final = 0
 COMMIT: Final = 1

@@ -16,8 +16,6 @@ from typing import Final
 from zkconsumer.log.heads import DiskLayout, candidates
 from zkconsumer.log.values import DiskEntry, WalkedDamage
 
-__all__ = ["HELD_BYTES", "READ_BYTES", "ZEROS", "SegmentWalk"]
-
 ZEROS: Final = "zeros"
 """Why nothing is read where a file ends in zeros."""
 READ_BYTES: Final = 4 * 1024 * 1024

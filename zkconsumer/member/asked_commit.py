@@ -2,26 +2,34 @@
 
 It is posted to the coordinator's thread when it is asked for, and stored behind all commits that were asked for before:
 who waits for one of them waits for those, too.
+
+Finds out whether a call comes from a Python signal handler.
+
+Python runs a handler between two steps of the main thread, whatever that is doing. A `shutdown` in a handler cannot
+know from the thread alone whether the application is done with its message, or was interrupted in its work on it.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import signal
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
 from typing import Protocol
 
-from rebalance.assignment import Partition
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import CommitFailed
 from zkconsumer.member.connector_checks import checked_offsets
 from zkconsumer.member.coordination import GroupCoordinator
 from zkconsumer.member.delivery import Delivery
-from zkconsumer.offsets.commit_notes import CommitNotes, GivenNotes
-from zkconsumer.offsets.commits import Commits
+from zkconsumer.offsets.commits import CommitNotes, Commits, GivenNotes
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.wakeup import Latch
-
-__all__ = ["AskedCommit", "CommittingMember"]
 
 
 class CommittingMember(Protocol):
@@ -137,3 +145,27 @@ class AskedCommit:
         })  # fmt: skip
         self._answered()
         self._done.set()
+
+
+def called_by_signal_handler() -> bool:
+    """Whether a function that is installed as a signal handler is on the stack of the calling thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """The code that runs when a handler is called; None for what is not written in Python, and for no handler."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        code = getattr(inspect.getattr_static(type(handler), "__call__", None), "__code__", None)
+    return code if isinstance(code, CodeType) else None

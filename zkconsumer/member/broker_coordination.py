@@ -13,28 +13,25 @@ from typing import Final
 from rebalance.brokers.coordinator import AWAY, Coordinator
 from rebalance.brokers.events import Fence
 from rebalance.brokers.group_member import BrokerGroupMember
-from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.ports import MemberParts
+from rebalance.rebalance_statistics import Counters
 from rebalance.subscription import Subscription
-from simpleconsumer.group_types import GenerationMember
-from simpleconsumer.types import Broker
+from simpleconsumer.types import Broker, GenerationMember
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import BrokersSilent, MetadataReader
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.tables.assignor_kind import assignors_of
+from zkconsumer.config.tables.kinds import assignors_of
 from zkconsumer.member.broker_group_port import BrokerGroupPort
 from zkconsumer.member.membership import MemberFaults
-from zkconsumer.member.topic_port import BrokerTopics
-from zkconsumer.offsets.commit_notes import CommitNotes
+from zkconsumer.member.request_thread import BrokerTopics
+from zkconsumer.offsets.commits import CommitNotes
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
 from zkconsumer.status import BlockedClaim
 from zkconsumer.wakeup import Latch
-
-__all__ = ["BrokerCoordination", "CoordinatorSilent"]
 
 _LONGEST_BACKOFF_S: Final = 10.0
 _BEYOND_REBALANCE_S: Final = 10.0
@@ -287,5 +284,3 @@ def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscripti
         exclude_internal_topics=config.exclude_internal_topics,
         rack=config.client_rack,
     )
-
-

@@ -14,24 +14,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from rebalance.brokers.events import Fence, JoinedMember
+from rebalance.brokers.events import Fence, Joined, JoinedMember, NamedMember, Refused, Synced
 from rebalance.brokers.group_member import BrokerGroupMember
-from rebalance.brokers.group_port import Joined, NamedMember, Refused, Synced
-from rebalance.counters import Counters
 from rebalance.errors import GroupRefused
 from rebalance.lease import lease_clock
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.calls.coordinator_client import CoordinatorClient, GroupOffsetClient
 from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, VersionNotServed
-from simpleconsumer.group_types import GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import counting
-from simpleconsumer.types import Broker
+from simpleconsumer.types import Broker, GenerationMember, JoinedGroup, JoiningMember, LeavingMember
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.member.request_thread import RequestThread
 from zkconsumer_error import ErrorCode
-
-__all__ = ["BrokerGroupPort"]
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +52,7 @@ _JOIN_GROUP_KEY: Final = 11
 
 
 class BrokerGroupPort:
-    """The requests of one member; see `rebalance.brokers.group_port.GroupPort`.
+    """The requests of one member; see `rebalance.brokers.events.GroupPort`.
 
     Args:
         member: Who asks.
@@ -199,8 +195,9 @@ class BrokerGroupPort:
             self._names_members = _NAMES_MEMBERS_VERSION in served
         self._coordinator = broker
         self._was_coordinated = True
-        log.debug("group %s is coordinated by broker %d at %s:%d", self._member.group, broker.id, broker.host,
-                  broker.port)
+        log.debug(
+            "group %s is coordinated by broker %d at %s:%d", self._member.group, broker.id, broker.host, broker.port
+        )
         return None
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -223,9 +220,7 @@ class BrokerGroupPort:
                     if self._has_left_unnamed:
                         return
             session_ms, rebalance_ms = round(member.session_s * 1000), round(member.rebalance_s * 1000)
-            answer = self._answer(
-                "join_group", lambda: client.join_group(who, protocols, session_ms, rebalance_ms)
-            )
+            answer = self._answer("join_group", lambda: client.join_group(who, protocols, session_ms, rebalance_ms))
             if is_unnamed:
                 self._leave_if_wanted(client, "" if isinstance(answer, Refused) else answer.member_id)
             done(answer if isinstance(answer, Refused) else _joined(answer))

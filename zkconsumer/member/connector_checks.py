@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from rebalance.assignment import Partition
-from rebalance.subscription import check_topic
+from rebalance.subscription import Partition, check_topic
 from simpleconsumer.types import MAX_INT64
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError
-
-__all__ = ["check_config", "check_statistics", "check_topic_counts", "checked_timeout"]
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +36,7 @@ def check_statistics(config: ConsumerConfig, on_statistics: object) -> None:
     if on_statistics is not None and config.statistics_interval_ms is None:
         raise ConfigError("statistics.interval.ms", None, "a time, because on_statistics is given")
     if on_statistics is None and config.statistics_interval_ms is not None:
-        log.warning("statistics.interval.ms is %d, but on_statistics is not given",
-                    config.statistics_interval_ms)
+        log.warning("statistics.interval.ms is %d, but on_statistics is not given", config.statistics_interval_ms)
 
 
 def checked_timeout(timeout: object) -> float:
@@ -65,12 +61,14 @@ def checked_offsets(offsets: object) -> dict[Partition, int]:
         ValueError: An offset is no integer from 0 to 2^63-1.
     """
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"offsets is {offsets!r}; it must map partitions to offsets, as "
-                        "{TopicPartition('clicks', 0): 42}")
+        raise TypeError(
+            f"offsets is {offsets!r}; it must map partitions to offsets, as {{TopicPartition('clicks', 0): 42}}"
+        )
     for partition, offset in offsets.items():
         if not isinstance(partition, tuple) or len(partition) != 2:
-            raise TypeError(f"offsets has {partition!r}; a partition is a TopicPartition, such as "
-                            "TopicPartition('clicks', 0)")
+            raise TypeError(
+                f"offsets has {partition!r}; a partition is a TopicPartition, such as TopicPartition('clicks', 0)"
+            )
         if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MAX_INT64:
             raise ValueError(
                 f"offset of {partition[0]}-{partition[1]} is {offset!r}; it must be an integer from 0 to 2^63-1"

@@ -1,6 +1,8 @@
 """The interfaces of what differs between a member that ZooKeeper coordinates and one that brokers coordinate.
 
 `zkconsumer.member.membership` runs either of them: it owns the threads, the delivery, the commits and the leave.
+
+Makes the settings of a member for the coordination from those of the consumer: milliseconds become seconds.
 """
 
 from __future__ import annotations
@@ -8,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from rebalance.assignment import Partition
-from rebalance.fence import Fence
 from rebalance.lease import Lease
-from rebalance.member_partition import MemberPartition
-from rebalance.ports import Member, MemberParts
+from rebalance.ports import Fence, Member, MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
+from rebalance.subscription import Partition, Subscription
+from rebalance.takeover import MemberPartition
+from rebalance.zookeeper.events import RegisteredMember
+from rebalance.zookeeper.snapshot import Strategy
+from rebalance.zookeeper.waits import RebalanceTimes
 from zkconsumer.cluster.leaders import LeaderDirectory
-from zkconsumer.offsets.commit_notes import CommitNotes
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.offsets.commits import CommitNotes
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.status import BlockedClaim
 from zkconsumer.wakeup import Latch
-
-__all__ = ["ClosingPort", "Coordination", "GroupCoordinator"]
 
 
 class ClosingPort(Protocol):
@@ -144,3 +147,33 @@ class Coordination(Protocol):
 
     def blocked(self, now: float) -> tuple[BlockedClaim, ...]:
         """Return the claims that wait for other members. Threads: the coordinator's."""
+
+
+def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> RegisteredMember:
+    """The member that these settings describe."""
+    backoff_s = config.rebalance_backoff_ms / 1000
+    # Java members need all their tries, and what is in their way may last as long.
+    order_wait_s = max(10.0, 2 * config.rebalance_max_retries * backoff_s)
+    return RegisteredMember(
+        group=config.group_id,
+        consumer_id=consumer_id,
+        subscription=subscription,
+        strategy=Strategy(
+            str(config.partition_assignment_strategy), config.roundrobin_order, config.exclude_internal_topics
+        ),
+        chroot=config.zookeeper_address.chroot,
+        auto_commit=config.auto_commit_enable,
+        reset_policy=config.auto_offset_reset,
+        drain_timeout_s=config.rebalance_drain_timeout_ms / 1000,
+        blocked_after_s=max(0.1, config.rebalance_max_retries * backoff_s),
+        max_processing_s=(
+            None if config.max_processing_interval_ms is None else config.max_processing_interval_ms / 1000
+        ),
+        times=RebalanceTimes(
+            quiet_s=config.rebalance_quiet_ms / 1000,
+            quiet_max_s=config.rebalance_quiet_max_ms / 1000,
+            order_wait_s=order_wait_s,
+            # A drain, and the listener for as long again.
+            order_dissent_s=2 * order_wait_s + 4 * config.rebalance_drain_timeout_ms / 1000,
+        ),
+    )

@@ -8,37 +8,105 @@ The coordinator decides which partitions are owned, and calls this. Rules, and w
 - A position that was reported as final never counts again: the next owner continues from it.
 
 Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
+
+What the threads of a member know of a stream: nothing that keeps the stream, or its application, alive.
+
+A consumer that is dropped without a close ends itself (`zkconsumer.member.leaving`). It could not if the threads that
+fetch for it, or the queues of its partitions, referred to what the application holds.
+
+The status of one partition in delivery: position, queue, leader, rates.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from rebalance.counters import Counters
 from rebalance.known_topics import SINCE_START
 from rebalance.ports import NO_START
+from rebalance.rebalance_statistics import Counters
 from rebalance.takeover import RESETS
-from simpleconsumer.types import MAX_INT64, TopicPartition
+from simpleconsumer.types import MAX_INT64, Broker, TopicPartition
 from zkconsumer.cluster.leaders import LeaderDirectory
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetching.byte_budget import ByteBudget
-from zkconsumer.fetching.fetch_meter import FetchMeter
-from zkconsumer.fetching.fetch_state import EntryMark, FetchState, Need, OutOfRange
-from zkconsumer.fetching.fetch_task import FetchTask
+from zkconsumer.fetching.fetch_state import EntryMark, FetchMeter, FetchState, Need, OutOfRange
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue, Reader
-from zkconsumer.member.partition_status import PartitionStatus, status_of
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask, InHand, PartitionQueue, Reader
+from zkconsumer.streams.stream import SleepsUntilWoken
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["DeliveredTo", "Delivery"]
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """The state of the delivery of one partition.
+
+    Attributes:
+        position: Next offset that is not done.
+        fetch_offset: Next offset to fetch.
+        high_watermark: Log end as the leader last reported it, None before.
+        queued_chunks, queued_bytes: Waiting for the stream, the chunk that is being read included.
+        leader: Broker that it is fetched from; None while the leader is unknown.
+        last_error: What prevents fetching, None when nothing does.
+        answer_age_s: Seconds since the last good answer of a leader, None before the first.
+        is_paused: Whether the application paused it.
+        lost: The offsets behind which its log was cut off, in this ownership, and up to which it had been read.
+        fetched_messages, fetched_bytes: By this member so far, in all ownerships.
+        messages_per_s, bytes_per_s: Fetched lately.
+    """
+
+    position: int
+    fetch_offset: int
+    high_watermark: int | None
+    queued_chunks: int
+    queued_bytes: int
+    leader: Broker | None
+    last_error: str | None
+    answer_age_s: float | None
+    is_paused: bool = False
+    lost: range = range(0)
+    fetched_messages: int = 0
+    fetched_bytes: int = 0
+    messages_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+
+def status_of(
+    task: FetchTask, queue: PartitionQueue, meter: FetchMeter, now: float, is_paused: bool
+) -> PartitionStatus:
+    """Return the status of a partition.
+
+    Args:
+        task, queue, meter: What fetches it, its queue, and its rates.
+        now: The clock.
+        is_paused: Whether the application paused it.
+    """
+    state, rates = task.state, meter.rates(now)
+    chunks = list(queue.chunks)
+    return PartitionStatus(
+        position=queue.done_position(),
+        fetch_offset=state.offset,
+        high_watermark=state.high_watermark if state.high_watermark >= 0 else None,
+        queued_chunks=len(chunks),
+        queued_bytes=sum(chunk.size_bytes for chunk in chunks),
+        leader=state.leader if task.is_placed else None,
+        last_error=queue.failure or state.holds_up(now),
+        answer_age_s=None if state.answered_at is None else now - state.answered_at,
+        is_paused=is_paused,
+        lost=state.lost,
+        fetched_messages=meter.messages,
+        fetched_bytes=meter.size_bytes,
+        messages_per_s=round(rates[0], 3),
+        bytes_per_s=round(rates[1], 3),
+    )
 
 
 SLOW_CLOCK_MS = 60_000
 """How much slower than this host's the clock of a broker of Kafka 0.7 may be."""
 _DEAD_READER_POLL_S = 0.1
-
 Partition = tuple[str, int | str]
 Died = Callable[[str, BaseException], None]
 
@@ -432,3 +500,68 @@ def _is_in_hand(queue: PartitionQueue, reader: object) -> bool:
     if hand.next_offset <= queue.committed and not hand._done_in_entry:
         return False
     return queue.stream._is_being_read()
+
+
+class MemberStream(DeliveredTo, Protocol):
+    """What messages are delivered to, with what it has counted, and what wakes it."""
+
+    @property
+    def _failures(self) -> int: ...
+
+    @property
+    def _wakeup(self) -> SleepsUntilWoken: ...
+
+
+class WeakStream:
+    """Stands for a stream, with the interface of MemberStream.
+
+    When the stream is gone nothing is in hand, and nobody reads.
+
+    Args:
+        stream: The stream; what wakes it and its list of queues are kept, and not itself.
+
+    Threads: As the stream.
+    """
+
+    def __init__(self, stream: MemberStream) -> None:
+        self._stream = weakref.ref(stream)
+        self.thread_id = stream.thread_id
+        self._ready = stream._ready
+        self._wakeup = stream._wakeup
+
+    @property
+    def _reader(self) -> object:
+        stream = self._stream()
+        return None if stream is None else stream._reader
+
+    @property
+    def handed(self) -> InHand | None:
+        """What the stream handed over last."""
+        stream = self._stream()
+        return None if stream is None else stream.handed
+
+    @property
+    def _failures(self) -> int:
+        stream = self._stream()
+        return 0 if stream is None else stream._failures
+
+    def _wake(self) -> None:
+        self._wakeup.wake()
+
+    def _has_in_hand(self, reader: object, hand: InHand) -> bool:
+        stream = self._stream()
+        return stream is not None and stream._has_in_hand(reader, hand)
+
+    def _is_being_read(self) -> bool:
+        stream = self._stream()
+        return stream is not None and stream._is_being_read()
+
+    def _end(self) -> None:
+        stream = self._stream()
+        if stream is not None:
+            stream._end()
+
+    def _fail(self, error: Exception) -> None:
+        stream = self._stream()
+        if stream is not None:
+            stream._fail(error)

@@ -8,6 +8,20 @@ half-way. Rules, and which failure each prevents:
 - Positions that were not stored are reported, and nothing is raised: the caller may be a signal handler.
 
 Source: docs/SEMANTICS.md, "The end".
+
+Computes until when each step of a leave may wait, so that it is over half a second after its time-out.
+
+Messages in hand may take all of the time-out. The half second after it is divided among the later steps; a step that
+needs less leaves more to the next one.
+
+Source: docs/SEMANTICS.md, "The end".
+
+Ends a member whose coordinator has failed: nothing is left that could renew the lease, commit or release.
+
+Rule: the lease ends first and the membership right after it, so that others take over at once and nothing is
+delivered here that they own by then. Each step is done whatever happened in the previous one.
+
+Source: docs/SEMANTICS.md, "A member that fails".
 """
 
 from __future__ import annotations
@@ -18,24 +32,65 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from rebalance.assignment import Partition
-from rebalance.fence import Fence
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
+from rebalance.ports import Fence
+from rebalance.subscription import Partition
+from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import StreamFailed
 from zkconsumer.member.coordination import ClosingPort, GroupCoordinator
 from zkconsumer.member.delivery import Delivery
-from zkconsumer.member.leave_times import LeaveTimes, longest_wait_s
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.member_offsets import MemberOffsets
 from zkconsumer.wakeup import Latch
-from zkconsumer_error import first_few
+from zkconsumer_error import first_few, shown
 
-__all__ = ["Leave", "LeavingMember", "end_dropped"]
+SPARE_S: Final = 0.5
+"""What a shutdown may take beyond its time-out."""
+_LISTENER_S: Final = 0.15
+_COMMIT_S: Final = 0.3
+_CLOSE_S: Final = 0.35
+_OVER_S: Final = 0.4
+_RETURN_S: Final = 0.47
+_LONGEST_S: Final = 1e7
+"""Longer than any program runs, and shorter than what a lock can be waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveTimes:
+    """The moments of one leave.
+
+    Attributes:
+        in_hand_until: for the messages in hand of other threads.
+        listener_until: for `on_partitions_revoked`.
+        commit_until: for the answer to the last commit.
+        close_until: for the coordinator to take no further part.
+        over_at: for the end of the session, and for threads to end.
+    """
+
+    in_hand_until: float
+    listener_until: float
+    commit_until: float
+    close_until: float
+    over_at: float
+
+    @staticmethod
+    def of(now: float, wait_s: float) -> LeaveTimes:
+        """A leave that starts now and has `wait_s` seconds."""
+        end = now + min(wait_s, _LONGEST_S)
+        return LeaveTimes(end, end + _LISTENER_S, end + _COMMIT_S, end + _CLOSE_S, end + _OVER_S)
+
+
+def longest_wait_s(wait_s: float) -> float:
+    """How long a caller with so much time waits for a leave, whatever becomes of it."""
+    return min(wait_s, _LONGEST_S) + _RETURN_S
+
 
 log = logging.getLogger(__name__)
 
@@ -185,8 +240,16 @@ class Leave:
     def _run(self) -> None:
         if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
             return
-        for step in (self._stop_delivery, self._notify_listener, self._commit, self._close_coordinator,
-                     self._end_session, self._end_threads, self._log_threads, self._log_unstored):
+        for step in (
+            self._stop_delivery,
+            self._notify_listener,
+            self._commit,
+            self._close_coordinator,
+            self._end_session,
+            self._end_threads,
+            self._log_threads,
+            self._log_unstored,
+        ):
             try:
                 step()
             except Exception:
@@ -234,8 +297,10 @@ class Leave:
             is_posted = self._post(member.offsets.commit, self._fence, {}, committed)
         if is_posted:
             self._wait(done, self._times.commit_until)
-        found = _named(outcome) if is_automatic and done.is_set() else self._not_stored(
-            f"no answer from {member.offsets.answering} within the time-out"
+        found = (
+            _named(outcome)
+            if is_automatic and done.is_set()
+            else self._not_stored(f"no answer from {member.offsets.answering} within the time-out")
         )
         self._unstored = {**self._lost(), **found}
 
@@ -279,10 +344,49 @@ class Leave:
         unstored = self._unstored
         if unstored:
             rows = [f"{topic}-{number}: {why}" for (topic, number), why in unstored.items()]
-            log.warning("%s has left, and the positions of %d partitions are not committed: %s; their last messages "
-                        "may be delivered again", self._member.consumer_id, len(rows),
-                        first_few(*rows, between="; ", rest="; and {} more"))
+            log.warning(
+                "%s has left, and the positions of %d partitions are not committed: %s; their last messages "
+                "may be delivered again",
+                self._member.consumer_id,
+                len(rows),
+                first_few(*rows, between="; ", rest="; and {} more"),
+            )
 
 
 def _named(reasons: Mapping[Partition, str]) -> dict[TopicPartition, str]:
     return {TopicPartition(*partition): reason for partition, reason in reasons.items()}
+
+
+def stream_failure(what: str, error: BaseException) -> StreamFailed:
+    """The error that the streams raise after a fault."""
+    failure = StreamFailed(f"{what}: {error if isinstance(error, AuthenticationFailed) else shown(error)}")
+    failure.__cause__ = error
+    return failure
+
+
+def end_by_fault(
+    error: BaseException,
+    coordinator: GroupCoordinator,
+    delivery: Delivery,
+    listening: ListenerThread,
+    port: ClosingPort,
+) -> StreamFailed:
+    """End a member whose coordinator has ended by `error`; the error that its streams raise from now on.
+
+    Threads: the coordinator's, after its last step.
+    """
+    coordinator.lease.end()
+    failure = stream_failure("the coordinator has failed", error)
+    coordinator.error = failure
+    # The session ends before anything that calls code of the application, or writes a log.
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: port.close(0.0), lambda: delivery.fail(failure), listening.all_lost,
+        lambda: log.error("the coordinator of %s has failed; its membership ends",
+                          coordinator.member.consumer_id, exc_info=error),
+    )  # fmt: skip
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            log.exception("after the coordinator of %s had failed", coordinator.member.consumer_id)
+    return failure

@@ -21,14 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from rebalance.assignment import Partition
 from rebalance.ports import Starts
+from rebalance.subscription import Partition
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config.tables.foreign_names import nearest_name
 from zkconsumer.errors import ListenerRefused
-from zkconsumer.offsets.start_offsets import read_starts
-
-__all__ = ["LISTENER_METHODS", "HeldListener", "ListenerThread", "RebalanceListener", "check_listener"]
+from zkconsumer.offsets.offset_records import read_starts
 
 log = logging.getLogger(__name__)
 

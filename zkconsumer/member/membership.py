@@ -12,33 +12,27 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from rebalance.assignment import Partition
-from rebalance.counters import Counters
 from rebalance.errors import AccessRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.partition import PartitionState
 from rebalance.ports import MemberParts
+from rebalance.rebalance_statistics import Counters
+from rebalance.subscription import Partition
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConnectorClosed, PauseFailed, ZooKeeperRefused
 from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.member.coordination import Coordination
-from zkconsumer.member.delivery import Delivery
-from zkconsumer.member.failing import end_by_fault, stream_failure
-from zkconsumer.member.leaving import Leave
+from zkconsumer.member.delivery import Delivery, MemberStream, WeakStream
+from zkconsumer.member.leaving import Leave, end_by_fault, stream_failure
 from zkconsumer.member.listening import ListenerThread
 from zkconsumer.member.pausing import Pauses
 from zkconsumer.member.status_reading import read_status
-from zkconsumer.member.weak_stream import MemberStream, WeakStream
-from zkconsumer.offsets.commit_notes import CommitNotes, GivenNotes
-from zkconsumer.offsets.commits import Commits
-from zkconsumer.statistics import ConnectorStatistics
-from zkconsumer.status import ConnectorStatus
+from zkconsumer.offsets.commits import CommitNotes, Commits, GivenNotes
+from zkconsumer.status import ConnectorStatistics, ConnectorStatus
 from zkconsumer.wakeup import Latch
-
-__all__ = ["Membership"]
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +94,15 @@ class Membership:
         self.port = coordination.port
         self.offsets = coordination.offsets
         self.delivery = Delivery(
-            config, weak, coordination.directory, lease_clock,
+            config,
+            weak,
+            coordination.directory,
+            lease_clock,
             lambda *found: self.loop.post(self.offsets.out_of_range, *found),
-            self.counters, self._thread_died, policy=policy, epoch_of=coordination.notes.epoch_read,
+            self.counters,
+            self._thread_died,
+            policy=policy,
+            epoch_of=coordination.notes.epoch_read,
         )
         self.listening = listening
         coordination.coordinate(MemberParts(self.delivery, self.offsets, self.listening))
@@ -339,8 +339,17 @@ class Membership:
             return status
         error = self.coordinator.error
         return ConnectorStatus(
-            self.coordinator.member.consumer_id, "failed" if error else "busy", 0.0, 0, (), (), (),
-            self.lease.age_s(lease_clock()), self.coordinator.session_timeout_s, (), str(error) if error else None,
+            self.coordinator.member.consumer_id,
+            "failed" if error else "busy",
+            0.0,
+            0,
+            (),
+            (),
+            (),
+            self.lease.age_s(lease_clock()),
+            self.coordinator.session_timeout_s,
+            (),
+            str(error) if error else None,
         )
 
     def statistics(self, status: ConnectorStatus) -> ConnectorStatistics:
@@ -367,9 +376,7 @@ class Membership:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def leave(
-        self, wait_s: float, *, reader: object, in_hand_is_done: bool, caller: threading.Thread | None
-    ) -> bool:
+    def leave(self, wait_s: float, *, reader: object, in_hand_is_done: bool, caller: threading.Thread | None) -> bool:
         """Start to leave the group, on another thread; `False` if that was started before.
 
         Args:

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from zkconsumer.member.coordination import GroupCoordinator
 from zkconsumer.member.delivery import Delivery
-
-__all__ = ["Pauses", "checked_partitions"]
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[Partition]:

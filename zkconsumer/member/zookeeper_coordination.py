@@ -14,33 +14,29 @@ from dataclasses import replace
 from typing import Final
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
-from rebalance.counters import Counters
 from rebalance.errors import GroupRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition
 from rebalance.ports import MemberParts
-from rebalance.subscription import Subscription
+from rebalance.rebalance_statistics import Counters
+from rebalance.subscription import Partition, Subscription
+from rebalance.takeover import MemberPartition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.coordinator import Coordinator
 from rebalance.zookeeper.machine import GroupState
-from rebalance.zookeeper.port.counted_port import CountedPort
 from rebalance.zookeeper.port.kazoo_port import KazooPort
-from rebalance.zookeeper.port.pipeline import Pipeline
+from rebalance.zookeeper.port.pipeline import CountedPort, Pipeline
 from rebalance.zookeeper.port.requests import SessionChange
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_session import wait_for_session
+from zkconsumer.cluster.zookeeper_connection import wait_for_session
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config.zookeeper_options import zookeeper_options
-from zkconsumer.member.member_settings import member_of
+from zkconsumer.config.zookeeper_tls import zookeeper_options
+from zkconsumer.member.coordination import member_of
 from zkconsumer.member.membership import MemberFaults
-from zkconsumer.offsets.commit_notes import CommitNotes
+from zkconsumer.offsets.commits import CommitNotes
 from zkconsumer.offsets.offset_stores import member_offsets
 from zkconsumer.status import BlockedClaim
 from zkconsumer.wakeup import Latch
-
-__all__ = ["ZooKeeperCoordination"]
 
 log = logging.getLogger(__name__)
 
@@ -136,11 +132,16 @@ class ZooKeeperCoordination:
             ("offsets.storage", config.offsets_storage, found.storages),
         ):
             if value not in known:
-                raise GroupRefused(config.group_id,
-                    f"{name} is {value}, but members of Kafka {found.name} support only {' and '.join(known)}")
+                raise GroupRefused(
+                    config.group_id,
+                    f"{name} is {value}, but members of Kafka {found.name} support only {' and '.join(known)}",
+                )
         if found.name == "0.7" and config.kafka_generation == "auto":
-            log.info("group %s is of Kafka 0.7, but the defaults are those of 0.8; set kafka.generation=0.7 for the "
-                     "defaults of 0.7, which also allows any word as auto.offset.reset", config.group_id)
+            log.info(
+                "group %s is of Kafka 0.7, but the defaults are those of 0.8; set kafka.generation=0.7 for the "
+                "defaults of 0.7, which also allows any word as auto.offset.reset",
+                config.group_id,
+            )
         self._on_generation(found.name)
         self.coordinator.member.generation.value = found
 

@@ -4,40 +4,108 @@ Each multi starts with a check of the registration and sets every offset at the 
 whose session has ended nor a lost race can put an offset back.
 
 Source: docs/SEMANTICS.md, "Fencing".
+
+The offset nodes of one group in ZooKeeper: reads them, and keeps what is known of each.
+
+Source: node format as kafka.utils.ZkUtils, 0.8.2.2.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rebalance.assignment import Partition
-from rebalance.errors import refusal_of
+from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.port.requests import Create, Fault, Multi, Reply, SetData, Sync
-from zkconsumer.offsets.known_offsets import Done
-from zkconsumer.offsets.offset_nodes import OffsetNodes
+from rebalance.zookeeper.claims import Ask, Fence, create_parents
+from rebalance.zookeeper.port.requests import Create, Fault, GetData, Multi, Reply, SetData, Sync
+from zkconsumer.offsets.member_offsets import Done, KnownOffsets
 from zkconsumer.offsets.offset_records import OffsetRecord, WriteDecision, decide_write
 
-__all__ = ["MAX_BYTES", "MAX_OPERATIONS", "RETRY_S", "SESSION_OVER", "CommitBatch", "Done"]
+__all__ = ["MAX_BYTES", "MAX_OPERATIONS", "RETRY_S", "SESSION_OVER", "CommitBatch", "Done", "OffsetNodes"]
 
 log = logging.getLogger(__name__)
 
+
+class OffsetNodes:
+    """The offset nodes of one group, as one member knows them.
+
+    Args:
+        ask: sends requests.
+        group: whose `/offsets`.
+        known: what the member knows of the stored offsets; reads are noted there.
+
+    Attributes:
+        records: partition -> what is known of its node, as in `known`.
+        refused: partition -> why its node cannot be read, as a sentence.
+        parents: topics whose parent node is known to exist.
+
+    Threads: the coordinator's alone; `records` may be read from any thread.
+    """
+
+    def __init__(self, ask: Ask, group: str, known: KnownOffsets) -> None:
+        self.ask = ask
+        self.group = group
+        self.records = known.records
+        self.record = known.record
+        self.refused: dict[Partition, str] = {}
+        self.parents: set[str] = set()
+
+    def path(self, partition: Partition) -> str:
+        """The path of the node of a partition."""
+        return znodes.offset_path(self.group, *partition)
+
+    def read(self, partition: Partition, handle: Callable[[Reply], None]) -> None:
+        """Read the node of a partition."""
+        self.ask(GetData(self.path(partition)), handle)
+
+    def read_refusal(self, partition: Partition, reply: Reply) -> str:
+        """Why the node could not be read."""
+        assert reply.fault is not None
+        return refusal_of("read", self.path(partition), reply.fault, reply.reason)
+
+    def note(self, partition: Partition, reply: Reply) -> bool:
+        """Update the record from the answer to a read; `False` if the answer says nothing about the node."""
+        if reply.fault is not None and reply.fault.is_refusal:
+            refusal = self.read_refusal(partition, reply)
+            if partition not in self.refused:
+                log.warning("offset of %s-%s cannot be read: %s", *partition, refusal)
+            self.refused[partition] = f"its offset cannot be read: {refusal}"
+            return False
+        if reply.fault is not None and reply.fault.is_lost:
+            return False
+        self.refused.pop(partition, None)
+        if reply.fault is not None:
+            self.record(partition).seen(None, None)
+            return True
+        data, stat = reply.value
+        try:
+            offset = znodes.parse_offset(self.path(partition), data)
+        except UnreadableNode as error:
+            log.warning("%s; treated as missing", error)
+            self.record(partition).seen(None, stat.version, stat.mzxid)
+        else:
+            self.record(partition).seen(offset, stat.version, stat.mzxid)
+        return True
+
+    def create_parents(self, topics: Iterable[str], done: Callable[[Reply], None]) -> None:
+        """Create the parent nodes of the offsets of some topics; `done` as for `claims.create_parents`."""
+        group = znodes.group_path(self.group)
+        paths = [znodes.CONSUMERS, group, f"{group}/offsets"]
+        create_parents(self.ask, [*paths, *(znodes.offsets_path(self.group, topic) for topic in topics)], done)
+
+
 MAX_OPERATIONS: Final = 200
 """Operations in one multi, the check included."""
-
 MAX_BYTES: Final = 256 * 1024
 """Bytes of paths and data in one multi; ZooKeeper refuses requests above 1 MiB."""
-
 RETRY_S: Final = 0.2
 """How long after a lost connection a request is tried again."""
-
 SESSION_OVER: Final = "the ZooKeeper session is over"
-
 _ROUNDS: Final = 8
 
 
@@ -155,8 +223,9 @@ class CommitBatch:
         if fence is None:
             self.fail_rest(SESSION_OVER)
             return
-        missing = sorted({partition[0] for partition, write in writes.items() if isinstance(write, Create)}
-                         - self._nodes.parents)
+        missing = sorted(
+            {partition[0] for partition, write in writes.items() if isinstance(write, Create)} - self._nodes.parents
+        )
         if missing:
             self._make_parents(missing)
             return
@@ -198,11 +267,17 @@ class CommitBatch:
 
     def _hold(self, partition: Partition, record: OffsetRecord, value: int) -> None:
         if record.held_at != record.stored:
-            log.warning("offset of %s-%s: another client has stored %s; %s does not overwrite it",
-                        *partition, record.stored, value)
+            log.warning(
+                "offset of %s-%s: another client has stored %s; %s does not overwrite it",
+                *partition,
+                record.stored,
+                value,
+            )
         record.held_at = record.stored
-        self._settle(partition, f"another client has stored {record.stored}, which is higher than {value}"
-                     if self._explicit else None)
+        self._settle(
+            partition,
+            f"another client has stored {record.stored}, which is higher than {value}" if self._explicit else None,
+        )
 
     def _make_parents(self, topics: list[str]) -> None:
         def made(reply: Reply) -> None:
@@ -319,8 +394,14 @@ class CommitBatch:
         if record.stored is None or partition in self.starts:
             return
         if record.stored < value:
-            log.warning("offset of %s-%s went from %s to %s: a suspended Java member, a broker's OffsetCommit or an "
-                        "operator wrote it; writing %s again", *partition, old.stored, record.stored, value)
+            log.warning(
+                "offset of %s-%s went from %s to %s: a suspended Java member, a broker's OffsetCommit or an "
+                "operator wrote it; writing %s again",
+                *partition,
+                old.stored,
+                record.stored,
+                value,
+            )
         elif old.stored is None or record.stored > old.stored:
             # Raised meanwhile: even an explicit commit must not undo that silently.
             self._raised.add(partition)

@@ -23,20 +23,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from rebalance.counters import Counters
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.calls.coordinator_client import GroupOffsetClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError, broker_error
-from simpleconsumer.group_types import GenerationMember
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import counting
-from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
-from zkconsumer.offsets.commit_notes import CommitNotes
+from simpleconsumer.types import Broker, GenerationMember, OffsetAndMetadata, TopicPartition
+from zkconsumer.offsets.commits import CommitNotes
 from zkconsumer.wakeup import Latch
 from zkconsumer_error import ErrorCode
-
-__all__ = [ "ChannelSettings", "Committer", "OffsetAnswer", "OffsetManager", "codes_of"]
-
 
 _LOOKUP_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker to name the offset manager; there are others to ask."""
@@ -360,7 +356,10 @@ class OffsetManager:
         return {}
 
     def _commit_as(
-        self, member: GenerationMember, consumer: GroupOffsetClient, offsets: Mapping[TopicPartition, int],
+        self,
+        member: GenerationMember,
+        consumer: GroupOffsetClient,
+        offsets: Mapping[TopicPartition, int],
         rows: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, int]:
         """Commit as a member of the present generation; what the coordinator does not take from it is reported."""

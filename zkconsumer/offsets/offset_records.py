@@ -1,17 +1,29 @@
-"""Decides from what is known of an offset node where a partition starts and whether a position may be written.
+"""Decides from what is known of an offset node where a partition starts and whether a position may be written. Rule: a
+stored offset is lowered only when somebody asked for it.
 
-Pure. Rule: a stored offset is lowered only when somebody asked for it.
+Pure.
 
 Source: docs/SEMANTICS.md, "Fencing".
+
+Checks the start offsets that `on_partitions_assigned` returned. Rule: a value that is no offset is refused, with the
+value and what was expected, and never replaced by another offset: the application stores its offsets beside its data,
+and any other start would skip or repeat some of it.
+
+Source: docs/SEMANTICS.md, "The rebalance listener".
 """
 
 from __future__ import annotations
 
 import enum
+import reprlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["OffsetRecord", "WriteDecision", "start_position", "decide_write"]
+from rebalance.ports import Starts
+from rebalance.subscription import Partition
+from simpleconsumer.types import MAX_INT64
+from zkconsumer_error import shown
 
 _NO_VERSION: Final = -1
 """No node has it, and it is not that of an absent node either."""
@@ -173,3 +185,45 @@ def decide_write(record: OffsetRecord, value: int, may_lower: bool) -> WriteDeci
     if record.stored == value:
         return WriteDecision.SKIP
     return WriteDecision.WRITE if may_lower or record.is_void else WriteDecision.HOLD
+
+
+def read_starts(answer: object, assigned: Collection[Partition]) -> Starts:
+    """The chosen and refused starts of the partitions that were assigned.
+
+    A wrong offset refuses its partition. A value that is no mapping, or names a partition that was not assigned in this
+    call, refuses all of them: it is unknown which one was meant.
+    """
+    if answer is None:
+        return Starts()
+    if not isinstance(answer, Mapping):
+        reason = (
+            f"on_partitions_assigned returned {reprlib.repr(answer)}; it must return None, or a mapping of assigned "
+            "partitions to offsets, such as {TopicPartition('clicks', 0): 42}"
+        )
+        return Starts(refused=dict.fromkeys(assigned, reason))
+    try:
+        entries = dict(answer)
+    except Exception as error:  # noqa: BLE001 - a mapping of the application's own making
+        reason = f"the value that on_partitions_assigned returned cannot be read: {shown(error)}"
+        return Starts(refused=dict.fromkeys(assigned, reason))
+    unassigned = [key for key in entries if not (isinstance(key, tuple) and key in assigned)]
+    if unassigned:
+        names = ", ".join(_shown(key) for key in unassigned[:5]) + (", ..." if len(unassigned) > 5 else "")
+        reason = f"on_partitions_assigned returned an offset for {names}, which this call did not assign"
+        return Starts(refused=dict.fromkeys(assigned, reason))
+    chosen: dict[Partition, int] = {}
+    refused: dict[Partition, str] = {}
+    for (topic, partition), offset in entries.items():
+        if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= MAX_INT64:
+            chosen[topic, partition] = offset
+        else:
+            refused[topic, partition] = (
+                f"on_partitions_assigned returned offset {reprlib.repr(offset)}; it must be an integer from 0 to 2^63-1"
+            )
+    return Starts(chosen, refused)
+
+
+def _shown(key: object) -> str:
+    if isinstance(key, tuple) and len(key) == 2:
+        return f"{key[0]}-{key[1]}"
+    return reprlib.repr(key)

@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rebalance.counters import Counters
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
+from rebalance.rebalance_statistics import Counters
 from rebalance.subscription import OFFSETS_TOPIC
 from rebalance.zookeeper.claims import Ask
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.offsets.kafka_offsets import KafkaOffsets, KafkaOffsetTimes
-from zkconsumer.offsets.offset_comparison import OffsetComparison
 from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetManager
-from zkconsumer.offsets.two_stores import Intent, TwoStores
+from zkconsumer.offsets.two_stores import Intent, OffsetComparison, TwoStores
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
-
-__all__ = ["member_offsets"]
 
 _LONGEST_BACKOFF_S: Final = 10.0
 _COMPARE_S: Final = 1.0

@@ -10,28 +10,34 @@ Rules, and which failure each prevents:
   that Java members of the next step of a migration do not read.
 
 Source: kafka.consumer.ZookeeperConsumerConnector.fetchOffsets and commitOffsets (0.8.2.2); docs/SEMANTICS.md.
+
+Reads the offsets in Kafka of a group that keeps its offsets in ZooKeeper, to compare the two.
+
+Rule: a broker that does not answer must not delay each rebalance of a group that does not need its answer.
 """
 
 from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from rebalance import ports
-from rebalance.assignment import Partition
-from rebalance.fence import Fence
 from rebalance.loop import Loop, Timer
-from zkconsumer.offsets.kafka_jobs import Loaded
-from zkconsumer.offsets.kafka_offsets import KafkaOffsets
-from zkconsumer.offsets.known_offsets import Done, OnCommit, telling
-
-__all__ = ["Intent", "OffsetStore", "TwoStores"]
+from rebalance.ports import Fence
+from rebalance.rebalance_statistics import Counters
+from rebalance.subscription import Partition
+from simpleconsumer.types import Broker, TopicPartition
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.offsets.kafka_offsets import KafkaOffsets, Loaded
+from zkconsumer.offsets.member_offsets import Done, OnCommit, telling
+from zkconsumer.offsets.offset_manager import ChannelSettings, OffsetAnswer, OffsetManager
 
 log = logging.getLogger(__name__)
-
 _READ_AGAIN_S: Final = 5.0
+
 
 class Intent(enum.Enum):
     """Which offset is taken where Kafka and ZooKeeper differ (`offsets.intent`)."""
@@ -173,9 +179,14 @@ class TwoStores:
             self._reads[partition] = self._loop.call_later(_READ_AGAIN_S, self.load, fence, partition, done)
             return
         taken = chosen(self._intent, kafka, zookeeper)
-        log.warning("offset of %s-%s is %s; starting from %s (offsets.intent is %s)%s",
-                    *partition, figures, self._start(taken), self._intent.value,
-                    "" if taken is not None else self._consequence("Kafka" if zookeeper is None else "ZooKeeper"))
+        log.warning(
+            "offset of %s-%s is %s; starting from %s (offsets.intent is %s)%s",
+            *partition,
+            figures,
+            self._start(taken),
+            self._intent.value,
+            "" if taken is not None else self._consequence("Kafka" if zookeeper is None else "ZooKeeper"),
+        )
         for store, offset in zip(self._written, (own, other), strict=False):
             if offset is not None and (taken is None or taken < offset):
                 store.start_at(partition, 0 if taken is None else taken)  # what is stored there may be lowered
@@ -226,7 +237,9 @@ class TwoStores:
                 stores[0].commit(fence, left, lambda refused: stored(stores, left, failed, refused), explicit)
 
         def stored(
-            stores: tuple[OffsetStore, ...], left: dict[Partition, int], failed: dict[Partition, str],
+            stores: tuple[OffsetStore, ...],
+            left: dict[Partition, int],
+            failed: dict[Partition, str],
             refused: Mapping[Partition, str],
         ) -> None:
             rest = {partition: at for partition, at in left.items() if partition not in refused}
@@ -322,3 +335,63 @@ def chosen(intent: Intent, kafka: int | None, zookeeper: int | None) -> int | No
 
 def _shown(offset: int | None) -> str:
     return "none" if offset is None else str(offset)
+
+
+_AGAIN_S: Final = 60.0
+"""How long nothing is read after a failure, and how long an answer holds that there are no offsets in Kafka."""
+
+
+class OffsetComparison(OffsetManager):
+    """An offset manager that is only read, and only if the cluster keeps offsets in Kafka.
+
+    Args:
+        has_offsets: Returns whether the cluster keeps offsets in Kafka at all; may block, and may raise a
+            ZkConsumerError. A broker that is asked for an offset manager would create the topic.
+        is_required: False: an offset that cannot be read counts as none, and no offset is read for a minute.
+
+    Other arguments and threads as for `OffsetManager`.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        read_brokers: Callable[[], Sequence[Broker]],
+        settings: ChannelSettings,
+        counters: Counters,
+        *,
+        has_offsets: Callable[[], bool],
+        is_required: bool,
+    ) -> None:
+        super().__init__(group, read_brokers, settings, counters)
+        self._has_offsets = has_offsets
+        self._is_required = is_required
+        self._exists = False
+        self._not_before = float("-inf")
+
+    def fetch(self, partitions: Iterable[TopicPartition], deadline: float) -> OffsetAnswer:
+        """Return the stored offsets, None for all where there is nothing to compare with."""
+        names = list(partitions)
+        try:
+            if not self._is_due():
+                return OffsetAnswer(dict.fromkeys(names), {})
+            answer = super().fetch(names, deadline)
+        except ZkConsumerError as error:
+            answer = OffsetAnswer({}, dict.fromkeys(names, str(error)))
+        self._drop()  # nobody else uses the connection until the next rebalance
+        if not answer.unknown or self._is_required:
+            return answer
+        self._not_before = time.monotonic() + _AGAIN_S
+        # Otherwise a group whose other members store in Kafka would skip or repeat messages without a word in the log.
+        log.warning(
+            "the offsets of %d partitions are not compared with those in Kafka: %s; if other members of the "
+            "group store their offsets there (offsets.storage), messages are skipped or repeated",
+            len(answer.unknown),
+            next(iter(answer.unknown.values())),
+        )
+        return OffsetAnswer({**answer.offsets, **dict.fromkeys(answer.unknown)}, {})
+
+    def _is_due(self) -> bool:
+        if not self._exists and time.monotonic() >= self._not_before:
+            self._exists = self._has_offsets()
+            self._not_before = float("-inf") if self._exists else time.monotonic() + _AGAIN_S
+        return self._exists and time.monotonic() >= self._not_before

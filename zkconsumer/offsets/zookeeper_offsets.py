@@ -12,18 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
-from rebalance.assignment import Partition
-from rebalance.fence import Fence, is_same_session
 from rebalance.loop import Loop
+from rebalance.ports import Fence, is_same_session
+from rebalance.subscription import Partition
 from rebalance.zookeeper.claims import Ask
 from rebalance.zookeeper.claims import Fence as RegistrationFence
 from rebalance.zookeeper.port.requests import Reply
-from zkconsumer.offsets.commit_batch import RETRY_S, SESSION_OVER, CommitBatch, Done
-from zkconsumer.offsets.known_offsets import KnownOffsets
-from zkconsumer.offsets.offset_nodes import OffsetNodes
-
-__all__ = ["ZooKeeperOffsets"]
-
+from zkconsumer.offsets.commit_batch import RETRY_S, SESSION_OVER, CommitBatch, Done, OffsetNodes
+from zkconsumer.offsets.member_offsets import KnownOffsets
 
 _LONGEST_RETRY_S = 5.0
 _RELEASE_TRIES = 5
@@ -124,7 +120,11 @@ class ZooKeeperOffsets(KnownOffsets):
         self._load(fence, partition, done, self._incarnations.get(partition[0], 0), RETRY_S)
 
     def _load(
-        self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None], incarnation: int,
+        self,
+        fence: Fence | None,
+        partition: Partition,
+        done: Callable[[int | None], None],
+        incarnation: int,
         retry_s: float,
     ) -> None:
         def read(reply: Reply) -> None:

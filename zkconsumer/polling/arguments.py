@@ -9,9 +9,6 @@ from typing import Final
 from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.polling.records import OffsetAndMetadata
 
-__all__ = ["checked_offset", "checked_offsets", "one_partition", "pattern_of", "seconds_of", "several_partitions",
-           "topics_of"]  # fmt: skip
-
 _OF_07: Final = re.compile(r"[0-9]+-[0-9]+")
 _SHAPE: Final = "a partition is a TopicPartition, such as TopicPartition('clicks', 0)"
 _MAX_PARTITION: Final = 2**31 - 1
@@ -97,8 +94,10 @@ def checked_offsets(call: str, offsets: object) -> dict[TopicPartition, OffsetAn
         ValueError: An offset or a leader epoch is negative or larger than any, or no request can have a text.
     """
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"{call}: offsets is {offsets!r}; it must map partitions to offsets, such as "
-                        "{TopicPartition('clicks', 0): 42}")
+        raise TypeError(
+            f"{call}: offsets is {offsets!r}; it must map partitions to offsets, such as "
+            "{TopicPartition('clicks', 0): 42}"
+        )
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in offsets.items():
         name = one_partition(call, key)

@@ -16,19 +16,16 @@ from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.cluster import Cluster, open_cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.opening import open_cluster
-from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import NotSupported
 from zkconsumer.offsets.offset_manager import OffsetManager
-from zkconsumer.polling.assigned_coordination import channel_settings
-from zkconsumer.polling.consumer_errors import PollTimeout
+from zkconsumer.polling.errors import PollTimeout
+from zkconsumer.polling.joined_member import channel_settings
 from zkconsumer.polling.records import OffsetAndMetadata, OffsetAndTimestamp
 from zkconsumer_error import ErrorCode
-
-__all__ = ["ClusterQuestions"]
 
 _AGAIN_S: Final = 0.1
 
@@ -204,9 +201,7 @@ class ClusterQuestions:
         """
         names = list(partitions)
         if self._offsets is None:
-            self._offsets = OffsetManager(
-                self._config.group_id, self._brokers, channel_settings(self._config)
-            )
+            self._offsets = OffsetManager(self._config.group_id, self._brokers, channel_settings(self._config))
         until = time.monotonic() + timeout_s
         while True:
             try:

@@ -19,20 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = [
-    "Advanced",
-    "CommittedFound",
-    "Event",
-    "OffsetReset",
-    "PartitionPosition",
-    "PositionState",
-    "Postponed",
-    "ResetAnswered",
-    "ResetRequest",
-    "ResetRequested",
-    "Seek",
-]
-
 
 class PositionState(enum.Enum):
     """The states of a position."""

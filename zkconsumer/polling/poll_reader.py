@@ -31,8 +31,6 @@ from zkconsumer.polling.errors import LogTruncated, OffsetOutOfRange
 from zkconsumer.polling.taken_items import OpenItems, TakenItems
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["PollReader", "Taken"]
-
 _LEASE_POLL_S: Final = 0.05
 
 

@@ -22,21 +22,16 @@ from zkconsumer.errors import NotSupported
 from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.member.membership import Membership
 from zkconsumer.polling.cluster_questions import ClusterQuestions
-from zkconsumer.polling.commit_reports import CommitDone, CommitReports, Offsets
-from zkconsumer.polling.consumer_errors import ConsumerClosed, ConsumerWokenUp
-from zkconsumer.polling.errors import NotSubscribed
-from zkconsumer.polling.followed_positions import FollowedPositions
-from zkconsumer.polling.interceptors import ConsumerInterceptors
+from zkconsumer.polling.errors import ConsumerClosed, ConsumerWokenUp, NotSubscribed
+from zkconsumer.polling.followed_positions import FollowedPositions, ResetThread
+from zkconsumer.polling.group_events import CommitDone, CommitReports, Offsets
 from zkconsumer.polling.joined_member import JoinedMember
 from zkconsumer.polling.poll_reader import Taken
-from zkconsumer.polling.records import ConsumerRecords, OffsetAndMetadata
-from zkconsumer.polling.reset_thread import ResetThread
+from zkconsumer.polling.records import ConsumerInterceptors, ConsumerRecords, OffsetAndMetadata
 from zkconsumer.polling.streams_settings import streams_settings
 from zkconsumer.polling.subscription_state import SubscriptionKind, SubscriptionState
 from zkconsumer.polling.taken_items import TakenBatches, TakenItems, TakenRecords
 from zkconsumer.streams.batches import MessageBatch
-
-__all__ = ["NEEDS_GROUP", "Poller"]
 
 NEEDS_GROUP = "set group_id, or assign partitions"
 """What to do where there is no group."""

@@ -9,8 +9,6 @@ from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
 from zkconsumer.config.tables.keys import ZOOKEEPER_KEYS
 from zkconsumer.config.tables.security_keys import SECURITY_KEYS
 
-__all__ = ["RESETS", "streams_settings"]
-
 RESETS: Final = {"earliest": "smallest", "latest": "largest", "none": "none"}
 """`auto.offset.reset` of KafkaConsumer -> the word of streams; any other than its two stops a partition."""
 _NO_GROUP: Final = "none"

@@ -14,8 +14,6 @@ from zkconsumer.errors import DecoderFailed
 from zkconsumer.polling.records import NULL_SIZE, ConsumerRecord, TimestampType
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
 
-__all__ = ["OpenItems", "TakenBatches", "TakenItems", "TakenRecords"]
-
 Deserializer = Callable[[bytes], Any]
 
 

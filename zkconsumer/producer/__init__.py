@@ -9,6 +9,7 @@ docs/PRODUCING.md says what is promised.
 
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.batching.bulk import SendSummary
+from zkconsumer.producer.batching.counters import Distribution, ProducerStatistics, TopicFigures
 from zkconsumer.producer.batching.outcome import SendFuture, SentMessage
 from zkconsumer.producer.errors import (
     MessageNotSent,
@@ -20,12 +21,11 @@ from zkconsumer.producer.errors import (
     QueueFull,
     TransactionFailed,
 )
-from zkconsumer.producer.messages.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder
-from zkconsumer.producer.messages.handlers import CallbackHandler, EventHandler, QueueItem
-from zkconsumer.producer.messages.keyed_message import KeyedMessage, ProducerData
-from zkconsumer.producer.messages.partitioners import PARTITIONERS, Partitioner
+from zkconsumer.producer.handlers import CallbackHandler, EventHandler, QueueItem
+from zkconsumer.producer.keyed_message import KeyedMessage, ProducerData
+from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
+from zkconsumer.producer.placing import DefaultEncoder, Encoder, NullEncoder, StringEncoder
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.statistics import Distribution, ProducerStatistics, TopicFigures
 from zkconsumer.producer.sync_producer import SyncProducer
 
 __all__ = [

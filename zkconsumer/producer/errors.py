@@ -1,14 +1,14 @@
 """The errors of a producer: each names the message's place, and whether it may have been stored all the same. Pure.
 
-    ZkConsumerError
-    └── ProducerError
-        ├── MessageNotSent       a message that no broker has acknowledged
-        │   └── OversizedMessage one that is larger than the limit here, or than the broker takes
-        ├── MessagesNotSent      some messages of `send_all` failed; all others were sent
-        ├── QueueFull            no room in the queue within queue.enqueue.timeout.ms; the message was not taken
-        ├── ProducerClosed       the call came after close()
-        └── TransactionFailed    a call about a transaction failed
-            └── ProducerFenced   another producer with the same transactional.id has taken over; final
+ZkConsumerError
+└── ProducerError
+    ├── MessageNotSent       a message that no broker has acknowledged
+    │   └── OversizedMessage one that is larger than the limit here, or than the broker takes
+    ├── MessagesNotSent      some messages of `send_all` failed; all others were sent
+    ├── QueueFull            no room in the queue within queue.enqueue.timeout.ms; the message was not taken
+    ├── ProducerClosed       the call came after close()
+    └── TransactionFailed    a call about a transaction failed
+        └── ProducerFenced   another producer with the same transactional.id has taken over; final
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -19,12 +19,6 @@ from collections.abc import Sequence
 
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NoSuchRequest, VersionNotServed
 from zkconsumer_error import ZkConsumerError
-
-__all__ = [
-    "MessageNotSent", "MessagesNotSent", "OversizedMessage", "ProducerClosed", "ProducerError",
-    "ProducerFenced", "QueueFull", "TransactionFailed", "may_have_been_sent",
-    "without_frames",
-]  # fmt: skip
 
 
 def without_frames(error: BaseException) -> None:

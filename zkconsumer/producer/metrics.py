@@ -10,11 +10,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from zkconsumer.producer.batching.counters import Distribution, ProducerStatistics, TopicFigures
 from zkconsumer.producer.errors import ProducerClosed
 from zkconsumer.producer.producer import Producer
-from zkconsumer.producer.statistics import Distribution, ProducerStatistics, TopicFigures
-
-__all__ = ["ProducerCollector"]
 
 _PRODUCER: Final = ("client_id",)
 

@@ -9,30 +9,25 @@ from typing import Any, Final, overload
 
 from simpleconsumer.closing import Closing
 from zkconsumer.config.producer_config import ProducerConfig
-from zkconsumer.forking import notify_after_fork
 from zkconsumer.producer.batching.bulk import BulkSend, SendSummary
 from zkconsumer.producer.batching.columns import ColumnSend
+from zkconsumer.producer.batching.counters import ProducerStatistics
 from zkconsumer.producer.batching.outcome import BatchFuture, SendFuture
 from zkconsumer.producer.errors import ProducerClosed, ProducerError
-from zkconsumer.producer.messages.encoders import Encoder, as_encoder, encoder_named
-from zkconsumer.producer.messages.handlers import EventHandler, configured_handler
-from zkconsumer.producer.messages.keyed_message import (
+from zkconsumer.producer.handlers import EventHandler, configured_handler
+from zkconsumer.producer.keyed_message import (
     GivenHeaders,
     KeyedMessage,
     ProducerData,
     as_given_messages,
     check_messages,
 )
-from zkconsumer.producer.messages.partitioners import Partitioner
-from zkconsumer.producer.messages.placing import Encoding, as_partitioner
+from zkconsumer.producer.partitioners import Partitioner
+from zkconsumer.producer.placing import Encoder, Encoding, as_encoder, as_partitioner, encoder_named
 from zkconsumer.producer.sending.delivery import Delivery
-from zkconsumer.producer.sending.lifetime import Lifetime
-from zkconsumer.producer.sending.opening import FoundCluster, Handlers, open_sending
-from zkconsumer.producer.sending.sending import DirectSending
-from zkconsumer.producer.statistics import ProducerStatistics
-from zkconsumer.producer.transactions.transactions import Transactions
-
-__all__ = ["Producer"]
+from zkconsumer.producer.sending.sending import DirectSending, FoundCluster, Handlers, Lifetime, open_sending
+from zkconsumer.producer.transactions import Transactions
+from zkconsumer.wakeup import notify_after_fork
 
 _NOT_GIVEN: Final = object()
 

@@ -14,15 +14,13 @@ from simpleconsumer.probe import Probe
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import HELD_S
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
-from zkconsumer.producer.batching.batch import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size
+from zkconsumer.producer.batching.batch_queues import MESSAGE_OVERHEAD_BYTES, Batch, Pair, message_size
 from zkconsumer.producer.batching.message_sets import MessageSets
 from zkconsumer.producer.batching.outcome import SentMessage
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, may_have_been_sent
-from zkconsumer.producer.messages.keyed_message import as_headers
+from zkconsumer.producer.keyed_message import as_headers
 from zkconsumer.producer.sending.broker_thread import wait_until_read
 from zkconsumer.producer.sending.produce_codes import TOO_LARGE, may_be_stored, remedy_for
-
-__all__ = ["SyncProducer"]
 
 
 class SyncProducer(Closing):
@@ -71,9 +69,7 @@ class SyncProducer(Closing):
         self._connection: SimpleConsumer | None = None
         self._probe = Probe(host, port, self._timeout_ms / 500, client_id, security=security)
 
-    def send(
-        self, topic: str, messages: Iterable[bytes | Pair], partition: int | str | None = None
-    ) -> SentMessage:
+    def send(self, topic: str, messages: Iterable[bytes | Pair], partition: int | str | None = None) -> SentMessage:
         """Send messages of one partition in one request; return where the first one is.
 
         Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.lazy_names import lazy_names
-from zkconsumer.spark.driver_python import name_driver_python
+from zkconsumer.spark.requirements import name_driver_python
 
 if TYPE_CHECKING:
     from zkconsumer.spark.errors import (
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
         TopicMissing,
     )
     from zkconsumer.spark.source import ZkConsumerSource
-    from zkconsumer.spark.streaming.group_offsets import GroupHasMembers, OffsetsNotStored
+    from zkconsumer.spark.streaming.group_offsets import GroupHasMembers, OffsetsNotStored, commit_offsets, follow
     from zkconsumer.spark.streaming.metrics import source_metrics
-    from zkconsumer.spark.streaming.query_commits import commit_offsets, follow
 
 __all__ = [
     "ColumnsRefused",
@@ -61,9 +60,13 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
         __name__,
         {
             "zkconsumer.spark.errors": __all__,
-            "zkconsumer.spark.streaming.group_offsets": ["GroupHasMembers", "OffsetsNotStored"],
+            "zkconsumer.spark.streaming.group_offsets": [
+                "GroupHasMembers",
+                "OffsetsNotStored",
+                "commit_offsets",
+                "follow",
+            ],
             "zkconsumer.spark.streaming.metrics": ["source_metrics"],
-            "zkconsumer.spark.streaming.query_commits": ["commit_offsets", "follow"],
             "zkconsumer.spark.source": ["ZkConsumerSource"],
         },
     )

@@ -24,8 +24,6 @@ from typing import Any, Final
 
 from zkconsumer.spark.errors import RequirementMissing
 
-__all__ = ["COMPILED", "reduced", "write_archive"]
-
 COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam", "crc32c")
 """Packages that executors need beside the archive."""
 _OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "zkconsumer_error", "pyspark_zkconsumer")

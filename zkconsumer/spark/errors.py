@@ -180,8 +180,10 @@ class AnotherCluster(SparkSourceError):
             return f"the checkpoint belongs to the cluster {then}, but the cluster {self.connect} is {now}"
         then, now = [f"{datetime.fromtimestamp((at or 0) / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
                      for at in (self.then_ms, self.now_ms)]  # fmt: skip
-        return (f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper was created at {then}, that "
-                f"of {self.connect.removeprefix('in ZooKeeper at ')} at {now}")
+        return (
+            f"the checkpoint is of another cluster: its {znodes.TOPICS} in ZooKeeper was created at {then}, that "
+            f"of {self.connect.removeprefix('in ZooKeeper at ')} at {now}"
+        )
 
 
 class PartitionUnreadable(SparkSourceError):

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from simpleconsumer.types import Headers
 from zkconsumer.spark.errors import RowRefused
 
-__all__ = ["header_array", "headers_of"]
-
 _TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 

@@ -17,17 +17,6 @@ from typing import Final, NamedTuple
 
 from zkconsumer.spark.errors import ColumnsRefused
 
-__all__ = [
-    "COLUMNS",
-    "ERROR_COLUMN",
-    "HEADERS_COLUMN",
-    "NEXT_OFFSET",
-    "PLACE_COLUMNS",
-    "Column",
-    "chosen_columns",
-    "schema_text",
-]
-
 
 class Column(NamedTuple):
     """A column: its name and its type, as Spark's DDL writes it."""

@@ -25,11 +25,6 @@ from zkconsumer.spark.options.option_table import own_name, setting_options
 if TYPE_CHECKING:
     from zkconsumer.cluster.metadata_reader import MetadataReader
 
-__all__ = [
-    "configured_connection", "open_source", "security_here", "settings_of_files", "with_files_here",
-    "with_settings_files",
-]  # fmt: skip
-
 Settings = TypeVar("Settings", ConsumerConfig, ProducerConfig)
 
 _FILES: Final = (
@@ -94,7 +89,7 @@ def open_source(
     Args:
         on_change: Called with each change of the session with ZooKeeper, if there is one.
     """
-    from zkconsumer.cluster.opening import metadata_reader  # as below
+    from zkconsumer.cluster.cluster import metadata_reader  # as below
 
     here = with_files_here(config)
     reader = metadata_reader(here, here.socket_timeout_ms / 1000)

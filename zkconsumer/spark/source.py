@@ -17,19 +17,23 @@ from zkconsumer.errors import ConfigError
 from zkconsumer.spark.archive import reduced
 from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options.options import batch_options, check_names, check_secrets, is_of_07, stream_options
-from zkconsumer.spark.reading.batch_reader import choose_reader
+from zkconsumer.spark.reading.batch_planning import choose_reader
 from zkconsumer.spark.requirements import check_packages
 from zkconsumer.spark.schema import chosen_columns, schema_text
 from zkconsumer.spark.settings_files import settings_of_files, with_settings_files
-from zkconsumer.spark.writing.sink_columns import SinkColumns, sink_columns
-from zkconsumer.spark.writing.sink_option_table import find_sink_option, sink_setting_options
-from zkconsumer.spark.writing.sink_options import SinkOptions, sink_options, sink_settings
+from zkconsumer.spark.writing.sink_options import (
+    SinkColumns,
+    SinkOptions,
+    find_sink_option,
+    sink_columns,
+    sink_options,
+    sink_setting_options,
+    sink_settings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
-
-__all__ = ["ZkConsumerSource"]
 
 
 class ZkConsumerSource(DataSource):
@@ -160,7 +164,7 @@ def _check_partitioner(named: str) -> None:
     Raises:
         OptionRefused: There is no such function, or the driver cannot import it.
     """
-    from zkconsumer.producer.messages.placing import as_partitioner  # what only reads needs none of it
+    from zkconsumer.producer.placing import as_partitioner  # what only reads needs none of it
 
     try:
         as_partitioner(named)

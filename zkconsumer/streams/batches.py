@@ -12,8 +12,6 @@ from typing import Any
 from simpleconsumer.dialect import Dialect
 from simpleconsumer.types import Buffer
 
-__all__ = ["MessageBatch", "StreamBatches"]
-
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:

@@ -7,21 +7,112 @@ which failure each prevents:
 - After an interrupt the next message or batch is decoded by a thread of its own (`uninterrupted`): a reader that is
   interrupted every few milliseconds would never finish a large batch otherwise.
 - Behind an error a chunk is opened where the error says (`MessageError.resume`): no error is raised twice.
+
+Decoding in a thread of its own, for readers that are interrupted again and again.
+
+An exception that a signal handler raises, or that is sent to a thread, interrupts the reader in the middle of its work.
+What was decoded until then is lost. If that happens every few milliseconds, a batch, or a large wrapper, would never be
+finished. So after an interrupt a thread of its own decodes, which no such exception reaches. The reader waits for it.
+It may be interrupted in that any number of times, and finds the result when it asks again.
+
+The step from one message of a stream to the next: what is done for each message.
+
+The kernel has the same in compiled form (`simpleconsumer/kernel/step.pxi`). Whoever changes one changes the other.
 """
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+from simpleconsumer import kernel
 from simpleconsumer.types import Message
 from zkconsumer.errors import DecoderFailed
-from zkconsumer.fetching.partition_queue import Chunk, PartitionQueue
+from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.streams.batches import StreamBatches
-from zkconsumer.streams.uninterrupted import UninterruptedDecoding
 
-__all__ = ["Cursor", "DecodedKey", "DecodedValue", "Decoder", "Decoders", "OpenChunk"]
+
+class UninterruptedDecoding:
+    """What comes next in a chunk, decoded in a thread of its own.
+
+    Args:
+        source: The reader of batches that asks, None for messages; the result is for the same one only.
+        position: Where in the chunk the messages start.
+        messages: Yields them.
+        wake: Called in that thread when the result is there.
+
+    Attributes:
+        messages: Yields what is behind the result, once that is there.
+        is_done: The result is there.
+
+    Threads: The reader's. The thread of its own uses nothing of the stream but `messages`.
+    """
+
+    def __init__(
+        self, source: object, chunk: Chunk, place: tuple[int, int], messages: Iterator[Any], wake: Callable[[], None]
+    ) -> None:
+        self.messages = messages
+        self.is_done = False
+        self._source = source
+        self._chunk = chunk
+        self._place = place
+        self._wake = wake
+        self._started = _thread.allocate_lock()
+        self._found: InHand | None = None
+        self._error: BaseException | None = None
+        self._is_spent = False
+
+    def is_next(self, source: object, chunk: Chunk, place: tuple[int, int]) -> bool:
+        """Return whether this is what comes next in a chunk from a place on, position and index of its queue."""
+        if self._is_spent or self._source is not source or self._chunk is not chunk:
+            return False
+        found = self._found
+        return self._place <= place <= (self._place if found is None else (found.offset, found.index))
+
+    def start(self) -> bool:
+        """Start the thread if it does not run yet; return False if the system gives no thread.
+
+        To be called from time to time until the result is there. An interrupt may have come before the start; or it may
+        have hit the new thread, which up to Python 3.11 has the reader's number until it runs.
+        """
+        # Not by `threading.Thread`: its start waits for the thread, and these waits are not safe to interrupt.
+        if not self._started.locked():
+            try:
+                _thread.start_new_thread(self._run, ())
+            except RuntimeError:
+                return False
+        return True
+
+    def take(self, *_: object) -> Any:
+        """Return the next message or batch, or None at the end of the chunk, as `next(messages, None)` would.
+
+        A reader that was interrupted with it may take it again.
+
+        Raises:
+            Whatever decoding raises, once: behind it another decoding is needed.
+        """
+        if self._error is None:
+            return self._found
+        self._is_spent = True  # first, as an interrupt may come here, too
+        error, self._error = self._error, None
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame
+
+    def _run(self) -> None:
+        if not self._started.acquire(blocking=False):
+            return
+        try:
+            self._found = next(self.messages, None)
+        except BaseException as error:  # noqa: BLE001 - `take` raises it in the reader
+            self._error = error
+        self.is_done = True
+        self._wake()
+
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -34,7 +125,6 @@ else:
 
     DecodedKey = TypeVar("DecodedKey")
     DecodedValue = TypeVar("DecodedValue")
-
 Decoder = Callable[[bytes], Any]
 
 
@@ -112,9 +202,7 @@ class Cursor:
         chunk.resume = resume
         return rest
 
-    def _items_of(
-        self, queue: PartitionQueue, chunk: Chunk, resume: object, is_behind: bool = False
-    ) -> Iterator[Any]:
+    def _items_of(self, queue: PartitionQueue, chunk: Chunk, resume: object, is_behind: bool = False) -> Iterator[Any]:
         """Return what is in a chunk from the position of its queue on, or all that is behind `resume`."""
         dialect = chunk.dialect
         if dialect is None:
@@ -158,3 +246,74 @@ class Decoders:
                 message.value = self._value_decoder(message.value)
         except Exception as error:  # whatever the application's code raises is about this message
             raise DecoderFailed(message.topic, message.partition, message.offset, key, value) from error
+
+
+class LeaseView(Protocol):
+    """Until when messages may be handed over, on the clock of the stream."""
+
+    @property
+    def until(self) -> float: ...
+
+
+class PlainStep:
+    """The fast path of `KafkaStream`: a message out of the chunk that is open.
+
+    Attributes:
+        handed: The message or batch that the stream handed over last, which is in hand; None when nothing is.
+        _reader: The thread that took the last message (`threading.get_ident`), or the asyncio task.
+        _source: The messages of the chunk that is open; without one it is empty, which leads to the slow path.
+        _queue: Where they came from.
+        _decode: What decodes key and value of a message in place; None for nothing.
+        _lease: Until when messages may be handed over.
+        _clock: Seconds, the clock of the lease.
+        _is_trouble: Returns whether an error is about the next message, and not an interrupt of the call.
+        _interrupted: Makes sure that the next call decodes the message again which this call did not hand over.
+        _next_slowly: Returns the next message, after waiting if need be.
+    """
+
+    handed: InHand | None
+    _reader: object
+    _source: Iterator[Any]
+    _queue: PartitionQueue
+    _decode: Callable[[Any], None] | None
+    _lease: LeaseView
+    _clock: Callable[[], float]
+    _is_trouble: Callable[[BaseException], bool]
+    _interrupted: Callable[[Any, BaseException], None]
+    _next_slowly: Callable[[Any, Any, Any], Any]
+
+    def __iter__(self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next message, and wait for it as long as `consumer.timeout.ms` allows."""
+        message = trouble = None
+        try:
+            message = next(self._source)
+            queue = self._queue
+            queue.in_hand = message  # store, then check (zkconsumer.fetching.partition_queue)
+            self._reader = get_ident()
+            if self._decode is not None:
+                self._decode(message)
+            if queue.is_live and self._clock() < self._lease.until:
+                self.handed = message
+                return message
+        except StopIteration:
+            pass
+        except BaseException as error:
+            if not self._is_trouble(error):
+                self._interrupted(message, error)
+                raise
+            trouble = error
+        try:
+            return self._next_slowly(message, trouble, None)
+        finally:
+            trouble = None  # its traceback holds this frame: a cycle for each error otherwise
+
+
+if TYPE_CHECKING:
+    Step = PlainStep
+else:
+    Step = PlainStep if kernel.compiled is None else kernel.compiled.Step
+"""The compiled step where there is a kernel, else the one in Python."""

@@ -13,16 +13,19 @@ failure each prevents:
 - What is wrong with a message is raised once; the following `next()` continues behind it.
 
 Source: kafka.consumer.ConsumerIterator (0.8.2.2), whose iterator is lost after any error but a time-out.
+
+Which decoders an application has given, and for what: Kafka 0.7 has no keys, and one decoder there is for values.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident, main_thread
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self
 
 from simpleconsumer.dialect import KAFKA08, Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
@@ -32,14 +35,12 @@ from zkconsumer.errors import ConcurrentStreamUse, ConsumerTimeout, DecoderFaile
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
 from zkconsumer.streams.batches import MessageBatch, StreamBatches
-from zkconsumer.streams.cursor import Cursor, Decoder, Decoders
-from zkconsumer.streams.step import LeaseView, Step
+from zkconsumer.streams.cursor import Cursor, Decoder, Decoders, LeaseView, Step
 from zkconsumer.wakeup import Wakeup
 
-__all__ = ["KafkaStream", "LeaseView", "SleepsUntilWoken", "StreamParts"]
+__all__ = ["DecoderChoice", "KafkaStream", "LeaseView", "SleepsUntilWoken", "StreamParts"]
 
 log = logging.getLogger(__name__)
-
 _LEASE_POLL_S = 0.05
 _LOOK_AGAIN_S = 0.05
 _NOWHERE = TopicPartition("", -1)
@@ -228,7 +229,7 @@ class KafkaStream(Step, Generic[K, V]):
         self._inside = {}
         self._error = error
 
-    # -- between the step (zkconsumer.streams.step), which is the fast path, and what follows --------------------------
+    # -- between the step (zkconsumer.streams.cursor), which is the fast path, and what follows ------------------------
 
     @staticmethod
     def _is_trouble(error: BaseException) -> bool:
@@ -271,9 +272,7 @@ class KafkaStream(Step, Generic[K, V]):
                 self._interrupted(hand, error)
             raise
 
-    def _next_slowly(
-        self, message: Message | None, trouble: Exception | None, batches: StreamBatches | None
-    ) -> Any:
+    def _next_slowly(self, message: Message | None, trouble: Exception | None, batches: StreamBatches | None) -> Any:
         """Return the next message, after waiting if need be; one caller at a time. Arguments as in `_find_message`."""
         me = get_ident()
         # One atomic step, and a thread that was interrupted inside finds its own mark and may enter again.
@@ -284,9 +283,7 @@ class KafkaStream(Step, Generic[K, V]):
         finally:
             self._inside.pop("thread", None)
 
-    def _find_message(
-        self, message: Message | None, trouble: Exception | None, batches: StreamBatches | None
-    ) -> Any:
+    def _find_message(self, message: Message | None, trouble: Exception | None, batches: StreamBatches | None) -> Any:
         """Return the next message or batch.
 
         Args:
@@ -387,9 +384,7 @@ class KafkaStream(Step, Generic[K, V]):
                 return message
         return None
 
-    def _read(
-        self, queue: PartitionQueue, chunk: Chunk, items: Iterator[Any], take: Callable[..., Any] = next
-    ) -> Any:
+    def _read(self, queue: PartitionQueue, chunk: Chunk, items: Iterator[Any], take: Callable[..., Any] = next) -> Any:
         """Hand over the next message or batch of a chunk, and leave the chunk open.
 
         Return None when the chunk is at its end, or nothing may be handed over. The first item is what `take` returns.
@@ -490,3 +485,60 @@ def _unreadable(queue: PartitionQueue, next_offset: int) -> Message:
     if next_offset > queue.position and not queue.index:
         return Message(*queue.partition, queue.position, next_offset, None, None)
     return EntryMessage(*queue.partition, queue.position, next_offset, None, None, index=queue.index)
+
+
+class DecoderChoice(NamedTuple):
+    """The decoders of a consumer.
+
+    Attributes:
+        key_decoder: For keys.
+        value_decoder: For values.
+        is_by_position: The first one was given by its position, and may be meant for values.
+    """
+
+    key_decoder: Decoder | None
+    value_decoder: Decoder | None
+    is_by_position: bool = False
+
+    @classmethod
+    def of(cls, decoder: Decoder | None, key_decoder: Decoder | None, value_decoder: Decoder | None) -> Self:
+        """Return the choice that these arguments of `create_message_streams` mean.
+
+        Raises:
+            TypeError: A decoder of keys that is given twice; one that is not callable, or is a coroutine function.
+        """
+        if decoder is not None and key_decoder is not None:
+            raise TypeError("two decoders of keys are given: a positional one and key_decoder")
+        _check("value_decoder", value_decoder)
+        if decoder is not None:
+            _check("decoder", decoder)
+            return cls(decoder, value_decoder, True)
+        _check("key_decoder", key_decoder)
+        return cls(key_decoder, value_decoder)
+
+    def for_07(self) -> Self:
+        """Return the choice for a cluster of Kafka 0.7.
+
+        Raises:
+            TypeError: There is one for keys.
+        """
+        if self.key_decoder is None:
+            return self
+        if self.is_by_position and self.value_decoder is None:
+            return self._replace(key_decoder=None, value_decoder=self.key_decoder)
+        raise TypeError(
+            "a decoder of keys is given, but this cluster is of Kafka 0.7, which has no keys; give only "
+            "a decoder of values"
+        )
+
+
+def _check(name: str, decoder: object) -> None:
+    """Refuse decoders whose results would be coroutines: nothing awaits them, and the messages would count as done."""
+    if decoder is None:
+        return
+    if not callable(decoder):
+        raise TypeError(f"{name} is {decoder!r}; it must be callable with the bytes")
+    if inspect.iscoroutinefunction(decoder) or inspect.iscoroutinefunction(type(decoder).__call__):
+        raise TypeError(
+            f"{name} is a coroutine function; make it `def`, because nothing awaits it, not even zkconsumer.aio"
+        )

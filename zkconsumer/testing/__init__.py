@@ -42,22 +42,20 @@ if TYPE_CHECKING:
         StartFailed,
         WaitTimeout,
     )
-    from zkconsumer.testing.history.checks import Finding, Limits, check_history
+    from zkconsumer.testing.history.checks import Figures, Finding, Limits, check_history, figures_of
     from zkconsumer.testing.history.events import Event
-    from zkconsumer.testing.history.figures import Figures, figures_of
     from zkconsumer.testing.kafka.cluster import KafkaCluster
     from zkconsumer.testing.kafka.known_versions import kafka_versions
     from zkconsumer.testing.kafka.security import BrokerSecurity
     from zkconsumer.testing.loads import LastingLoad, SteadyLoad, load
-    from zkconsumer.testing.members.group_member import Delivered, GroupMember, MemberKind
     from zkconsumer.testing.members.java_member import JavaMember
     from zkconsumer.testing.members.member_process import MemberProcess
+    from zkconsumer.testing.members.recorded_member import Delivered, GroupMember, MemberKind
     from zkconsumer.testing.producing import Produced
     from zkconsumer.testing.proxy.tcp_proxy import TcpProxy
-    from zkconsumer.testing.proxy.zookeeper_holds import Hold
+    from zkconsumer.testing.proxy.zookeeper_trace import Hold
     from zkconsumer.testing.waiting import Deadline, wait_until
-    from zkconsumer.testing.zookeeper.client import NodeRefused
-    from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
+    from zkconsumer.testing.zookeeper.client import ClosedNodes, NodeRefused
     from zkconsumer.testing.zookeeper.group_watch import GroupWatch
     from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
     from zkconsumer.testing.zookeeper.server import ZooKeeperEnsemble, ZooKeeperServer, end_session
@@ -114,22 +112,20 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
             "zkconsumer.testing.embedded.broker": ["EmbeddedBroker"],
             "zkconsumer.testing.embedded.cluster": ["EmbeddedCluster"],
             "zkconsumer.testing.embedded.faults": ["Fault"],
-            "zkconsumer.testing.history.checks": ["Finding", "Limits", "check_history"],
+            "zkconsumer.testing.history.checks": ["Finding", "Limits", "check_history", "Figures", "figures_of"],
             "zkconsumer.testing.history.events": ["Event"],
-            "zkconsumer.testing.history.figures": ["Figures", "figures_of"],
             "zkconsumer.testing.kafka.cluster": ["KafkaCluster"],
             "zkconsumer.testing.kafka.known_versions": ["kafka_versions"],
             "zkconsumer.testing.kafka.security": ["BrokerSecurity"],
             "zkconsumer.testing.loads": ["LastingLoad", "SteadyLoad", "load"],
-            "zkconsumer.testing.members.group_member": ["Delivered", "GroupMember", "MemberKind"],
+            "zkconsumer.testing.members.recorded_member": ["Delivered", "GroupMember", "MemberKind"],
             "zkconsumer.testing.members.java_member": ["JavaMember"],
             "zkconsumer.testing.members.member_process": ["MemberProcess"],
             "zkconsumer.testing.producing": ["Produced"],
             "zkconsumer.testing.proxy.tcp_proxy": ["TcpProxy"],
-            "zkconsumer.testing.proxy.zookeeper_holds": ["Hold"],
+            "zkconsumer.testing.proxy.zookeeper_trace": ["Hold"],
             "zkconsumer.testing.waiting": ["Deadline", "wait_until"],
-            "zkconsumer.testing.zookeeper.client": ["NodeRefused"],
-            "zkconsumer.testing.zookeeper.closed_nodes": ["ClosedNodes"],
+            "zkconsumer.testing.zookeeper.client": ["NodeRefused", "ClosedNodes"],
             "zkconsumer.testing.zookeeper.group_watch": ["GroupWatch"],
             "zkconsumer.testing.zookeeper.login": ["ZooKeeperLogin"],
             "zkconsumer.testing.zookeeper.server": ["ZooKeeperEnsemble", "ZooKeeperServer", "end_session"],

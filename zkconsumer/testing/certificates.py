@@ -18,8 +18,6 @@ from typing import Self
 
 from zkconsumer.testing.errors import KitError
 
-__all__ = ["LOCAL", "Authority", "Certificate", "openssl", "write_truststore"]
-
 LOCAL = "DNS:localhost,IP:127.0.0.1"
 """The names of a server on this machine."""
 _OPENSSL_S = 60

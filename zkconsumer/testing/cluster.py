@@ -13,13 +13,11 @@ from typing import Literal, NamedTuple, Protocol, Self
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.embedded.leadership import is_legal_topic
-from zkconsumer.testing.errors import KitError, StartFailed
-from zkconsumer.testing.kept_writer import KeptWriter
+from zkconsumer.testing.errors import FIRST_WITHOUT_OLD_REQUESTS, KitError, StartFailed, version_tuple
 from zkconsumer.testing.processes import free_ports
-from zkconsumer.testing.producing import Produced, Sendable, produce
+from zkconsumer.testing.producing import KeptWriter, Produced, Sendable, produce
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
-from zkconsumer.testing.versions import FIRST_WITHOUT_OLD_REQUESTS, version_tuple
-from zkconsumer.testing.with_block import WithBlock
+from zkconsumer.testing.waiting import WithBlock
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Self
 from zkconsumer.testing.errors import DockerMissing, KitError, StartFailed, WaitTimeout
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.processes import free_ports
-from zkconsumer.testing.waiting import wait_until
-from zkconsumer.testing.with_block import WithBlock
+from zkconsumer.testing.waiting import WithBlock, wait_until
 from zkconsumer.testing.zookeeper.wire import handshake
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from typing import Any, Final, Self
 from simpleconsumer.errors import SimpleConsumerError
 from zkconsumer.producer.errors import MessageNotSent
 from zkconsumer.testing.cluster import Cluster
-from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.errors import KitError, check_codec, version_tuple
 from zkconsumer.testing.history.events import Event, id_of
 from zkconsumer.testing.kafka import probe
 from zkconsumer.testing.kafka.topics_07 import broker_of, number_of
-from zkconsumer.testing.versions import check_codec, version_tuple
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.writer import Leaders, Target, Writer, check_leaders, plain_errors
 

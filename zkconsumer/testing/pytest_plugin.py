@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         def __call__(self, brokers: int, generation: str = "0.8") -> EmbeddedCluster:
             """The cluster."""
 
+
 REQUIRE_REAL = "ZKCONSUMER_REQUIRE_REAL"
 VERSION_OPTION = "zkconsumer_kafka_version"
 BROKERS_OPTION = "zkconsumer_kafka_brokers"
@@ -113,9 +114,7 @@ def kafka_clusters() -> Iterator[Callable[[str, int], KafkaCluster]]:
 
 
 @pytest.fixture
-def kafka_cluster(
-    request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]
-) -> KafkaCluster:
+def kafka_cluster(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
     """A cluster that is shared by tests: do not stop its brokers, and use topics and groups of your own."""
     asked = _arguments(request.node.get_closest_marker(MARKER), ("version", "brokers"))
     version = asked.get("version") or request.config.getini(VERSION_OPTION)
@@ -145,9 +144,7 @@ def embedded_clusters(pytestconfig: pytest.Config) -> Iterator[EmbeddedClusters]
 
 
 @pytest.fixture
-def embedded_cluster(
-    request: pytest.FixtureRequest, embedded_clusters: EmbeddedClusters
-) -> EmbeddedCluster:
+def embedded_cluster(request: pytest.FixtureRequest, embedded_clusters: EmbeddedClusters) -> EmbeddedCluster:
     """An embedded cluster that is shared by tests: do what you like to its brokers, with topics and groups of your own.
 
     After the test its faults are cleared and all its brokers run again.

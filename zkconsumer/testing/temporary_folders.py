@@ -18,8 +18,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["SWEEPER", "remove_folder", "temporary_folder"]
-
 SWEEPER = Path(__file__).with_name("sweeper.py")
 _END_S = 15.0
 

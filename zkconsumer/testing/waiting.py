@@ -1,12 +1,17 @@
-"""Waits for a condition with a deadline: the only way the kit waits, so that nothing hangs or sleeps too long."""
+"""Waits for a condition with a deadline: the only way the kit waits, so that nothing hangs or sleeps too long.
+
+What every server, cluster and member has in common: a `with` block starts it, and closes it at its end.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Self, TypeVar
 
+from simpleconsumer.closing import Closing
 from zkconsumer.testing.errors import WaitTimeout
 
 T = TypeVar("T")
@@ -75,3 +80,23 @@ def wait_until(
             seen = f"; last seen: {state()}" if state is not None else ""
             raise WaitTimeout(f"waited {timeout_s:g} s for {what}{seen}")
         time.sleep(min(interval_s, max(deadline.remaining_s, 0.001)))
+
+
+class WithBlock(Closing, ABC):
+    """Something that runs from the start of a `with` block to its end; closed too if its start fails."""
+
+    @abstractmethod
+    def _enter(self) -> object:
+        """Start it; what this returns is not used."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it, and remove what it has left in temporary folders; it may be closed again."""
+
+    def __enter__(self) -> Self:
+        try:
+            self._enter()
+        except BaseException:
+            self.close()
+            raise
+        return self

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NoReturn
 
-from rebalance.counters import Counters
 from rebalance.errors import RebalanceError
+from rebalance.rebalance_statistics import Counters
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
@@ -25,13 +25,10 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeout, PartitionStopped, StreamFailed, shown_broker
 from zkconsumer.fetching.byte_budget import ByteBudget
 from zkconsumer.fetching.fetch_state import EMPTY_TRIES, FetchState, LogTruncated, OutOfLog
-from zkconsumer.fetching.fetch_task import FetchTask
 from zkconsumer.fetching.fetcher_pool import FetcherPool, PoolCalls
-from zkconsumer.fetching.partition_queue import Chunk, InHand, PartitionQueue
+from zkconsumer.fetching.partition_queue import Chunk, FetchTask, InHand, PartitionQueue
 from zkconsumer.topic_reader.read_bounds import ReadBounds
 from zkconsumer.wakeup import Wakeup
-
-__all__ = ["PartitionReads"]
 
 log = logging.getLogger(__name__)
 

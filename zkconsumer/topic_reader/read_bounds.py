@@ -7,6 +7,16 @@ Rules, and which failure each prevents:
   never behind its end.
 - Topics are looked up in ZooKeeper before a broker is asked about them: brokers create a topic that they are asked
   about.
+
+Watches the node of a topic in ZooKeeper: a topic that is deleted, or deleted and created again, is not read on.
+
+Rules, and which failure each prevents:
+- The incarnation of the topic is compared (`created_zxid`), not only its existence: the offsets of a topic that was
+  created again belong to other messages.
+- The node is looked up again after each reconnection: a watch does not outlive its session.
+- Nothing is concluded from an answer that did not come: reading goes on while ZooKeeper is away.
+
+Threads: The port's callback thread sets `reason`; any thread reads it.
 """
 
 from __future__ import annotations
@@ -14,27 +24,26 @@ from __future__ import annotations
 import difflib
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rebalance.assignment import sort_partitions
 from rebalance.errors import GroupRefused, UnreadableNode
+from rebalance.subscription import sort_partitions
+from rebalance.zookeeper import znodes
+from rebalance.zookeeper.port.requests import Exists, Reply, SessionChange, Stat, WatchEvent, ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.backoff import Backoff
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.entry_search import SearchLimits, connect, find_entry
-from zkconsumer.cluster.time_search import TimeSearch, log_segments
-from zkconsumer.cluster.topic_of_07 import no_partition
+from zkconsumer.cluster.registry import no_partition
+from zkconsumer.cluster.time_search import SearchLimits, TimeSearch, connect, find_entry, log_segments
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import ReadFailed, shown_broker
 from zkconsumer.topic_reader.start_at import StartAt, is_exact, start_offset, time_of
 from zkconsumer_error import first_few
-
-__all__ = ["BoundsSearch", "ReadBounds", "Wanted"]
 
 _BACKOFF: Final = Backoff(0.1, 2.0, 1.5)
 
@@ -257,3 +266,56 @@ def _ranges(partitions: Sequence[int | str]) -> str:
     if isinstance(numbers[0], int) and isinstance(numbers[-1], int) and len(numbers) == numbers[-1] - numbers[0] + 1:
         return f"partitions {numbers[0]} to {numbers[-1]}"
     return f"partitions {', '.join(map(str, numbers[:20]))}{' and more' if len(numbers) > 20 else ''}"
+
+
+class TopicWatch:
+    """Notices that a topic has gone.
+
+    Args:
+        topic: Its name.
+        gone: Called once, on the port's callback thread; must return at once.
+
+    Attributes:
+        reason: Why the topic that was there at first is not there any more, a clause; empty while it is.
+    """
+
+    def __init__(self, topic: str, gone: Callable[[], None]) -> None:
+        self.reason = ""
+        self._topic = topic
+        self._gone = gone
+        self._port: ZooKeeperPort | None = None
+        self._created_zxid: int | None = None
+        self._round = 0
+
+    def start(self, port: ZooKeeperPort, created_zxid: int) -> None:
+        """Watch the incarnation of the topic that was created by this transaction."""
+        self._port = port
+        self._created_zxid = created_zxid
+        self._look()
+
+    def session_changed(self, change: SessionChange) -> None:
+        """Look again after a reconnection."""
+        if change.what == "connected":
+            self._look()
+
+    def _look(self) -> None:
+        if self._port is None or self.reason:
+            return
+        self._round += 1
+        this_round = self._round
+
+        def changed(event: WatchEvent) -> None:
+            if self._round == this_round:
+                self._look()
+
+        self._port.send(Exists(znodes.topic_path(self._topic), changed), self._answered)
+
+    def _answered(self, reply: Reply) -> None:
+        if reply.fault is not None or self.reason:
+            return
+        if reply.value is None:
+            self.reason = f"topic {self._topic!r} was deleted"
+        elif isinstance(reply.value, Stat) and reply.value.czxid != self._created_zxid:
+            self.reason = f"topic {self._topic!r} was deleted and created again"
+        if self.reason:
+            self._gone()

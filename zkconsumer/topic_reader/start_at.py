@@ -11,10 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from rebalance.zookeeper.znodes_07 import is_partition
 from simpleconsumer.types import MAX_INT64, TopicPartition
-from zkconsumer.cluster.segment_times import refuse_seconds
+from zkconsumer.cluster.time_search import refuse_seconds
 from zkconsumer.errors import ReadFailed
-
-__all__ = ["StartAt", "check_start", "is_exact", "parse_start", "start_offset", "time_of"]
 
 StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime | Mapping[int | str, int]
 """`earliest`, `latest`, an offset, a negative number to count back from the end, a time, or partition -> offset."""

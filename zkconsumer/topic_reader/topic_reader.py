@@ -16,19 +16,15 @@ from rebalance.zookeeper.znodes_07 import is_partition
 from simpleconsumer.closing import Closing
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import Message, TopicPartition
-from zkconsumer.cluster.cluster import Cluster
+from zkconsumer.cluster.cluster import Cluster, open_cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.opening import open_cluster
-from zkconsumer.cluster.zookeeper_reads import read_all
+from zkconsumer.cluster.zookeeper_connection import read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.connection_settings import config_without_group
 from zkconsumer.errors import ReadFailed
 from zkconsumer.topic_reader.partition_reads import PartitionReads
-from zkconsumer.topic_reader.read_bounds import BoundsSearch, Wanted
+from zkconsumer.topic_reader.read_bounds import BoundsSearch, TopicWatch, Wanted
 from zkconsumer.topic_reader.start_at import StartAt, check_start
-from zkconsumer.topic_reader.topic_watch import TopicWatch
-
-__all__ = ["TopicReader", "read_topic"]
 
 _BROKER_S: Final = 5.0
 """Longest wait for a broker that is asked about the ends of its logs."""

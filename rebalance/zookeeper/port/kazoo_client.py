@@ -30,8 +30,6 @@ from rebalance.lease import lease_clock
 from rebalance.zookeeper.port.kazoo_requests import CredentialsDemanded
 from rebalance.zookeeper.port.requests import FailedAttempt
 
-__all__ = ["ClientOwner", "WatchedClient", "access_list", "hide_secrets"]
-
 log = logging.getLogger(__name__)
 
 _KEPT_ATTEMPTS = 64
@@ -178,7 +176,10 @@ class WatchedClient:
             use_ssl=tls is not None,
             # Never give up, and try again soon: the default grows to a minute, longer than any session.
             connection_retry=KazooRetry(
-                max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10),
+                max_tries=-1,
+                delay=0.05,
+                backoff=2,
+                max_delay=min(1.0, session_timeout_s / 10),
                 sleep_func=self._wait_to_connect,
             ),
             **options,
@@ -233,9 +234,11 @@ class WatchedClient:
         connection = self.kazoo._connection
         invoke = getattr(connection, "_invoke", None)
         if invoke is None:
-            log.warning("this version of kazoo hides the session time-out that the server grants; the requested %g s "
-                        "are assumed",
-                        self.granted_timeout_s)
+            log.warning(
+                "this version of kazoo hides the session time-out that the server grants; the requested %g s "
+                "are assumed",
+                self.granted_timeout_s,
+            )
             return
 
         def listening_invoke(timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -320,8 +323,7 @@ class WatchedClient:
         if isinstance(error, CredentialsDemanded):
             raise kx.AuthFailedError from error
         hung_up = isinstance(error, kx.AuthFailedError) and isinstance(error.__cause__, ConnectionDropped)
-        expected = (ConnectionDropped, self.kazoo.handler.timeout_exception, kx.AuthFailedError,
-                    kx.SessionExpiredError)
+        expected = (ConnectionDropped, self.kazoo.handler.timeout_exception, kx.AuthFailedError, kx.SessionExpiredError)
         if hung_up or not isinstance(error, expected):
             raise ConnectionDropped(f"{type(cause).__name__}: {cause}") from error
 
@@ -359,16 +361,26 @@ class WatchedClient:
         if self._refused_since is None:
             self._refused_since = now
         elif now - self._refused_since > 2 * self.granted_timeout_s and self.kazoo.last_zxid:
-            log.warning("ZooKeeper has refused to resume session 0x%x for %.0f s; its data may be lost; connecting "
-                        "without the last seen zxid", self.kazoo._session_id or 0, now - self._refused_since)
+            log.warning(
+                "ZooKeeper has refused to resume session 0x%x for %.0f s; its data may be lost; connecting "
+                "without the last seen zxid",
+                self.kazoo._session_id or 0,
+                now - self._refused_since,
+            )
             self.kazoo.last_zxid = 0
+
 
 def access_list(entries: Iterable[tuple[str, str, str]]) -> list[Any]:
     """The ACL of nodes to be created, from (scheme, id, letters of `cdrwa`)."""
     return [
         make_acl(
-            scheme, credential, read="r" in letters, write="w" in letters, create="c" in letters,
-            delete="d" in letters, admin="a" in letters,
+            scheme,
+            credential,
+            read="r" in letters,
+            write="w" in letters,
+            create="c" in letters,
+            delete="d" in letters,
+            admin="a" in letters,
         )
         for scheme, credential, letters in entries
     ]

@@ -1,12 +1,31 @@
-"""Translates requests into calls of kazoo, and kazoo's results and exceptions into replies."""
+"""Translates requests into calls of kazoo, and kazoo's results and exceptions into replies.
+
+Sends many reads over a connection of kazoo as one piece, and decodes their answers together.
+
+For each request kazoo wakes its thread up, polls four times, and hands the answer to a second thread: 0.13 ms of CPU
+time, which is nearly all of what a monitor of hundreds of groups costs. Reads of one piece cost a twentieth of that.
+
+Rules, and which failure each prevents:
+- No more bytes are received than the answers that are missing have at least. So no byte of a later answer is taken from
+  kazoo, which reads all other answers itself.
+- Pings and watch events between the answers are passed on as kazoo does.
+- When the connection ends, kazoo answers the piece as any other request, and all of its reads count as lost.
+
+The methods of kazoo that are replaced are private ones. Where a release does not have them, reads are sent singly.
+Source: kazoo.protocol.connection.ConnectionHandler (2.10 and 2.11); the formats are those of zookeeper.jute.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import logging
+import ssl
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from kazoo import exceptions as kx
 from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS, ConnectionDropped
 from kazoo.protocol.states import EventType
 
 from rebalance.zookeeper.port.requests import (
@@ -18,6 +37,7 @@ from rebalance.zookeeper.port.requests import (
     GetChildren,
     GetData,
     Multi,
+    Read,
     Reply,
     Request,
     SetData,
@@ -26,8 +46,6 @@ from rebalance.zookeeper.port.requests import (
     Watch,
     WatchEvent,
 )
-
-__all__ = ["CredentialsDemanded", "fault_of", "reply_of", "submit"]
 
 _CREDENTIALS_DEMANDED_CODE = -124
 
@@ -42,7 +60,6 @@ def _credentials_demanded() -> type[Exception]:
 
 
 CredentialsDemanded = _credentials_demanded()
-
 _FAULTS: tuple[tuple[type[Exception], Fault], ...] = (
     (kx.NoNodeError, Fault.NO_NODE),
     (kx.NodeExistsError, Fault.NODE_EXISTS),
@@ -170,3 +187,195 @@ class _KazooWatch:
         return hash(self._watch)
 
 
+log = logging.getLogger(__name__)
+_TYPES: Final[dict[type, int]] = {Exists: 3, GetData: 4, GetChildren: 12}
+_NO_NODE: Final = -101
+_WATCH_XID: Final = -1
+_PING_XID: Final = -2
+_MOST_RECEIVED: Final = 65536
+_INT: Final = struct.Struct("!i")
+_HEAD: Final = struct.Struct("!iqi")
+"""The head of an answer: xid, zxid, error code."""
+_STAT: Final = struct.Struct("!qqq8xii4xq8xq")
+"""czxid, mzxid, ctime, version, cversion, ephemeral owner, pzxid."""
+_LEAST_ANSWER: Final = _INT.size + _HEAD.size
+
+
+class ReadPiece:
+    """Reads that are sent together, and the answers that have come so far; a request of kazoo's queue.
+
+    Args:
+        requests: Reads without watches.
+        chroot: The path before that of each node.
+        sent_at: When they were sent, on the clock of leases.
+
+    Threads: That of the connection, once it is sent.
+    """
+
+    type = None
+
+    def __init__(self, requests: Sequence[Read], chroot: str, sent_at: float) -> None:
+        self._requests = requests
+        self._chroot = chroot
+        self._sent_at = sent_at
+        self._received = bytearray()
+        self._xids: range | list[int] = []
+        self.replies: list[Reply] = []
+        self.last_zxid = 0
+
+    def __repr__(self) -> str:
+        return f"{len(self._requests)} reads"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all answers are there."""
+        return len(self.replies) == len(self._requests)
+
+    def encode(self, xids: list[int]) -> bytes:
+        """Return the requests as they are sent, under these numbers."""
+        self._xids = xids
+        sent = bytearray()
+        for xid, request in zip(xids, self._requests, strict=True):
+            path = (self._chroot + request.path).encode()
+            if len(path) > 1 and path.endswith(b"/"):
+                path = path[:-1]  # the root of a chroot
+            length = len(path)
+            sent += struct.pack(f"!iiii{length}s?", 13 + length, xid, _TYPES[type(request)], length, path, False)
+        return bytes(sent)
+
+    def missing_bytes(self) -> int:
+        """Return how many bytes will come at least until all answers are there."""
+        others = (len(self._requests) - len(self.replies) - 1) * _LEAST_ANSWER
+        received = len(self._received)
+        if received < _INT.size:
+            return others + _LEAST_ANSWER - received
+        length: int = _INT.unpack_from(self._received)[0]
+        return others + max(1, _INT.size + length - received)
+
+    def take(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Decode the answers that are complete; yield number and content of each frame in between that is none.
+
+        Raises:
+            ConnectionDropped: The bytes are no answers.
+        """
+        received = self._received
+        received += data
+        at = 0
+        while len(received) - at >= _INT.size:
+            length: int = _INT.unpack_from(received, at)[0]
+            if length < _HEAD.size:
+                raise ConnectionDropped(f"an answer of {length} bytes")
+            end = at + _INT.size + length
+            if end > len(received):
+                break
+            xid, zxid, code = _HEAD.unpack_from(received, at + _INT.size)
+            at += _LEAST_ANSWER
+            if xid < 0:
+                yield xid, bytes(received[at:end])
+            elif self.is_complete or xid != self._xids[len(self.replies)]:
+                raise ConnectionDropped(f"the answer to request {xid} is out of order")
+            else:
+                self.last_zxid = max(self.last_zxid, zxid)
+                self._answered(code, bytes(received[at:end]))
+            at = end
+        del received[:at]
+
+    def _answered(self, code: int, content: bytes) -> None:
+        request = self._requests[len(self.replies)]
+        fault, reason, value = None, "", None
+        if code == 0:
+            try:
+                value = _DECODERS[type(request)](content)
+            except (struct.error, UnicodeDecodeError) as error:
+                fault, reason = Fault.OTHER, f"the answer cannot be decoded: {error}"
+        elif code != _NO_NODE or not isinstance(request, Exists):  # that a node does not exist answers `Exists`
+            refusal = EXCEPTIONS[code]()
+            fault, reason = fault_of(refusal), f"{type(refusal).__name__} {refusal}".strip()
+        self.replies.append(Reply(value, fault, self._sent_at, reason))
+
+    def outcome(self, error: Exception | None) -> list[Reply]:
+        """Return the replies; if kazoo reports an error for the piece, all are lost."""
+        if error is None:
+            return self.replies
+        reason = f"{type(error).__name__} {error}".strip()
+        return [Reply(None, fault_of(error), self._sent_at, reason)] * len(self._requests)
+
+
+def _decoded_stat(content: bytes, at: int) -> Stat:
+    czxid, mzxid, created_ms, version, cversion, owner, pzxid = _STAT.unpack_from(content, at)
+    return Stat(version, cversion, owner, czxid, pzxid, mzxid, created_ms)
+
+
+def _exists(content: bytes) -> Stat | None:
+    stat = _decoded_stat(content, 0)
+    return None if stat.czxid == -1 else stat
+
+
+def _data(content: bytes) -> tuple[bytes, Stat]:
+    end = _INT.size + max(0, _INT.unpack_from(content)[0])
+    return content[_INT.size : end], _decoded_stat(content, end)
+
+
+def _children(content: bytes) -> tuple[list[str], Stat]:
+    at, names = _INT.size, []
+    for _ in range(_INT.unpack_from(content)[0]):
+        end = at + _INT.size + _INT.unpack_from(content, at)[0]
+        names.append(content[at + _INT.size : end].decode())
+        at = end
+    return names, _decoded_stat(content, at)
+
+
+_DECODERS: Final[dict[type, Any]] = {Exists: _exists, GetData: _data, GetChildren: _children}
+
+
+def hook_reads(client: KazooClient) -> bool:
+    """Have the connection of a client understand a `ReadPiece`; return False if this kazoo has not what it takes."""
+    connection = client._connection
+    needed = ("_send_request", "_read_socket", "_write", "_read_watch_event", "_socket_error_handling")
+    missing = [name for name in needed if not hasattr(connection, name)]
+    if missing:
+        log.warning("this version of kazoo has no %s: reads of many nodes are sent one by one", missing[0])
+        return False
+    send_request, read_socket = connection._send_request, connection._read_socket
+
+    def send_next(read_timeout: float, connect_timeout: float) -> Any:
+        if not client._queue or not isinstance(client._queue[0][0], ReadPiece):
+            return send_request(read_timeout, connect_timeout)
+        piece, result = client._queue.popleft()
+        connection._read_sock.recv(1)
+        xids = []
+        for _ in piece._requests:
+            connection._xid = (connection._xid % 2147483647) + 1
+            xids.append(connection._xid)
+        # It counts as sent from now on: a part of it may reach the server even if the connection ends meanwhile.
+        client._pending.append((piece, result, xids[0]))
+        connection._write(piece.encode(xids), connect_timeout)
+        return None
+
+    def read_next(read_timeout: float) -> Any:
+        if not client._pending or not isinstance(client._pending[0][0], ReadPiece):
+            return read_socket(read_timeout)
+        piece, result, _ = client._pending[0]
+        with connection._socket_error_handling():
+            try:
+                data = connection._socket.recv(min(_MOST_RECEIVED, piece.missing_bytes()))
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return None
+        if not data:
+            raise ConnectionDropped("socket connection broken")
+        for xid, content in piece.take(data):
+            if xid == _PING_XID:
+                connection.ping_outstanding.clear()
+            elif xid == _WATCH_XID:
+                connection._read_watch_event(content, 0)
+            else:
+                raise ConnectionDropped(f"an answer with the number {xid}, which nothing waits for")
+        if piece.last_zxid > 0:
+            client.last_zxid = piece.last_zxid
+        if piece.is_complete:
+            client._pending.popleft()
+            result.set(None)
+        return None
+
+    connection._send_request, connection._read_socket = send_next, read_next
+    return True

@@ -1,25 +1,42 @@
-"""Sends requests to ZooKeeper in order, with a limit on how many are unanswered at a time.
+"""Two ZooKeeper ports around another one: one limits the requests under way, one counts them.
+
+Sends requests to ZooKeeper in order, with a limit on how many are unanswered at a time.
 
 A claim of thousands of partitions takes thousands of requests. If all were sent at once, the request that renews the
 lease would wait behind them, count as unanswered, and cost the connection. Therefore only a limited number is sent at
 a time, in the order in which they were asked, and the requests that keep the session pass the others.
+
+A ZooKeeper port that counts requests by kind, and lost connections and sessions.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rebalance.loop import Loop
-from rebalance.zookeeper.port.requests import Fault, Reply, Request, ZooKeeperPort
-
-__all__ = ["MOST_UNANSWERED", "Pipeline"]
+from rebalance.rebalance_statistics import Counters
+from rebalance.zookeeper.port.requests import (
+    Create,
+    Delete,
+    Exists,
+    Fault,
+    GetChildren,
+    GetData,
+    Multi,
+    Read,
+    Reply,
+    Request,
+    SessionChange,
+    SetData,
+    Sync,
+    ZooKeeperPort,
+)
 
 MOST_UNANSWERED: Final = 200
 """Unanswered requests above which others wait: some hundredths of a second of a server's work."""
-
 Handle = Callable[[Reply], None]
 
 
@@ -81,3 +98,56 @@ class Pipeline:
     def close(self) -> None:
         """Send none of the waiting requests."""
         self._waiting.clear()
+
+
+_KINDS: Final[dict[type, str]] = {
+    Create: "create",
+    Delete: "delete",
+    Exists: "exists",
+    GetChildren: "get_children",
+    GetData: "get_data",
+    Multi: "multi",
+    SetData: "set_data",
+    Sync: "sync",
+}
+_LOSSES: Final = {"suspended": "zookeeper_connection", "expired": "zookeeper_session"}
+
+
+class CountedPort:
+    """Passes everything on to a port; `zookeeper_requests` and `errors` of the counters hold the counts.
+
+    A multi is one request. What the client library sends by itself (pings, watches set again) is not counted.
+    """
+
+    def __init__(self, port: ZooKeeperPort, counters: Counters) -> None:
+        self._port = port
+        self._counters = counters
+
+    def start(self, on_session: Callable[[SessionChange], None]) -> None:
+        """Source: `ZooKeeperPort`."""
+
+        def counted(change: SessionChange) -> None:
+            if change.what in _LOSSES:
+                self._counters.add("errors", _LOSSES[change.what])
+            on_session(change)
+
+        self._port.start(counted)
+
+    def send(self, request: Request, done: Callable[[Reply], None]) -> None:
+        """Source: `ZooKeeperPort`."""
+        self._counters.add("zookeeper_requests", _KINDS[type(request)])
+        self._port.send(request, done)
+
+    def read(self, requests: Sequence[Read], done: Callable[[list[Reply]], None]) -> None:
+        """Source: `ZooKeeperPort`."""
+        for request in requests:
+            self._counters.add("zookeeper_requests", _KINDS[type(request)])
+        self._port.read(requests, done)
+
+    def drop_connection(self) -> None:
+        """Source: `ZooKeeperPort`."""
+        self._port.drop_connection()
+
+    def close(self, timeout_s: float) -> None:
+        """Source: `ZooKeeperPort`."""
+        self._port.close(timeout_s)

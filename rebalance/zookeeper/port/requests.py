@@ -11,29 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "Check",
-    "Create",
-    "Delete",
-    "Exists",
-    "FailedAttempt",
-    "Fault",
-    "GetChildren",
-    "GetData",
-    "Multi",
-    "Read",
-    "Reply",
-    "Request",
-    "SessionChange",
-    "SetData",
-    "Stat",
-    "Sync",
-    "Watch",
-    "WatchEvent",
-    "ZooKeeperPort",
-    "read_singly",
-]
-
 
 class Fault(enum.Enum):
     """Why ZooKeeper did not do what was asked."""

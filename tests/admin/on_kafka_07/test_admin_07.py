@@ -10,7 +10,7 @@ from kafka_07 import Both, produce_07, send_set
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
 from zkconsumer.admin import Admin, NotFound
-from zkconsumer.admin.errors import ClaimNotReleased, OffsetsNotSet, TopicRefused
+from zkconsumer.admin.values import ClaimNotReleased, OffsetsNotSet, TopicRefused
 from zkconsumer.errors import ReadFailed
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.topic_reader.topic_reader import read_topic
@@ -190,8 +190,9 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
             admin.set_offsets(fresh_group, topic, "earliest", ["1-0"])
         with pytest.raises(OffsetsNotSet, match="partition, as broker 1 is not registered with it; the topic has"):
             admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/1-0:0\n")
-        left_out = (f"left out, because no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets "
-                    "stay",)
+        left_out = (
+            f"left out, because no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets stay",
+        )
         for chosen in (topic, None):
             changed = admin.set_offsets(fresh_group, chosen, "earliest", dry_run=True)
             assert (len(changed.changes), changed.notes) == (2, left_out)

@@ -246,6 +246,7 @@ def topics(cluster: Both, fresh_topic: Callable[[], str]) -> list[str]:
 
 def wait_end(broker: SimpleConsumer, topics: list[str], bytes_each: int) -> None:
     """Return when each log ends there: brokers do not answer produce requests."""
+
     def ends() -> list[list[int]]:
         return [broker.get_offsets_before(topic, 0, LATEST) for topic in topics]
 

@@ -159,7 +159,10 @@ def test_a_number_of_partitions_that_is_rewritten_counts_at_once(
 
 @pytest.mark.catalogue("H6")
 def test_a_partition_that_a_broker_does_not_have_disturbs_no_other_and_is_read_once_the_broker_has_it(
-    cluster: Both, topic: str, fresh_group: str, wait_all_owned: Callable[[list[str]], None],
+    cluster: Both,
+    topic: str,
+    fresh_group: str,
+    wait_all_owned: Callable[[list[str]], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A broker closes the connection on a question for its offsets, and with it the fetches of its other partitions."""

@@ -32,9 +32,7 @@ def compressed(values: list[bytes], codec: str = "gzip") -> bytes:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_reads_everything_once_and_goes_on_where_it_ended(
-    cluster: Both, topic: str, fresh_group: str
-) -> None:
+def test_a_group_reads_everything_once_and_goes_on_where_it_ended(cluster: Both, topic: str, fresh_group: str) -> None:
     first = fill(cluster, topic, 20)
     with member(cluster, fresh_group, {topic: 2}) as (one, two):
         got = [*take(one, 40), *take(two, 40)]
@@ -47,9 +45,7 @@ def test_a_group_reads_everything_once_and_goes_on_where_it_ended(
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy"])
-def test_compressed_entries_are_committed_as_a_whole(
-    cluster: Both, topic: str, fresh_group: str, codec: str
-) -> None:
+def test_compressed_entries_are_committed_as_a_whole(cluster: Both, topic: str, fresh_group: str, codec: str) -> None:
     data = compressed([b"a", b"b", b"c"], codec)
     send_set(cluster, topic, "0-0", data)
     send_set(cluster, topic, "0-0", data)
@@ -70,8 +66,13 @@ def test_a_position_within_an_entry_is_not_committed(cluster: Both, topic: str, 
     send_set(cluster, topic, "0-0", data)
     send_set(cluster, topic, "0-0", data)
     place = TopicPartition(topic, "0-0")
-    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
-                            auto_commit_enable=False, consumer_timeout_ms=10_000)
+    config = ConsumerConfig(
+        cluster.zookeeper_connect,
+        fresh_group,
+        auto_offset_reset="smallest",
+        auto_commit_enable=False,
+        consumer_timeout_ms=10_000,
+    )
     with ConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams({topic: 1})[topic]
         message = take(stream, 5)[-1]
@@ -90,9 +91,7 @@ def test_a_large_message_is_asked_for_with_its_own_size(cluster: Both, topic: st
         assert [message.value for message in take(stream, 3)] == [b"small", value, b"behind"]
 
 
-def test_an_idle_group_sends_few_requests_and_still_gets_messages(
-    cluster: Both, topic: str, fresh_group: str
-) -> None:
+def test_an_idle_group_sends_few_requests_and_still_gets_messages(cluster: Both, topic: str, fresh_group: str) -> None:
     with member(cluster, fresh_group, {topic: 1}, fetcher_backoff_ms=500) as (stream,):
         with pytest.raises(ConsumerTimeout):
             next(stream)
@@ -112,15 +111,13 @@ def test_a_stored_position_within_an_entry_leads_to_the_start_of_that_entry(
     starts = [0, 15, 31, 46]
     entry = max(start for start in starts if start <= position)
     cluster.client.create(f"/consumers/{fresh_group}/offsets/{topic}/0-0", str(position).encode(), makepath=True)
-    wanted = [b"first", b"second", b"third", b"x" * 50, b"y" * 50][starts.index(entry):]
+    wanted = [b"first", b"second", b"third", b"x" * 50, b"y" * 50][starts.index(entry) :]
     with caplog.at_level(logging.WARNING), member(cluster, fresh_group, {topic: 1}) as (stream,):
         assert [message.value for message in take(stream, len(wanted))] == wanted
     assert f"position {position} is inside the entry from {entry} to" in caplog.text
 
 
-def test_a_damaged_entry_is_not_taken_for_a_wrong_position(
-    cluster: Both, topic: str, fresh_group: str
-) -> None:
+def test_a_damaged_entry_is_not_taken_for_a_wrong_position(cluster: Both, topic: str, fresh_group: str) -> None:
     end = produce_07(cluster.port(0), topic, 0, [b"before"])
     produce_07(cluster.port(0), topic, 0, [b"damaged"])
     produce_07(cluster.port(0), topic, 0, [b"behind"])
@@ -178,9 +175,10 @@ def test_a_broker_that_comes_back_with_another_log_is_named_and_read_from_the_st
     cluster: Both, topic: str, fresh_group: str, caplog: pytest.LogCaptureFixture, values: list[bytes], said: str,
     policy: str,
 ) -> None:  # fmt: skip
-    with caplog.at_level(logging.WARNING), member(
-        cluster, fresh_group, {topic: 1}, auto_offset_reset=policy
-    ) as (stream,):
+    with (
+        caplog.at_level(logging.WARNING),
+        member(cluster, fresh_group, {topic: 1}, auto_offset_reset=policy) as (stream,),
+    ):
         produce_07(cluster.port(1), topic, 0, [b"old 1", b"old 2"])
         take(stream, 2)
         with pytest.raises(ConsumerTimeout):
@@ -291,8 +289,14 @@ def test_filters_are_shared_with_java_members(
     pattern, kind = (f"{name}.*", "whitelist") if filters[1] == "whitelist" else (f"(?!{name}).*", "blacklist")
     cluster.create_topic(f"{name}-1")
     fill(cluster, f"{name}-1", 2)
-    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
-                            consumer_timeout_ms=200, consumer_id="a", fetcher_backoff_ms=50)
+    config = ConsumerConfig(
+        cluster.zookeeper_connect,
+        fresh_group,
+        auto_offset_reset="smallest",
+        consumer_timeout_ms=200,
+        consumer_id="a",
+        fetcher_backoff_ms=50,
+    )
     with ConsumerConnector(config) as connector:
         chosen = Whitelist(pattern) if kind == "whitelist" else Blacklist(pattern)
         streams = connector.create_message_streams_by_filter(chosen, 1)
@@ -317,8 +321,13 @@ def test_filters_are_shared_with_java_members(
 def test_each_stream_of_a_filter_gets_its_partitions(cluster: Both, topic: str, fresh_group: str) -> None:
     """Kafka 0.7.2's own consumer gives everything to the last of them."""
     fill(cluster, topic, 3)
-    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
-                            consumer_timeout_ms=200, fetcher_backoff_ms=50)
+    config = ConsumerConfig(
+        cluster.zookeeper_connect,
+        fresh_group,
+        auto_offset_reset="smallest",
+        consumer_timeout_ms=200,
+        fetcher_backoff_ms=50,
+    )
     with ConsumerConnector(config) as connector:
         streams = connector.create_message_streams_by_filter(Whitelist(topic), 3)
         got = [{message.partition for message in take(stream, count)}
@@ -328,8 +337,9 @@ def test_each_stream_of_a_filter_gets_its_partitions(cluster: Both, topic: str, 
 
 def test_the_quick_start_of_kafka_07_runs(cluster: Both, topic: str, fresh_group: str) -> None:
     fill(cluster, topic, 1, partitions=["0-0"])
-    config = ConsumerConfig(cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest",
-                            consumer_timeout_ms=10_000)
+    config = ConsumerConfig(
+        cluster.zookeeper_connect, fresh_group, auto_offset_reset="smallest", consumer_timeout_ms=10_000
+    )
     with Consumer.create(config) as connector:
         [stream] = connector.createMessageStreams({topic: 1}, bytes.decode)[topic]
         assert next(stream).value == "0-0:0"

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
-from rebalance.brokers.assignors.assignor import Assignor
-from rebalance.brokers.assignors.simple import RangeAssignor
-from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor
+from rebalance.brokers.assignor import Assignor, RangeAssignor
 from rebalance.brokers.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from rebalance.brokers.coordinator import Coordinator
-from rebalance.brokers.events import Fence, JoinedMember
+from rebalance.brokers.events import Fence, Joined, JoinedMember, NamedMember, Refused, Synced, TopicsRead
 from rebalance.brokers.group_member import BrokerGroupMember
-from rebalance.brokers.group_port import Joined, NamedMember, Refused, Synced, TopicsRead
-from rebalance.fence import Fence as Membership
+from rebalance.brokers.sticky import CooperativeStickyAssignor
 from rebalance.lease import Lease
 from rebalance.loop import Loop
+from rebalance.ports import Fence as Membership
 from rebalance.ports import MemberParts, Starts
+from rebalance.subscription import Partition
 from rebalance.subscription import Subscription as Wanted
 
 
@@ -45,8 +43,15 @@ class ScriptedGroup:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
 
-    def _ask(self, what: str, done: Callable[..., None], member_id: str = "", generation: int = -1,
-             protocols: Mapping[str, bytes] | None = None, assignments: Mapping[str, bytes] | None = None) -> None:
+    def _ask(
+        self,
+        what: str,
+        done: Callable[..., None],
+        member_id: str = "",
+        generation: int = -1,
+        protocols: Mapping[str, bytes] | None = None,
+        assignments: Mapping[str, bytes] | None = None,
+    ) -> None:
         self.asked.append(Asked(what, member_id, generation, protocols or {}, assignments or {}, done))
 
     def find_coordinator(self, done: Callable[[Refused | None], None]) -> None:
@@ -239,9 +244,7 @@ class SteppedMember:
         topics: Its subscription, and how many partitions these topics have.
     """
 
-    def __init__(
-        self, *assignors: Assignor, topics: Mapping[str, int] | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, *assignors: Assignor, topics: Mapping[str, int] | None = None, **settings: Any) -> None:
         there = {"t": 4} if topics is None else topics
         self.clock = Clock()
         self.loop = Loop(self.clock)

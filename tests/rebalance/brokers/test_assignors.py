@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalance.brokers.assignors.assignor import Assignor, Subscriptions
-from rebalance.brokers.assignors.claims import encode_owned
-from rebalance.brokers.assignors.simple import RangeAssignor, RoundRobinAssignor
-from rebalance.brokers.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from rebalance.brokers.assignor import Assignor, RangeAssignor, RoundRobinAssignor, Subscriptions
 from rebalance.brokers.consumer_protocol import Assignment, Partition, Subscription, decode_subscription
+from rebalance.brokers.sticky import CooperativeStickyAssignor, StickyAssignor, encode_owned
 
 VECTORS = Path(__file__).parents[2] / "golden" / "groups" / "assignors.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text(encoding="utf-8"))

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from stepped_member import T0, T1, T2, T3, SteppedMember, cooperative, stable
 
-from rebalance.brokers.assignors.assignor import Subscriptions
-from rebalance.brokers.assignors.simple import RangeAssignor
+from rebalance.brokers.assignor import RangeAssignor, Subscriptions
 from rebalance.brokers.consumer_protocol import Assignment, decode_assignment, decode_subscription, encode_assignment
-from rebalance.brokers.events import Fence
-from rebalance.brokers.group_port import NamedMember, Synced, TopicsRead
+from rebalance.brokers.events import Fence, NamedMember, Synced, TopicsRead
 from rebalance.brokers.leading import AssignmentRefused
 from rebalance.errors import GroupRefused
 from rebalance.partition import PartitionState
@@ -130,8 +128,7 @@ def test_what_is_being_taken_when_the_group_is_assigned_anew_is_given_back_witho
     assert member.running == [T1]
 
 
-def test_a_member_lost_while_it_joins_with_partitions_of_the_cooperative_protocol_stops_their_delivery_by_its_lease(
-) -> None:
+def test_a_member_lost_while_it_joins_with_partitions_of_the_cooperative_protocol_stops_delivery_by_its_lease() -> None:
     member = cooperative()
     member.beat(REBALANCING)
     assert (member.state, member.running) == ("joining", [T0, T1])

@@ -28,8 +28,9 @@ class Asker:
         self.connected()
 
     def connected(self) -> SessionChange:
-        wait_until(lambda: self.changes and self.changes[-1].what == "connected", 15.0, "a session",
-                   state=lambda: self.changes)
+        wait_until(
+            lambda: self.changes and self.changes[-1].what == "connected", 15.0, "a session", state=lambda: self.changes
+        )
         return self.changes[-1]
 
     @property

@@ -19,18 +19,17 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from rebalance.assignment import Partition
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
 from rebalance.partition import PartitionState
 from rebalance.ports import MemberParts, Starts
-from rebalance.subscription import Subscription
+from rebalance.subscription import Partition, Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.coordinator import Coordinator
+from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.machine import GroupState
 from rebalance.zookeeper.port.kazoo_port import KazooPort
 from rebalance.zookeeper.port.pipeline import Pipeline
-from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import Strategy
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.testing.waiting import wait_until
@@ -62,8 +61,9 @@ class History:
 
     def of(self, member: str | None = None, partition: Partition | None = None) -> list[Ownership]:
         with self._lock:
-            return [own for own in self.ownerships
-                    if member in (None, own.member) and partition in (None, own.partition)]
+            return [
+                own for own in self.ownerships if member in (None, own.member) and partition in (None, own.partition)
+            ]
 
     def overlaps(self, slack_s: float = 0.0) -> list[tuple[Ownership, Ownership]]:
         """Pairs of ownerships of one partition that were delivered at the same time for longer than `slack_s`."""
@@ -224,8 +224,11 @@ class TestMember:
         pipeline = Pipeline(self.port, self.loop)
         self.offsets = ZooKeeperOffsets(pipeline.ask, self.loop, group)
         self.coordinator = Coordinator(
-            RegisteredMember(group, self.name, subscription, strategy=strategy or Strategy(), **settings), pipeline,
-            MemberParts(self.delivery, self.offsets, self.listener), self.lease, random.Random(name),
+            RegisteredMember(group, self.name, subscription, strategy=strategy or Strategy(), **settings),
+            pipeline,
+            MemberParts(self.delivery, self.offsets, self.listener),
+            self.lease,
+            random.Random(name),
             lambda: int(time.time() * 1000),
         )
         self.crash: BaseException | None = None
@@ -292,8 +295,11 @@ class TestMember:
         return self.coordinator.machine.state
 
     def owned(self) -> set[Partition]:
-        return {partition for partition, entry in list(self.coordinator.partitions.items())
-                if entry.machine.state is PartitionState.OWNED and entry.started}
+        return {
+            partition
+            for partition, entry in list(self.coordinator.partitions.items())
+            if entry.machine.state is PartitionState.OWNED and entry.started
+        }
 
     def describe(self) -> str:
         states = {partition: entry.machine.state.value for partition, entry in self.coordinator.partitions.items()}
@@ -330,6 +336,10 @@ def share_is_complete(members: Iterable[TestMember], topic: str, partitions: int
 
 def wait_for_share(members: Iterable[TestMember], topic: str, partitions: int, timeout_s: float = 20.0) -> None:
     group = list(members)
-    wait_until(lambda: share_is_complete(group, topic, partitions), timeout_s, "each partition to have one owner",
-               state=lambda: [member.describe() for member in group])
+    wait_until(
+        lambda: share_is_complete(group, topic, partitions),
+        timeout_s,
+        "each partition to have one owner",
+        state=lambda: [member.describe() for member in group],
+    )
     assert not [member.crash for member in group if member.crash]

@@ -13,10 +13,10 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_08, ChosenGeneration, Generation
+from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.group_reader import GroupReader
-from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy
+from rebalance.zookeeper.znodes_07 import GENERATION_08, ChosenGeneration, Generation
 from zkconsumer.testing.waiting import wait_until
 
 __all__ = ["Reading", "closed_to_readers", "join", "leave"]
@@ -26,8 +26,13 @@ class Reading:
     """A reader with a member's subscription; counts what it asks for and hears of changes."""
 
     def __init__(
-        self, connect: str, group: str, subscription: Subscription, strategy: Strategy | None = None,
-        session_s: float = 10.0, needs_owners: Callable[[GroupSnapshot], bool] = lambda _: False,
+        self,
+        connect: str,
+        group: str,
+        subscription: Subscription,
+        strategy: Strategy | None = None,
+        session_s: float = 10.0,
+        needs_owners: Callable[[GroupSnapshot], bool] = lambda _: False,
         generation: Generation = GENERATION_08,
     ) -> None:
         self.asker = Asker(connect, session_s)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
+from rebalance.subscription import Partition
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import MOST_WRITES, Claims, Fence, create_parents
 from rebalance.zookeeper.port.requests import Create, Fault, Multi, WatchEvent
@@ -246,7 +246,10 @@ def test_a_topic_that_may_not_be_written_keeps_no_other_from_its_claims(client: 
     client.create(znodes.owners_path(mine.group, "shut"), acl=[make_acl("world", "anyone", read=True)])
     told = claim_all(mine, [("shut", 0), ("new", 0), ("shut", 1), ("new", 1)])
     assert {partition: type(event) for partition, event in told.items()} == {
-        ("shut", 0): p.Fenced, ("shut", 1): p.Fenced, ("new", 0): p.Claimed, ("new", 1): p.Claimed
+        ("shut", 0): p.Fenced,
+        ("shut", 1): p.Fenced,
+        ("new", 0): p.Claimed,
+        ("new", 1): p.Claimed,
     }
 
 

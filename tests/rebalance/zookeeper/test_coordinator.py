@@ -12,11 +12,10 @@ from kazoo.exceptions import NoNodeError
 from kazoo.security import make_acl
 from members import History, TestMember, create_topic, owners, share_is_complete, wait_for_share
 
-from rebalance.assignment import Partition
 from rebalance.errors import ConsumerIdInUse
 from rebalance.lease import lease_clock
 from rebalance.partition import PartitionState
-from rebalance.subscription import Subscription
+from rebalance.subscription import Partition, Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
 from rebalance.zookeeper.machine import GroupState
@@ -519,13 +518,27 @@ def test_a_filter_that_cannot_be_applied_keeps_what_is_held_and_claims_nothing(
     create_topic(client, group.topic, 2)
     a = group.member("a")
     odd = znodes.registration_path(group.group, "odd")
-    client.create(odd, b'{"version":1,"subscription":{"(?<=a)\\\\p{javaMirrored}++":1},"pattern":"white_list",'
-                       b'"timestamp":"1"}', ephemeral=True)
-    wait_until(lambda: any("odd" in warning for warning in a.coordinator.warnings), 5.0, "the warning",
-               state=lambda: (a.describe(), a.coordinator.warnings))
+    client.create(
+        odd,
+        b'{"version":1,"subscription":{"(?<=a)\\\\p{javaMirrored}++":1},"pattern":"white_list","timestamp":"1"}',
+        ephemeral=True,
+    )
+    wait_until(
+        lambda: any("odd" in warning for warning in a.coordinator.warnings),
+        5.0,
+        "the warning",
+        state=lambda: (a.describe(), a.coordinator.warnings),
+    )
     create_topic(client, group.topic, 4)
-    wait_until(lambda: a.state is GroupState.STABLE and a.coordinator.machine.snapshot is not None
-               and len(a.coordinator.machine.snapshot.topics[group.topic].partitions) == 4, 5.0, "the new partitions")
+    wait_until(
+        lambda: (
+            a.state is GroupState.STABLE
+            and a.coordinator.machine.snapshot is not None
+            and len(a.coordinator.machine.snapshot.topics[group.topic].partitions) == 4
+        ),
+        5.0,
+        "the new partitions",
+    )
     assert a.owned() == {(group.topic, 0), (group.topic, 1)}
     client.delete(odd)
     wait_for_share([a], group.topic, 4)
@@ -557,8 +570,13 @@ def test_a_member_that_is_out_for_good_gives_back_what_it_holds(client: KazooCli
     thief.create(path, data, ephemeral=True)
     thief.commit()
     wait_until(lambda: a.coordinator.error is not None, 20.0, "the member to be refused", state=a.describe)
-    wait_until(lambda: not any(thread.startswith(a.name) for thread, _, _ in
-                               owners(client, group.group, group.topic).values()), 10.0, "its nodes to be gone")
+    wait_until(
+        lambda: (
+            not any(thread.startswith(a.name) for thread, _, _ in owners(client, group.group, group.topic).values())
+        ),
+        10.0,
+        "its nodes to be gone",
+    )
     client.delete(path)
     wait_for_share([b], group.topic, 2)
 
@@ -660,8 +678,9 @@ def test_what_one_leaver_of_21_members_with_two_hundred_partitions_costs(
     """When the first one leaves, nearly each member lets go of what another one claims, sooner or later than that."""
     create_topic(client, group.topic, 200)
     with TcpProxy(zookeeper.connect, count_zookeeper=True) as proxy:
-        members = [group.member(f"m{number:02}", settle_s=None, connect=proxy.address, session_s=30.0)
-                   for number in range(21)]
+        members = [
+            group.member(f"m{number:02}", settle_s=None, connect=proxy.address, session_s=30.0) for number in range(21)
+        ]
         wait_for_share(members, group.topic, 200, timeout_s=90.0)
         before = owners(client, group.group, group.topic)
         for member in members:

@@ -85,9 +85,7 @@ def test_a_fixed_id_that_registers_anew_with_another_subscription_is_noticed(
 
 
 @pytest.mark.catalogue("B4")
-def test_a_burst_of_changes_is_told_once_until_it_was_read(
-    client: KazooClient, reading: Reading, topic: str
-) -> None:
+def test_a_burst_of_changes_is_told_once_until_it_was_read(client: KazooClient, reading: Reading, topic: str) -> None:
     reading.read()
     for number in range(20):
         join(client, reading.group, f"m{number:02}", Subscription.static({topic: 1}))
@@ -104,9 +102,11 @@ def test_unreadable_and_untranslatable_members_are_named_and_stop_nothing(
 ) -> None:
     join(client, reading.group, "good", Subscription.static({topic: 1}))
     client.create(znodes.registration_path(reading.group, "bad"), b"topic1", ephemeral=True)
-    client.create(znodes.registration_path(reading.group, "odd"),
-                  b'{"version":1,"subscription":{"(?<=a)\\\\p{javaMirrored}++":1},"pattern":"white_list"}',
-                  ephemeral=True)
+    client.create(
+        znodes.registration_path(reading.group, "odd"),
+        b'{"version":1,"subscription":{"(?<=a)\\\\p{javaMirrored}++":1},"pattern":"white_list"}',
+        ephemeral=True,
+    )
     snapshot = reading.read()
     assert set(snapshot.members) == {"good"}
     assert set(snapshot.unreadable) == {"bad"}
@@ -233,8 +233,13 @@ def test_round_robin_asks_for_the_topics_once_though_many_members_have_filters(
 @pytest.fixture
 def owner_reading(zookeeper: ZooKeeperServer, fresh_group: str, topic: str) -> Iterator[Reading]:
     """A reader that is asked for the owner nodes in every read."""
-    reading = Reading(zookeeper.connect, fresh_group, Subscription.static({topic: 1}), Strategy("roundrobin"),
-                      needs_owners=lambda _: True)
+    reading = Reading(
+        zookeeper.connect,
+        fresh_group,
+        Subscription.static({topic: 1}),
+        Strategy("roundrobin"),
+        needs_owners=lambda _: True,
+    )
     yield reading
     reading.asker.close()
 
@@ -254,9 +259,7 @@ def test_owner_nodes_are_read_with_the_members_that_wrote_their_registration_onc
     snapshot = owner_reading.read()
     assert snapshot.java_members == {"java"}
     czxids = [client.exists(znodes.owner_path(group, topic, each)).czxid for each in (0, 1)]
-    assert snapshot.owners == {
-        (topic, 0): OwnerNode("java-0", czxids[0]), (topic, 1): OwnerNode("ours-0", czxids[1])
-    }
+    assert snapshot.owners == {(topic, 0): OwnerNode("java-0", czxids[0]), (topic, 1): OwnerNode("ours-0", czxids[1])}
     assert snapshot.group_version < min(czxids)
 
 

@@ -12,8 +12,8 @@ from reading import Reading, closed_to_readers, join
 from rebalance.errors import Kafka08Node
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_07, GENERATION_08
 from rebalance.zookeeper.port.requests import Exists, GetChildren, GetData
+from rebalance.zookeeper.znodes_07 import GENERATION_07, GENERATION_08
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 

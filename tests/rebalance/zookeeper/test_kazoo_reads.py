@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 
 from rebalance.zookeeper.port.kazoo_port import KazooPort, call
-from rebalance.zookeeper.port.kazoo_reads import ReadPiece, hook_reads
+from rebalance.zookeeper.port.kazoo_requests import ReadPiece, hook_reads
 from rebalance.zookeeper.port.requests import (
     Exists,
     Fault,
@@ -27,11 +27,11 @@ from rebalance.zookeeper.port.requests import (
     SetData,
     Stat,
 )
-from zkconsumer.cluster.zookeeper_reads import ZooKeeperSilent, read_each
+from zkconsumer.cluster.zookeeper_connection import ZooKeeperSilent, read_each
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
-from zkconsumer.testing.zookeeper.closed_nodes import ClosedNodes
+from zkconsumer.testing.zookeeper.client import ClosedNodes
 
 PATIENCE_S = 20.0
 NODES = 600

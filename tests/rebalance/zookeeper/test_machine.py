@@ -611,8 +611,9 @@ def test_a_state_is_as_old_as_its_beginning() -> None:
     assert subject.machine.since == began
 
 
-@pytest.mark.parametrize("gone", [[e.RegistrationGone()], [e.SessionSuspended(), e.SessionOpened(2)]],
-                         ids=["registration", "session"])
+@pytest.mark.parametrize(
+    "gone", [[e.RegistrationGone()], [e.SessionSuspended(), e.SessionOpened(2)]], ids=["registration", "session"]
+)
 def test_a_registration_that_is_gone_does_not_stand_after_a_disconnection(gone: list[e.Event]) -> None:
     subject = Subject().at(S.STABLE)
     for event in gone:
@@ -705,8 +706,28 @@ class Walk:
 
 
 moves = st.sampled_from(
-    ["open", "reopen", "suspended", "expired", "registered", "unknown", "gone", "changed", "alone", "two", "frozen",
-     "without me", "failed", "late", "timer", "tick", "step out", "step in", "all released", "unregistered"]
+    [
+        "open",
+        "reopen",
+        "suspended",
+        "expired",
+        "registered",
+        "unknown",
+        "gone",
+        "changed",
+        "alone",
+        "two",
+        "frozen",
+        "without me",
+        "failed",
+        "late",
+        "timer",
+        "tick",
+        "step out",
+        "step in",
+        "all released",
+        "unregistered",
+    ]
 )
 
 

@@ -9,15 +9,15 @@ from members import History, RecordingDelivery, RecordingListener, WatchedLease
 
 from rebalance import partition as p
 from rebalance.loop import Loop
-from rebalance.member_partition import MemberPartition
 from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.subscription import Subscription
+from rebalance.takeover import MemberPartition
 from rebalance.zookeeper.claims import Claims, Fence
-from rebalance.zookeeper.node_claims import NodeClaims
+from rebalance.zookeeper.events import RegisteredMember
+from rebalance.zookeeper.pending_claims import NodeClaims
 from rebalance.zookeeper.port.requests import Check, Delete, Fault, GetData, Multi, Reply, Request, Stat, Sync
-from rebalance.zookeeper.registered_member import RegisteredMember
 from zkconsumer.offsets.zookeeper_offsets import ZooKeeperOffsets
 
 PARTITION = ("t", 0)
@@ -38,11 +38,16 @@ class Held:
         self.claims.fence = FIRST
         lease = WatchedLease()
         self.partitions = MemberPartitions(
-            RegisteredMember("g", "me", Subscription.static({"t": 1})), self.loop,
+            RegisteredMember("g", "me", Subscription.static({"t": 1})),
+            self.loop,
             NodeClaims(self.claims, self.loop, lambda: True),
-            MemberParts(RecordingDelivery("me", History(), lease), ZooKeeperOffsets(self.ask, self.loop, "g"),
-                        RecordingListener()),
-            RebalanceStatistics(), self,
+            MemberParts(
+                RecordingDelivery("me", History(), lease),
+                ZooKeeperOffsets(self.ask, self.loop, "g"),
+                RecordingListener(),
+            ),
+            RebalanceStatistics(),
+            self,
         )
         machine = p.PartitionMachine()
         machine.state, machine.held = p.PartitionState.DRAINING, "me-0"

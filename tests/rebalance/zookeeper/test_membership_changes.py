@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rebalance.zookeeper.membership_changes import MembershipChanges
+from rebalance.zookeeper.waits import MembershipChanges
 
 OLD = {"a": 0, "b": 1_000}
 
@@ -30,8 +30,11 @@ def test_who_has_just_joined_knows_from_the_age_of_registrations() -> None:
     assert made.bursts(8.5) == 2
 
 
-@pytest.mark.parametrize("created_ms", [{"a": 0}, {"a": 0, "b": 1_000, "c": 9_000}, {"a": 0, "b": 9_000}],
-                         ids=["a leave", "a join", "a new registration of the same name"])
+@pytest.mark.parametrize(
+    "created_ms",
+    [{"a": 0}, {"a": 0, "b": 1_000, "c": 9_000}, {"a": 0, "b": 9_000}],
+    ids=["a leave", "a join", "a new registration of the same name"],
+)
 def test_each_change_counts(created_ms: dict[str, int]) -> None:
     made = changes()
     made.update(OLD, 100.0)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rebalance import partition as p
-from rebalance.assignment import Partition
 from rebalance.loop import Loop
+from rebalance.subscription import Partition
 from rebalance.zookeeper.claims import Claims, Fence
 from rebalance.zookeeper.pending_claims import FEW, PendingClaims
 from rebalance.zookeeper.port.requests import (

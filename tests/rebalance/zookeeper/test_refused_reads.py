@@ -64,8 +64,12 @@ def stranger_of(group: Group) -> str:
 
 
 def named(member: TestMember, path: str) -> None:
-    wait_until(lambda: any(path in warning for warning in member.coordinator.warnings), SOON_S, f"{path} to be named",
-               state=lambda: (member.describe(), member.coordinator.warnings))
+    wait_until(
+        lambda: any(path in warning for warning in member.coordinator.warnings),
+        SOON_S,
+        f"{path} to be named",
+        state=lambda: (member.describe(), member.coordinator.warnings),
+    )
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -119,7 +123,11 @@ def test_a_name_that_comes_back_closed_is_not_taken_for_what_it_was(
 
 
 def test_a_topic_that_may_not_be_read_leaves_the_others_as_they_are(
-    zookeeper: ZooKeeperServer, client: KazooClient, closed: ClosedNodes, fresh_group: str, topic: str,
+    zookeeper: ZooKeeperServer,
+    client: KazooClient,
+    closed: ClosedNodes,
+    fresh_group: str,
+    topic: str,
     fresh_topic: Callable[[], str],
 ) -> None:
     other = fresh_topic()
@@ -301,8 +309,12 @@ def test_a_member_whose_nodes_are_its_own_secret_freezes_those_who_lack_its_cred
     zookeeper: ZooKeeperServer, client: KazooClient, group: Group
 ) -> None:
     def secretive() -> KazooPort:
-        return KazooPort(zookeeper.connect, 4.0, auth_data=[("digest", "team:secret")],
-                         default_acl=access_list([("auth", "", "cdrwa")]))
+        return KazooPort(
+            zookeeper.connect,
+            4.0,
+            auth_data=[("digest", "team:secret")],
+            default_acl=access_list([("auth", "", "cdrwa")]),
+        )
 
     plain = group.member("plain")
     assert len(plain.owned()) == 4
@@ -310,8 +322,11 @@ def test_a_member_whose_nodes_are_its_own_secret_freezes_those_who_lack_its_cred
     named(plain, znodes.registration_path(group.group, one.name))
     assert len(plain.owned()) == 4
     # It may read everything: it wants its share, and waits for whoever has it.
-    blocked = {partition for partition, entry in one.coordinator.partitions.items()
-               if entry.machine.state is PartitionState.BLOCKED}
+    blocked = {
+        partition
+        for partition, entry in one.coordinator.partitions.items()
+        if entry.machine.state is PartitionState.BLOCKED
+    }
     assert len(blocked) == 2
     plain.stop()
     two = group.member("two", port=secretive())

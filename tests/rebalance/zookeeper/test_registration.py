@@ -12,8 +12,8 @@ from rebalance.errors import AccessRefused, ConsumerIdInUse, NamespaceMissing
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Fence
-from rebalance.zookeeper.registered_member import RegisteredMember
-from rebalance.zookeeper.registration import REGISTRATIONS_MODULO, Attempt, Registrar
+from rebalance.zookeeper.events import RegisteredMember
+from rebalance.zookeeper.session import REGISTRATIONS_MODULO, Attempt, Registrar
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -33,8 +33,16 @@ def registrar_of(asker: Asker, group: str, chroot: str = "") -> Registrar:
     return Registrar(asker.ask, asker.loop, member)
 
 
-def register(asker: Asker, group: str, number: int = 0, old: frozenset[int] = frozenset(), patience_s: float = 5.0,
-             registrar: Registrar | None = None, chroot: str = "", standing: int | None = None) -> object:
+def register(
+    asker: Asker,
+    group: str,
+    number: int = 0,
+    old: frozenset[int] = frozenset(),
+    patience_s: float = 5.0,
+    registrar: Registrar | None = None,
+    chroot: str = "",
+    standing: int | None = None,
+) -> object:
     made = registrar or registrar_of(asker, group, chroot)
     outcome = asker.outcome(
         lambda told: made.register(Attempt(asker.session_id, number, DATA, patience_s, old, standing), told),
@@ -64,9 +72,7 @@ def test_the_version_of_the_node_is_the_number_of_the_registration(
     assert client.get(path(fresh_group))[0] == DATA
 
 
-def test_my_own_node_of_this_very_session_is_good_as_it_is(
-    asker: Asker, client: KazooClient, fresh_group: str
-) -> None:
+def test_my_own_node_of_this_very_session_is_good_as_it_is(asker: Asker, client: KazooClient, fresh_group: str) -> None:
     register(asker, fresh_group, 2)
     before = client.exists(path(fresh_group))
     register(asker, fresh_group, 2)
@@ -122,8 +128,11 @@ def test_a_foreign_session_that_ends_in_time_makes_room(
     other.create(path(fresh_group), b"theirs", ephemeral=True)
     outcomes: list[tuple[object, float]] = []
     registrar = registrar_of(asker, fresh_group)
-    asker.loop.post(lambda: registrar.register(Attempt(asker.session_id, 0, DATA, 20.0, frozenset()),
-                                               lambda *outcome: outcomes.append(outcome)))
+    asker.loop.post(
+        lambda: registrar.register(
+            Attempt(asker.session_id, 0, DATA, 20.0, frozenset()), lambda *outcome: outcomes.append(outcome)
+        )
+    )
     wait_until(lambda: asker.on_loop(lambda: registrar._run is not None and registrar._run._waiting), 5.0, "the wait")
     other.stop()
     other.close()
@@ -139,10 +148,16 @@ def test_an_older_session_of_my_own_is_waited_for_as_long_as_it_takes(
     old = client.client_id[0]
     outcomes: list[tuple[object, float]] = []
     registrar = registrar_of(asker, fresh_group)
-    asker.loop.post(lambda: registrar.register(Attempt(asker.session_id, 1, DATA, 0.2, frozenset({old})),
-                                               lambda *outcome: outcomes.append(outcome)))
-    wait_until(lambda: sum(1 for request in asker.sent if getattr(request, "path", "") == path(fresh_group)) >= 6,
-               10.0, "several looks, beyond the patience")
+    asker.loop.post(
+        lambda: registrar.register(
+            Attempt(asker.session_id, 1, DATA, 0.2, frozenset({old})), lambda *outcome: outcomes.append(outcome)
+        )
+    )
+    wait_until(
+        lambda: sum(1 for request in asker.sent if getattr(request, "path", "") == path(fresh_group)) >= 6,
+        10.0,
+        "several looks, beyond the patience",
+    )
     assert outcomes == []
     client.delete(path(fresh_group))
     wait_until(lambda: outcomes, 5.0, "the registration")
@@ -170,9 +185,11 @@ def test_a_group_that_may_not_be_written_is_a_refusal_with_the_reason(
     error = register(asker, fresh_group)
     assert isinstance(error, AccessRefused)
     assert isinstance(error, PermissionError)
-    assert str(error).startswith(f"ZooKeeper does not let this client create {path(fresh_group)} (NoAuth): the "
-                                 f"access list of {znodes.ids_path(fresh_group)} does not name its credentials; set "
-                                 "zookeeper.auth")
+    assert str(error).startswith(
+        f"ZooKeeper does not let this client create {path(fresh_group)} (NoAuth): the "
+        f"access list of {znodes.ids_path(fresh_group)} does not name its credentials; set "
+        "zookeeper.auth"
+    )
 
 
 def test_a_later_call_makes_the_earlier_one_fall_silent(asker: Asker, client: KazooClient, fresh_group: str) -> None:
@@ -195,8 +212,11 @@ def test_two_registrations_in_flight_end_in_the_later_one(asker: Asker, client: 
     client.delete(path(fresh_group))
     registrar = registrar_of(asker, fresh_group)
     silent: list[object] = []
-    asker.on_loop(lambda: registrar.register(Attempt(asker.session_id, 7, DATA, 5.0, frozenset()),
-                                             lambda *outcome: silent.append(outcome)))
+    asker.on_loop(
+        lambda: registrar.register(
+            Attempt(asker.session_id, 7, DATA, 5.0, frozenset()), lambda *outcome: silent.append(outcome)
+        )
+    )
     wait_until(lambda: client.exists(path(fresh_group)), 5.0, "the first to land")
     fence = register(asker, fresh_group, 8, registrar=registrar)
     assert isinstance(fence, Fence)
@@ -211,8 +231,11 @@ def test_a_connection_that_breaks_is_told_and_the_next_call_makes_it_good(
         registrar = registrar_of(asker, fresh_group)
         proxy.stall("down")
         outcomes: list[tuple[object, float]] = []
-        asker.on_loop(lambda: registrar.register(Attempt(asker.session_id, 1, DATA, 5.0, frozenset()),
-                                                 lambda *outcome: outcomes.append(outcome)))
+        asker.on_loop(
+            lambda: registrar.register(
+                Attempt(asker.session_id, 1, DATA, 5.0, frozenset()), lambda *outcome: outcomes.append(outcome)
+            )
+        )
         proxy.drop()
         proxy.clear()
         wait_until(lambda: outcomes, 10.0, "word")

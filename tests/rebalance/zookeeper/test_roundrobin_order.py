@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rebalance.assignment import Assignment, Partition, assign_roundrobin
-from rebalance.subscription import Subscription, consumer_id_of, thread_ids
+from rebalance.subscription import Assignment, Partition, Subscription, assign_roundrobin, consumer_id_of, thread_ids
 from rebalance.zookeeper.roundrobin_order import ORDERS, RoundrobinOrder
 from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode, Strategy, TopicNode
 
@@ -45,8 +44,9 @@ class Group:
                 self.owners[partition] = OwnerNode(thread, czxid or self.version + 1)
 
     def release(self, name: str) -> None:
-        self.owners = {partition: node for partition, node in self.owners.items()
-                       if consumer_id_of(node.thread_id) != name}
+        self.owners = {
+            partition: node for partition, node in self.owners.items() if consumer_id_of(node.thread_id) != name
+        }
 
     def snapshot(self, is_read: bool = True) -> GroupSnapshot:
         subscription = Subscription.static(dict.fromkeys(self.topics, 1))
@@ -66,8 +66,14 @@ class Member:
         self.group = group
         self.name = name
         self.now = 50.0
-        self.order = RoundrobinOrder(name, Subscription.static(dict.fromkeys(group.topics, 1)),
-                                     Strategy("roundrobin", setting), CONFIRM_S, WAIT_S, DISSENT_S)
+        self.order = RoundrobinOrder(
+            name,
+            Subscription.static(dict.fromkeys(group.topics, 1)),
+            Strategy("roundrobin", setting),
+            CONFIRM_S,
+            WAIT_S,
+            DISSENT_S,
+        )
 
     def look(self, after_s: float = 0.0) -> Assignment:
         self.now += after_s
@@ -105,8 +111,15 @@ def test_before_the_order_is_known_nothing_is_claimed_that_one_order_gives_to_ja
     assert any("the order of roundrobin is not known yet" in warning for warning in result.warnings)
 
 
-NO_EVIDENCE = ["older than the last join", "a part of its share", "more than its share", "owns nothing",
-               "another member of Java owns nothing", "two orders", "just seen"]
+NO_EVIDENCE = [
+    "older than the last join",
+    "a part of its share",
+    "more than its share",
+    "owns nothing",
+    "another member of Java owns nothing",
+    "two orders",
+    "just seen",
+]
 
 
 @pytest.mark.parametrize("what", NO_EVIDENCE)
@@ -371,8 +384,8 @@ def test_members_of_this_client_never_stay_at_different_orders(seed: int) -> Non
         group.version += 1000
         group.java = tuple(name for name in java if rng.random() < 0.6)
         joined = len(group.ours) < len(everybody) and rng.random() < 0.5
-        group.ours = everybody[:len(group.ours) + joined]
-        members += [Member(group, name=name) for name in group.ours[len(members):]]
+        group.ours = everybody[: len(group.ours) + joined]
+        members += [Member(group, name=name) for name in group.ours[len(members) :]]
         for name in java:
             group.release(name)
         for name in group.java:
@@ -392,8 +405,9 @@ def test_members_of_this_client_never_stay_at_different_orders(seed: int) -> Non
 
 
 def proved_by(group: Group, name: str) -> set[str]:
-    held = {partition: node.thread_id for partition, node in group.owners.items()
-            if consumer_id_of(node.thread_id) == name}
+    held = {
+        partition: node.thread_id for partition, node in group.owners.items() if consumer_id_of(node.thread_id) == name
+    }
     found = {order for order in ORDERS if group.share(order, name) == held}
     return found if len(found) == 1 else set()
 
@@ -411,8 +425,10 @@ def test_owner_nodes_that_may_not_be_read_are_no_evidence() -> None:
 def random_group(rng: random.Random) -> Group:
     names = [f"g_{letter}" for letter in rng.sample("abcdefgh", rng.randint(2, 6))]
     cut = rng.randint(1, len(names) - 1)
-    topics = {rng.choice(("t", "topic-", "Topic", "x.y", "_")) + str(rng.randrange(30)): rng.randint(1, 14)
-              for _ in range(rng.randint(1, 4))}
+    topics = {
+        rng.choice(("t", "topic-", "Topic", "x.y", "_")) + str(rng.randrange(30)): rng.randint(1, 14)
+        for _ in range(rng.randint(1, 4))
+    }
     return Group(tuple(names[:cut]), tuple(names[cut:]), topics)
 
 
@@ -424,9 +440,7 @@ def test_random_groups(seed: int) -> None:
         group, order = random_group(rng), rng.choice(ORDERS)
         members = [Member(group, name=name) for name in group.ours]
         for member in members:
-            assert not set(member.look().mine) & {
-                place for name in group.java for place in group.share(order, name)
-            }
+            assert not set(member.look().mine) & {place for name in group.java for place in group.share(order, name)}
         group.claim(order, group.java)
         for member in members:
             member.look(1.0)

@@ -14,8 +14,8 @@ from rebalance.subscription import Subscription
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.port.requests import Exists, Reply, Request, SessionChange
-from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.session import SessionKeeper
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.testing.waiting import wait_until
@@ -71,8 +71,12 @@ class Kept:
             self.keeper.register()
 
     def registered(self, count: int = 1) -> Kept:
-        wait_until(lambda: sum(isinstance(event, e.Registered) for event in self.events) >= count, 15.0,
-                   "the registration", state=lambda: self.events)
+        wait_until(
+            lambda: sum(isinstance(event, e.Registered) for event in self.events) >= count,
+            15.0,
+            "the registration",
+            state=lambda: self.events,
+        )
         return self
 
     def close(self) -> None:

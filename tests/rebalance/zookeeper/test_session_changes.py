@@ -12,8 +12,8 @@ from rebalance.loop import Loop
 from rebalance.subscription import Subscription
 from rebalance.zookeeper import events as e
 from rebalance.zookeeper.claims import Claims, Fence
+from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.port.requests import Check, Delete, Exists, Fault, Multi, Reply, Request, SessionChange, Stat
-from rebalance.zookeeper.registered_member import RegisteredMember
 from rebalance.zookeeper.session import SessionKeeper
 
 FENCE = Fence("/consumers/g/ids/me", 0, 1)

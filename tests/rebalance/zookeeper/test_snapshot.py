@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.assignment import assign_roundrobin
 from rebalance.errors import RefusedNode
-from rebalance.subscription import Subscription
+from rebalance.subscription import Subscription, assign_roundrobin
 from rebalance.zookeeper.port.requests import Fault
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, TopicNode, assign
 from tests.access_lists import unread
@@ -23,9 +22,7 @@ def of(snapshot: GroupSnapshot, member: str, strategy: Strategy | None = None) -
 
 
 def test_ranges_are_dealt_to_the_sorted_threads_the_first_ones_getting_one_more() -> None:
-    snapshot = GroupSnapshot(
-        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 2})}, topics(t=5)
-    )
+    snapshot = GroupSnapshot({"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"t": 2})}, topics(t=5))
     assert of(snapshot, "g_a") == {("t", 0): "g_a-0", ("t", 1): "g_a-0"}
     assert of(snapshot, "g_b") == {("t", 2): "g_b-0", ("t", 3): "g_b-0", ("t", 4): "g_b-1"}
 
@@ -37,9 +34,7 @@ def test_thread_ids_sort_as_text_so_ten_comes_before_two() -> None:
 
 
 def test_members_of_other_topics_take_no_part() -> None:
-    snapshot = GroupSnapshot(
-        {"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"u": 1})}, topics(t=2)
-    )
+    snapshot = GroupSnapshot({"g_a": Subscription.static({"t": 1}), "g_b": Subscription.static({"u": 1})}, topics(t=2))
     assert len(of(snapshot, "g_a")) == 2
 
 
@@ -61,9 +56,7 @@ def test_a_member_whose_name_begins_like_mine_is_not_me() -> None:
 
 
 def test_more_threads_than_partitions_leave_some_without() -> None:
-    snapshot = GroupSnapshot(
-        {name: Subscription.static({"t": 1}) for name in ("g_a", "g_b", "g_c")}, topics(t=2)
-    )
+    snapshot = GroupSnapshot({name: Subscription.static({"t": 1}) for name in ("g_a", "g_b", "g_c")}, topics(t=2))
     assert of(snapshot, "g_c") == {}
 
 
@@ -112,7 +105,9 @@ def test_a_registration_that_may_not_be_read_freezes_and_is_named() -> None:
 @pytest.mark.parametrize("which", ["refused_members_list", "refused_topics_list"])
 def test_a_list_that_may_not_be_read_freezes_and_is_named(which: str) -> None:
     snapshot = GroupSnapshot(
-        {"g_a": Subscription.static({"t": 1})}, topics(t=2), **{which: refused("/list")},  # type: ignore[arg-type]
+        {"g_a": Subscription.static({"t": 1})},
+        topics(t=2),
+        **{which: refused("/list")},  # type: ignore[arg-type]
     )
     result = assign(snapshot, "g_a", snapshot.members["g_a"], Strategy())
     assert result.mine == {}
@@ -188,8 +183,13 @@ def test_an_internal_topic_that_one_member_names_is_not_shared_with_those_who_fi
 
 
 def test_who_is_registered_as_far_as_can_be_told() -> None:
-    plain = GroupSnapshot({"g_a": Subscription.static({"t": 1})}, topics(t=2), unreadable={"g_b": "no JSON"},
-                          untranslatable={"g_c": "look-behind"}, refused_members={"g_d": refused("/ids/g_d")})
+    plain = GroupSnapshot(
+        {"g_a": Subscription.static({"t": 1})},
+        topics(t=2),
+        unreadable={"g_b": "no JSON"},
+        untranslatable={"g_c": "look-behind"},
+        refused_members={"g_d": refused("/ids/g_d")},
+    )
     assert [name for name in ("g_a", "g_b", "g_c", "g_d", "g_e") if plain.lacks(name)] == ["g_b", "g_e"]
     hidden = GroupSnapshot({}, {}, refused_members_list=refused("/ids"))
     assert not hidden.lacks("g_a")
@@ -283,8 +283,12 @@ def test_the_members_tables_fit_together_each_partition_has_exactly_one_owner(
     for member in group:
         assigned.extend(of(snapshot, member))
     consumed = {topic for subscription in group.values() for topic in subscription.topics(["t", "u"])}
-    expected = [(topic, partition) for topic, count in (("t", first), ("u", second)) if topic in consumed
-                for partition in range(count)]
+    expected = [
+        (topic, partition)
+        for topic, count in (("t", first), ("u", second))
+        if topic in consumed
+        for partition in range(count)
+    ]
     assert sorted(assigned) == sorted(expected)
 
 

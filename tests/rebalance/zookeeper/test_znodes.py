@@ -11,8 +11,16 @@ from scala_json import ScalaJsonError, parse_full
 
 from rebalance.errors import InvalidName, Kafka07Node, NoListener, UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.lenient_json import escape_as_java, java_refusal, parse_lenient
-from rebalance.zookeeper.znodes import MAX_OFFSET, MAX_STREAMS, BrokerNode, PartitionState, Registration
+from rebalance.zookeeper.znodes import (
+    MAX_OFFSET,
+    MAX_STREAMS,
+    BrokerNode,
+    PartitionState,
+    Registration,
+    escape_as_java,
+    java_refusal,
+    parse_lenient,
+)
 
 PATH = "/consumers/g/ids/g_c"
 
@@ -541,8 +549,11 @@ def test_only_numbers_as_brokers_write_them_are_broker_ids() -> None:
 
 
 def test_a_broker_of_07_is_called_so() -> None:
-    for data in (b"127.0.0.1-1795247393689:127.0.0.1:35097", b"fe80::1-1795247393689:fe80::1:35097",
-                 b"::1-1795247393689:::1:35097"):
+    for data in (
+        b"127.0.0.1-1795247393689:127.0.0.1:35097",
+        b"fe80::1-1795247393689:fe80::1:35097",
+        b"::1-1795247393689:::1:35097",
+    ):
         with pytest.raises(Kafka07Node) as unreadable:
             znodes.parse_broker(0, data)
         assert_told(unreadable.value, "/brokers/ids/0", data)

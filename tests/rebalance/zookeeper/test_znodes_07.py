@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.assignment import assign_range
 from rebalance.errors import Kafka08Node, UnreadableNode
-from rebalance.subscription import Subscription
+from rebalance.subscription import Subscription, assign_range
 from rebalance.zookeeper.znodes import Registration
 from rebalance.zookeeper.znodes_07 import (
     MAX_PARTITIONS,
@@ -40,9 +39,7 @@ JSON_08 = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"
         (b"*2*a*b", Subscription.white_list("a*b", 2)),
     ],
 )
-def test_registrations_of_java_0_7_2_are_read_and_written_to_the_byte(
-    data: bytes, subscription: Subscription
-) -> None:
+def test_registrations_of_java_0_7_2_are_read_and_written_to_the_byte(data: bytes, subscription: Subscription) -> None:
     assert Subscription.from_registration(parse_registration_07(data, PATH)) == subscription
     assert format_registration_07(subscription.to_registration(timestamp_ms=1)) == data
 

@@ -50,8 +50,9 @@ class Opened:
         self.port.start(self.changes.append)
 
     def connected(self) -> Opened:
-        wait_until(lambda: self.changes and self.changes[-1].what == "connected", 15.0, "a session",
-                   state=lambda: self.changes)
+        wait_until(
+            lambda: self.changes and self.changes[-1].what == "connected", 15.0, "a session", state=lambda: self.changes
+        )
         return self
 
     @property
@@ -149,8 +150,17 @@ def test_every_fault_has_its_name(opened: Opened, root: str) -> None:
 
 
 def test_a_multi_tells_what_became_of_each_operation_and_does_all_or_nothing(opened: Opened, root: str) -> None:
-    done = opened.ask(Multi((Create(f"{root}/a", b"1"), SetData(f"{root}/a", b"2", 0), Check(f"{root}/a", 1),
-                             Create(f"{root}/b", ephemeral=True), Delete(f"{root}/b", 0))))
+    done = opened.ask(
+        Multi(
+            (
+                Create(f"{root}/a", b"1"),
+                SetData(f"{root}/a", b"2", 0),
+                Check(f"{root}/a", 1),
+                Create(f"{root}/b", ephemeral=True),
+                Delete(f"{root}/b", 0),
+            )
+        )
+    )
     assert done.fault is None
     created, changed, checked, other, deleted = done.value
     assert (created, changed.version, checked, other, deleted) == (f"{root}/a", 1, True, f"{root}/b", True)
@@ -216,8 +226,9 @@ def test_watch_events_and_answers_come_in_the_order_of_the_socket(opened: Opened
 
     def ask(number: int) -> None:
         path = f"{root}/n{number}"
-        opened.port.send(Exists(path, lambda event: seen.append(f"event {number}")),
-                         lambda reply: seen.append(f"armed {number}"))
+        opened.port.send(
+            Exists(path, lambda event: seen.append(f"event {number}")), lambda reply: seen.append(f"armed {number}")
+        )
         opened.port.send(Create(path), lambda reply: seen.append(f"created {number}"))
 
     for number in range(rounds):
@@ -430,8 +441,12 @@ def test_a_session_that_its_leader_takes_for_moved_is_fetched_back() -> None:
             [address] = split_connect(there.connect)
             with move_session(*address, opened.session_id):
                 replies = [opened.ask(Multi((Check("/guard", 0), Create("/late"))))]
-                wait_until(lambda: opened.what()[-2:] == ["suspended", "connected"], 15.0, "another connection",
-                           state=opened.what)
+                wait_until(
+                    lambda: opened.what()[-2:] == ["suspended", "connected"],
+                    15.0,
+                    "another connection",
+                    state=opened.what,
+                )
                 replies.append(opened.ask(Multi((Check("/guard", 0), Create("/late")))))
             assert [reply.fault for reply in replies] == [Fault.CONNECTION_LOSS, None]
             assert opened.session_id == opened.changes[0].session_id

@@ -10,7 +10,7 @@ from kafka_07 import Both
 from simpleconsumer.dialect import KAFKA07
 from zkconsumer.spark.options.options import SourceOptions, batch_options
 from zkconsumer.spark.reading.batch_planning import plan_batch
-from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.bounds import PlannedRange
 from zkconsumer.spark.reading.record_batches import read_range
 
 COLUMNS = ("value", "topic", "partition", "offset", "broker", "entry_index")

@@ -13,8 +13,8 @@ from reading_07 import compressed
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load import run_writer
-from zkconsumer.spark.load.compaction.compact import CompactionSettings, run_compactions
-from zkconsumer.spark.load.errors import AuditFailed, OffsetsLost
+from zkconsumer.spark.load.compact import CompactionSettings, run_compactions
+from zkconsumer.spark.load.failures import AuditFailed, OffsetsLost
 from zkconsumer.spark.load.job import run_load
 from zkconsumer.spark.load.lake import read_published
 
@@ -43,9 +43,11 @@ def test_each_run_brings_whole_entries_and_nothing_twice(
     assert first.lag == {(topic, "0-1"): 0, (topic, "1-0"): 0}
     stored = cluster.client.get(f"/consumers/{fresh_group}/offsets/{topic}/1-0")[0]
     assert stored == b"%d" % end
-    wanted = [("one", 1, 0, 0), ("plain", 65536, 0, 0), *(
-        (value, 65536, start, index) for start in (15, 15 + len(packed)) for index, value in enumerate("abc")
-    )]
+    wanted = [
+        ("one", 1, 0, 0),
+        ("plain", 65536, 0, 0),
+        *((value, 65536, start, index) for start in (15, 15 + len(packed)) for index, value in enumerate("abc")),
+    ]
     assert values_of(spark.read.parquet(str(tmp_path))) == wanted
 
     again = run_load(spark, settings)
@@ -57,9 +59,7 @@ def test_each_run_brings_whole_entries_and_nothing_twice(
         ("1-0", end, 2, 0)
     ]
     [*_] = run_compactions(spark, CompactionSettings(str(tmp_path)))
-    assert values_of(read_published(spark, str(tmp_path))) == [
-        *wanted, ("d", 65536, end, 0), ("e", 65536, end, 1)
-    ]
+    assert values_of(read_published(spark, str(tmp_path))) == [*wanted, ("d", 65536, end, 0), ("e", 65536, end, 1)]
 
 
 def test_a_run_that_did_not_write_every_message_publishes_nothing(

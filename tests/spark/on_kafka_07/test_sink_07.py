@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import KAFKA07
-from zkconsumer.producer.messages.partitioners import partition_07
+from zkconsumer.producer.partitioners import partition_07
 from zkconsumer.testing.waiting import wait_until
 
 if TYPE_CHECKING:

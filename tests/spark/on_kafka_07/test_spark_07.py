@@ -24,9 +24,7 @@ def table(spark: SparkSession, cluster: Both, topic: str, **options: object) -> 
     return spark.read.format("zkconsumer").options(**place, **options).load()
 
 
-def test_a_table_has_brokers_and_places_within_entries(
-    spark: SparkSession, cluster: Both, topic: str
-) -> None:
+def test_a_table_has_brokers_and_places_within_entries(spark: SparkSession, cluster: Both, topic: str) -> None:
     produce_07(cluster.port(0), topic, 1, [b"one", b"two"])
     packed = compressed([b"a", b"b", b"c"])
     send_set(cluster, topic, "1-0", entry(b"plain") + packed + packed)
@@ -36,9 +34,13 @@ def test_a_table_has_brokers_and_places_within_entries(
         ("timestamp", "timestamp"), ("timestampType", "int"), ("broker", "int"), ("entry_index", "int"),
     ]  # fmt: skip
     second = 15 + len(packed)
-    rows = read.selectExpr(
-        "cast(value as string) as text", "partition", "offset", "broker", "entry_index", "key", "timestamp"
-    ).orderBy("partition", "offset", "entry_index").collect()
+    rows = (
+        read.selectExpr(
+            "cast(value as string) as text", "partition", "offset", "broker", "entry_index", "key", "timestamp"
+        )
+        .orderBy("partition", "offset", "entry_index")
+        .collect()
+    )
     assert [tuple(row) for row in rows] == [
         ("one", 1, 0, 0, 0, None, None), ("two", 1, 13, 0, 0, None, None),
         ("plain", 65536, 0, 1, 0, None, None),

@@ -78,7 +78,6 @@ class Run:
             found.append(values)
         return found
 
-
     def until(self, count: int) -> list[Any]:
         """The values of so many messages, or of more that come with them."""
         found: list[Any] = []
@@ -96,9 +95,7 @@ def replace_log(cluster: Both, topic: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 20, 60, 10_000])
-def test_a_trigger_takes_whole_entries_and_at_least_one(
-    cluster: Both, topic: str, runs: list[Run], most: int
-) -> None:
+def test_a_trigger_takes_whole_entries_and_at_least_one(cluster: Both, topic: str, runs: list[Run], most: int) -> None:
     data = [compressed([b"a", b"b"]), entry(b"c"), compressed([b"d"] * 3), entry(b"e"), entry(b"f")]
     send_set(cluster, topic, "0-1", b"".join(data))
     starts = {sum(map(len, data[:count])) for count in range(len(data) + 1)}
@@ -142,8 +139,11 @@ def test_a_log_that_was_cut_is_a_loss(cluster: Both, topic: str, runs: list[Run]
     run = Run(runs, options_of(cluster, topic))
     assert run.all() == [[b"one", b"two"]]
     replace_log(cluster, topic, entry(b"one"))
-    with pytest.raises(MessagesLost, match=rf"{topic}-1-0 from offset 13 to 26: its log was truncated and now ends "
-                                           r"there"):
+    with pytest.raises(
+        MessagesLost,
+        match=rf"{topic}-1-0 from offset 13 to 26: its log was truncated and now ends "
+        r"there",
+    ):
         Run(runs, options_of(cluster, topic), run.at).next()
     lenient = Run(runs, options_of(cluster, topic, failOnDataLoss="false"), run.at)
     assert lenient.next() == []
@@ -182,8 +182,11 @@ def test_another_log_with_an_entry_at_the_same_position_is_named_by_a_run_that_h
     assert strict.until(1) == lenient.until(1) == [b"same"]
     values = [b"six", b"ten", b"more", b"new"]
     replace_log(cluster, topic, b"".join(map(entry, values)))  # entries start at 13, 26 and 40, as in the old log
-    with pytest.raises(MessagesLost, match=r"the 14 bytes before position 40 are not the bytes with which the last "
-                                           r"batch ended"):
+    with pytest.raises(
+        MessagesLost,
+        match=r"the 14 bytes before position 40 are not the bytes with which the last "
+        r"batch ended",
+    ):
         strict.until(1)
     with caplog.at_level(logging.WARNING):
         assert lenient.until(len(values)) == values
@@ -193,9 +196,7 @@ def test_another_log_with_an_entry_at_the_same_position_is_named_by_a_run_that_h
     assert restarted.until(2) == values[2:]
 
 
-def test_a_damaged_size_on_the_way_ends_the_stream_with_its_place(
-    cluster: Both, topic: str, runs: list[Run]
-) -> None:
+def test_a_damaged_size_on_the_way_ends_the_stream_with_its_place(cluster: Both, topic: str, runs: list[Run]) -> None:
     send_set(cluster, topic, "1-0", entry(b"one") + entry(b"two") + entry(b"three"))
     replace_log(cluster, topic, entry(b"one") + b"\xff\xff\xff\xff" + entry(b"two")[4:] + entry(b"three"))
     run = Run(runs, options_of(cluster, topic))

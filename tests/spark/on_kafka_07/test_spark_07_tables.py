@@ -84,19 +84,22 @@ def test_a_cut_within_an_entry_larger_than_a_fetch_is_moved_to_its_end(cluster: 
 
 def test_positions_of_options_are_those_of_entries(cluster: Both, topic: str) -> None:
     send_set(cluster, topic, "0-0", b"".join(entry(b"%d" % n) for n in range(5)))
-    some = {"startingOffsets": at(topic, p0_0=11, p0_1=-2, p1_0=-2, p1_1=-2),
-            "endingOffsets": at(topic, p0_0=33, p0_1=-1, p1_0=-1, p1_1=-1)}
+    some = {
+        "startingOffsets": at(topic, p0_0=11, p0_1=-2, p1_0=-2, p1_1=-2),
+        "endingOffsets": at(topic, p0_0=33, p0_1=-1, p1_0=-1, p1_1=-1),
+    }
     assert [row["value"] for row in rows_of(cluster, topic, **some)] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("position", [12, 15, 21])
-def test_a_position_within_an_entry_is_refused_with_both_ends_of_it(
-    cluster: Both, topic: str, position: int
-) -> None:
+def test_a_position_within_an_entry_is_refused_with_both_ends_of_it(cluster: Both, topic: str, position: int) -> None:
     send_set(cluster, topic, "0-0", b"".join(entry(b"%d" % n) for n in range(5)))
     start = at(topic, p0_0=position, p0_1=-2, p1_0=-2, p1_1=-2)
-    with pytest.raises(OptionRefused, match=f"startingOffsets: {topic}/0-0: position {position} is inside the entry "
-                                            "from 11 to 22; 11 and 22 are possible"):
+    with pytest.raises(
+        OptionRefused,
+        match=f"startingOffsets: {topic}/0-0: position {position} is inside the entry "
+        "from 11 to 22; 11 and 22 are possible",
+    ):
         planned(cluster, topic, startingOffsets=start)
     end = at(topic, p0_0=position, p0_1=-1, p1_0=-1, p1_1=-1)
     with pytest.raises(OptionRefused, match=r"endingOffsets: .* 11 and 22 are possible"):
@@ -181,9 +184,7 @@ def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: Bo
         plan_batch(batch_options(given))
 
 
-def test_a_topic_whose_brokers_are_all_away_is_no_empty_table(
-    cluster: Both, fresh_topic: Callable[[], str]
-) -> None:
+def test_a_topic_whose_brokers_are_all_away_is_no_empty_table(cluster: Both, fresh_topic: Callable[[], str]) -> None:
     name = fresh_topic()
     cluster.client.create(f"/brokers/topics/{name}", makepath=True)
     with pytest.raises(TopicMissing, match=f"no broker that is registered in ZooKeeper at .* has topic '{name}'"):

@@ -20,14 +20,11 @@ from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.dialect import coordinates_groups, dialect_of
 from simpleconsumer.errors import BrokerError, SimpleConsumerError
-from simpleconsumer.group_types import DescribedGroup
-from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
-from zkconsumer.admin.errors import AdminError, CoordinatorUnavailable, GroupNotAuthorized
-from zkconsumer.admin.groups.coordinated_groups import DEAD, CoordinatedGroup, of_classic_protocol, of_newest_protocol
+from simpleconsumer.types import Broker, DescribedGroup, OffsetAndMetadata, TopicPartition
+from zkconsumer.admin.groups.broker_group_report import DEAD, CoordinatedGroup, of_classic_protocol, of_newest_protocol
+from zkconsumer.admin.values import AdminError, CoordinatorUnavailable, GroupNotAuthorized
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer_error import ErrorCode
-
-__all__ = ["ASK_AGAIN", "BACKOFF_S", "DEADLINE_S", "NOT_AUTHORIZED", "GroupCoordinators", "check_code"]
 
 T = TypeVar("T")
 Row = tuple[int, OffsetAndMetadata]

@@ -16,11 +16,25 @@ Rules, and which failure each prevents:
 
 Source: kafka.admin.ConsumerGroupCommand --delete, AdminUtils.deleteConsumerGroupInZK (0.8.2.2), which deletes
 recursively and leaves the offsets in Kafka.
+
+Deletes a group's nodes in ZooKeeper: its stored offsets, or all of them.
+
+Rule: nodes are deleted one by one and never recursively, so no node is deleted that was not looked at; the nodes of a
+group that has members are never deleted.
+
+Deletes groups that brokers coordinate.
+
+Rules, and which failure each prevents:
+- A group with members is never deleted. The coordinator refuses that, too, so nobody can join in between.
+- All groups are checked before the first one is deleted.
+- Brokers before Kafka 1.1 have no request for it. There -1 is stored for each offset, which every member takes for
+  none; it expires as any offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,26 +42,26 @@ from rebalance.errors import refusal_of
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.kazoo_port import call
 from rebalance.zookeeper.port.requests import Delete, Exists, Fault, GetChildren, GetData, Multi, ZooKeeperPort
+from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import GroupHasMembers, GroupNotDeleted
+from zkconsumer.admin.groups.broker_group_report import BrokerGroupState, CoordinatedGroup, shown_members
+from zkconsumer.admin.groups.group_coordinators import NOT_AUTHORIZED, GroupCoordinators, check_code
 from zkconsumer.admin.groups.group_nodes import group_not_found, members
 from zkconsumer.admin.groups.group_report import unled_clause
-from zkconsumer.admin.offsets.deleted_topics import (
+from zkconsumer.admin.offsets.group_offsets import (
+    StoredOffsets,
     keeps_offsets_of_deleted_topics,
     note_of_kept_offsets,
+    read_stored_offsets,
     with_kept_offsets,
 )
-from zkconsumer.admin.offsets.group_offsets import StoredOffsets, read_stored_offsets
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offsets.offset_changes import shown_offset
 from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import GroupHasMembers, GroupNotDeleted, JsonValue, count_of
 from zkconsumer.admin.verify.findings import session_text
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
-from zkconsumer_error import first_few
-
-__all__ = ["DeletedGroup", "DeletedGroups", "delete_groups"]
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, children, read_all
+from zkconsumer_error import ErrorCode, first_few
 
 _MAX_NODES = 1_000_000
 _BATCH = 200
@@ -133,9 +147,11 @@ def delete_groups(
             )
         _check_unused(group, trees[group] or _tree(port, group))
     unled = unled_clause(name for found in stored.values() for name in found.kafka_unled)
-    left_in_kafka = [] if unled is None else [
-        f"brokers before 1.1 keep offsets that the groups may have in Kafka for topics without leaders: {unled}"
-    ]
+    left_in_kafka = (
+        []
+        if unled is None
+        else [f"brokers before 1.1 keep offsets that the groups may have in Kafka for topics without leaders: {unled}"]
+    )
     notes = left_in_kafka + [note for group, tree in trees.items() for note in _left_behind(group, tree)]
     if store == ZOOKEEPER and in_kafka.exists():
         notes.append("if the groups have offsets in Kafka, these stay: lists no longer show the groups, but "
@@ -212,8 +228,10 @@ def _check_unused(group: str, tree: Mapping[str, _Node]) -> None:
         remedy = "stop them first"
         persistent = [name for name, node in members.items() if not node.session]
         if persistent:
-            remedy += (f"; the registration of {persistent[0]} is persistent and does not end with its consumer: if "
-                       f"no such consumer runs, delete {ids}/{persistent[0]}")
+            remedy += (
+                f"; the registration of {persistent[0]} is persistent and does not end with its consumer: if "
+                f"no such consumer runs, delete {ids}/{persistent[0]}"
+            )
         raise GroupHasMembers(f"no group was deleted: {count_of(len(members), 'consumer')} {verb} in group {group!r} "
                               f"({shown})", remedy)  # fmt: skip
     held = [(path, node.session) for path, node in tree.items() if node.session]
@@ -373,3 +391,118 @@ class _NodeDeletion:
             f"group {self._group!r} is not deleted: {why}; deleted were {self.so_far()}, and {kafka}",
             "" if fault is Fault.NO_AUTH else "check whether a consumer has joined, and delete the group again",
         )
+
+
+log = logging.getLogger(__name__)
+
+
+def stored_offsets(port: ZooKeeperPort, group: str, matches: Callable[[str], bool]) -> list[str]:
+    """Return the paths of the offset nodes of the topics that match."""
+    topics = children(port, f"{znodes.group_path(group)}/offsets") or []
+    return [
+        f"{znodes.offsets_path(group, topic)}/{name}"
+        for topic in topics
+        if matches(topic)
+        for name in children(port, znodes.offsets_path(group, topic)) or []
+    ]
+
+
+def delete_offsets(port: ZooKeeperPort, group: str, matches: Callable[[str], bool]) -> int:
+    """Delete the offset nodes of the topics that match, and return how many there were.
+
+    Raises:
+        GroupHasMembers: The group has members, which would write them again.
+    """
+    live = members(port, group)
+    if live:
+        count, verb = count_of(len(live), "consumer"), "is" if len(live) == 1 else "are"
+        sentence = f"the offsets of group {group!r} are not deleted: {count} {verb} in it ({', '.join(live[:3])})"
+        raise GroupHasMembers(sentence, "stop them first")
+    paths = stored_offsets(port, group, matches)
+    for path in paths:
+        _delete_node(port, path)
+    return len(paths)
+
+
+def remove_group(port: ZooKeeperPort, group: str) -> None:
+    """Delete all nodes of a group without members."""
+    if members(port, group):
+        return
+    root = znodes.group_path(group)
+    for kind in ("offsets", "owners"):
+        for topic in children(port, f"{root}/{kind}") or []:
+            names = children(port, f"{root}/{kind}/{topic}") or []
+            _delete_all(port, [f"{root}/{kind}/{topic}/{name}" for name in names if kind == "offsets"])
+            _delete_node(port, f"{root}/{kind}/{topic}")
+    _delete_all(port, [f"{root}/offsets", f"{root}/owners", f"{root}/ids", root])
+
+
+def _delete_all(port: ZooKeeperPort, paths: Iterable[str]) -> None:
+    for path in paths:
+        _delete_node(port, path)
+
+
+def _delete_node(port: ZooKeeperPort, path: str) -> None:
+    reply = call(port, Delete(path), READ_TIMEOUT_S)
+    if reply.fault not in (None, Fault.NO_NODE):
+        log.warning("%s is not deleted: %s", path, refusal_of("delete", path, reply.fault, reply.reason))
+
+
+def check_without_members(group: CoordinatedGroup, what: str) -> None:
+    """Raise if a group has members, or may have some.
+
+    Args:
+        what: What is not done then, such as `group 'billing' is not deleted`.
+
+    Raises:
+        GroupHasMembers: Names them.
+    """
+    if group.members:
+        verb = "is" if len(group.members) == 1 else "are"
+        raise GroupHasMembers(
+            f"{what}: {count_of(len(group.members), 'member')} {verb} in it ({shown_members(group.members)}), and its "
+            f"state is {group.state}", "stop them first; the broker does not delete a group that has members"
+        )  # fmt: skip
+
+
+def delete_broker_groups(
+    coordinators: GroupCoordinators, states: Sequence[BrokerGroupState], *, dry_run: bool
+) -> DeletedGroups:
+    """Delete groups that have no members.
+
+    Raises:
+        GroupHasMembers: Members are in one of them.
+        GroupNotDeleted: A coordinator has not deleted one; says which are deleted.
+    """
+    for state in states:
+        check_without_members(state.group, f"group {state.group.group!r} is not deleted")
+    rows: list[DeletedGroup] = []
+    for state in states:
+        expires = False
+        if not dry_run:
+            expires = _delete_at_broker(coordinators, state, [row.group for row in rows])
+        rows.append(DeletedGroup(state.group.group, 0, 0, len(state.offsets), expires))
+    return DeletedGroups(tuple(rows), not dry_run)
+
+
+def _delete_at_broker(coordinators: GroupCoordinators, state: BrokerGroupState, done: Sequence[str]) -> bool:
+    """Delete one group; return whether its offsets stay until they expire."""
+    group = state.group.group
+    before = f"; deleted before: {', '.join(done)}" if done else ""
+    code = coordinators.delete_group(group)
+    if code is None:
+        _, codes = coordinators.delete_offsets(group, list(state.offsets))
+        code = next((each for each in codes.values() if each), 0)
+        if not code:
+            return True
+    if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
+        raise GroupHasMembers(f"group {group!r} is not deleted: a member has joined it in the meantime{before}",
+                              "stop its members first")  # fmt: skip
+    if code not in (
+        0,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ):  # it was there a moment ago: an answer was lost, or somebody else has deleted it
+        if code in NOT_AUTHORIZED:
+            check_code(code, group)
+        raise GroupNotDeleted(f"group {group!r} is not deleted: {BrokerError(code, None, None)}{before}")
+    return False

@@ -17,11 +17,8 @@ from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.groups.group_nodes import read_groups
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.offsets.store_choice import ZOOKEEPER
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.values import GroupList
-from zkconsumer.cluster.zookeeper_reads import ClusterSilent
-
-__all__ = ["list_groups", "with_broker_groups"]
+from zkconsumer.admin.values import GroupList, count_of
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 
 
 def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:

@@ -1,11 +1,18 @@
-"""Reports a group from its nodes in ZooKeeper: members, owners, offsets, lag, and what is wrong.
-
-Pure. Rules, as Kafka's own check tool breaks them (KAFKA-3952):
+"""Reports a group from its nodes in ZooKeeper: members, owners, offsets, lag, and what is wrong. Rules, as Kafka's own
+check tool breaks them (KAFKA-3952):
 - A partition is orphaned when some member subscribes to its topic and nobody owns it.
 - An owner is good when it is one of the thread ids that the registered members have on that topic.
 - A node that cannot be read is reported, and what it holds counts as unknown rather than wrong.
 
+Pure.
+
 Source: kafka.tools.VerifyConsumerRebalance, ConsumerOffsetChecker (0.8.2.2).
+
+Computes how each strategy would assign a group's partitions, and which of the strategies the owners follow. No node in
+ZooKeeper says which `partition.assignment.strategy` a member uses, so it is concluded from what the members own. As
+long as all members use one strategy, each of them computes the same assignment.
+
+Source: kafka.consumer.PartitionAssignor (0.8.2.2, 1.1.1).
 """
 
 from __future__ import annotations
@@ -15,20 +22,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from rebalance.errors import UnreadableNode, UnsupportedFilter
-from rebalance.subscription import Subscription, consumer_id_of, thread_ids
+from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
+from rebalance.subscription import (
+    INTERNAL_TOPICS,
+    Subscription,
+    assign_range,
+    assign_roundrobin,
+    consumer_id_of,
+    hash_collisions,
+    thread_ids,
+)
 from rebalance.zookeeper import znodes
 from zkconsumer.admin.groups.group_state import EntryFault, FaultIs, GroupNodes, Name
 from zkconsumer.admin.values import JsonValue, partition_number
 
-__all__ = [
-    "OFFSET_HIDDEN", "OWNER_HIDDEN", "GroupReport", "MemberRow", "Members", "PartitionRow",
-    "StoreDifference", "concerned_topics", "members_of", "report", "store_difference", "unled_clause", "unread",
-]  # fmt: skip
-
 OWNER_HIDDEN = "its owner is not known: ZooKeeper does not let this client read it"
 """The problem of a partition whose owner node, if there is one, may not be read."""
-
 OFFSET_HIDDEN = "its offset in ZooKeeper is not known: ZooKeeper does not let this client read it"
 """The problem of a partition whose offset node, if there is one, may not be read."""
 
@@ -110,9 +119,7 @@ def store_difference(rows: Sequence[PartitionRow]) -> StoreDifference | None:
     elif unclear == len(differing):
         counts = "it is not known which store the group uses, so the larger offset counts"
     else:
-        counts = (
-            f"for {unclear} of them it is not known which store the owner uses, so the larger offset counts"
-        )
+        counts = f"for {unclear} of them it is not known which store the owner uses, so the larger offset counts"
     return StoreDifference(
         f"the stores differ for {len(differing)} of {len(rows)} partitions, first for {first.topic}-{first.partition}: "
         f"{first.offset_in_zookeeper} in ZooKeeper and {first.offset_in_kafka} in Kafka; {counts}",
@@ -286,9 +293,7 @@ def report(nodes: GroupNodes, members: Members | None = None) -> GroupReport:
     lags = [row.lag for row in rows if row.lag is not None]
     shown = None if nodes.hides_members else members.rows
     total = None if rows and not lags else sum(lags)  # a 0 would look as if all was well
-    return GroupReport(
-        nodes.group, shown, tuple(rows), total, len(rows) - len(lags), tuple(problems), nodes.lag_unit
-    )
+    return GroupReport(nodes.group, shown, tuple(rows), total, len(rows) - len(lags), tuple(problems), nodes.lag_unit)
 
 
 def _known_partitions(nodes: GroupNodes, topic: str, problems: list[str]) -> frozenset[int | str] | None:
@@ -393,3 +398,100 @@ def _offset(nodes: GroupNodes, topic: str, name: str, problems: list[str]) -> in
     except UnreadableNode as error:
         problems.append(f"offset cannot be read: {error}")
         return None
+
+
+STRATEGIES = ("range", "roundrobin", "roundrobin-1.0")
+"""As `verify --strategy` takes them; `roundrobin-1.0` is the order of Java 1.0 and 1.1."""
+_ORDERS = {"roundrobin": "0.8", "roundrobin-1.0": "1.0"}
+ROUNDROBIN = frozenset(_ORDERS)
+"""The strategies that differ in the order alone."""
+Place = tuple[str, int | str]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True)
+class AssignmentPreview:
+    """What one strategy assigns.
+
+    Attributes:
+        strategy: One of `STRATEGIES`.
+        threads: Partition -> thread id.
+        undefined: Partitions whose hash another partition shares: Java leaves their order open.
+    """
+
+    strategy: str
+    threads: Mapping[Place, str]
+    undefined: frozenset[Place] = frozenset()
+
+    def assigns(self, place: Place, thread: str) -> bool:
+        """Return True if the partition may be the thread's."""
+        return self.threads.get(place) == thread or place in self.undefined
+
+    def differences(self, owners: Mapping[Place, str]) -> int:
+        """Return the number of partitions that somebody else owns."""
+        return sum(not self.assigns(place, thread) for place, thread in owners.items())
+
+
+def previews(
+    members: Members,
+    known_topics: Sequence[str],
+    partitions: Mapping[str, Sequence[int | str]],
+    strategies: Iterable[str] = STRATEGIES,
+) -> list[AssignmentPreview]:
+    """Return what each strategy assigns; round robin is left out where the subscriptions do not allow it.
+
+    Args:
+        known_topics: All topics of the cluster.
+        partitions: Topic -> its partitions, for the topics that can be read.
+    """
+    # Only where there are internal topics does it matter whether filters leave them out.
+    excludes = [True, False] if INTERNAL_TOPICS.intersection(known_topics) else [True]
+    found = []
+    for exclude in excludes:
+        topics: set[str] = set()
+        for subscription in members.subscriptions.values():
+            topics.update(subscription.topics(known_topics, exclude))
+        threads = {topic: members.threads(topic, exclude) for topic in sorted(topics)}
+        assigned = {topic: partitions[topic] for topic in threads if topic in partitions}
+        found += [preview for name in strategies if (preview := _preview(name, assigned, threads)) is not None]
+    return found
+
+
+def _preview(
+    strategy: str, partitions: Mapping[str, Sequence[int | str]], threads: Mapping[str, Iterable[str]]
+) -> AssignmentPreview | None:
+    if strategy == "range":
+        return AssignmentPreview(strategy, assign_range(partitions, threads))
+    order = _ORDERS[strategy]
+    try:
+        assigned = assign_roundrobin(partitions, threads, order)
+    except UnequalSubscriptions:
+        return None
+    undefined = frozenset(place for group in hash_collisions(partitions, order) for place in group)
+    return AssignmentPreview(strategy, assigned, undefined)
+
+
+def most_followed(candidates: Sequence[AssignmentPreview], owners: Mapping[Place, str]) -> AssignmentPreview | None:
+    """Return the assignment from which the owners differ least, the earlier one of equals; None of no candidates."""
+    return min(candidates, key=lambda preview: preview.differences(owners), default=None)
+
+
+def disagreement(candidates: Sequence[AssignmentPreview], owners: Mapping[Place, str]) -> dict[str, list[str]]:
+    """Return the strategies of the members if each member follows one, but not all the same: consumer id -> strategies.
+
+    Empty when the members may agree, and when some member owns what no strategy assigns to it.
+    """
+    owned: dict[str, list[tuple[Place, str]]] = {}
+    for place, thread in owners.items():
+        owned.setdefault(consumer_id_of(thread), []).append((place, thread))
+    explained = {
+        member: [number for number, preview in enumerate(candidates)
+                 if all(preview.assigns(place, thread) for place, thread in held)]
+        for member, held in sorted(owned.items())
+    }  # fmt: skip
+    if not explained or not all(explained.values()) or set.intersection(*map(set, explained.values())):
+        return {}
+    return {
+        member: sorted({candidates[number].strategy for number in numbers}, key=STRATEGIES.index)
+        for member, numbers in explained.items()
+    }

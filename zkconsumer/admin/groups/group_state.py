@@ -14,12 +14,9 @@ from dataclasses import dataclass, field
 
 from rebalance.errors import RefusedNode, UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import GENERATION_08, Generation
-from rebalance.zookeeper.znodes_07 import is_partition
+from rebalance.zookeeper.znodes_07 import GENERATION_08, Generation, is_partition
 from zkconsumer.admin.values import partition_number
-from zkconsumer.cluster.topic_of_07 import Topic07
-
-__all__ = ["EntryFault", "FaultIs", "GroupNodes", "Name"]
+from zkconsumer.cluster.registry import Topic07
 
 Name = tuple[str, str]
 """Topic, and the name of a partition's node."""

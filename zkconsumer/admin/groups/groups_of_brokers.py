@@ -24,10 +24,8 @@ from typing import Final, NamedTuple
 from rebalance.subscription import OFFSETS_TOPIC
 from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, SimpleConsumerError
-from simpleconsumer.group_types import ListedGroup
-from simpleconsumer.types import Broker, OffsetAndMetadata, TopicPartition
-from zkconsumer.admin.errors import AdminError
-from zkconsumer.admin.groups.coordinated_groups import (
+from simpleconsumer.types import Broker, ListedGroup, OffsetAndMetadata, TopicPartition
+from zkconsumer.admin.groups.broker_group_report import (
     CLASSIC,
     CONSUMER,
     DEAD,
@@ -36,10 +34,8 @@ from zkconsumer.admin.groups.coordinated_groups import (
     of_newest_protocol,
 )
 from zkconsumer.admin.groups.group_coordinators import ASK_AGAIN, BACKOFF_S, DEADLINE_S, GroupCoordinators
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cluster.daemon_threads import run_together
-
-__all__ = ["GroupsOfBrokers", "read_groups_of_brokers"]
+from zkconsumer.admin.values import AdminError, count_of
+from zkconsumer.cluster.log_ends import run_together
 
 log = logging.getLogger(__name__)
 
@@ -173,9 +169,7 @@ def _without_coordinator(coordinators: GroupCoordinators) -> list[str]:
     return [f"groups may be missing: {what}, such as {unled[0].partition}"]
 
 
-def _of_broker(
-    coordinators: GroupCoordinators, broker: Broker, listed: Sequence[ListedGroup] | None = None
-) -> _Answer:
+def _of_broker(coordinators: GroupCoordinators, broker: Broker, listed: Sequence[ListedGroup] | None = None) -> _Answer:
     """Return the groups that one broker coordinates.
 
     Args:

@@ -7,6 +7,15 @@ triggers a rebalance of Java members) and deletes the node at the version that w
 Whether the session of an owner lives, ZooKeeper's servers say by four-letter words: `cons` names the clients of one
 server; `dump` at the leader (or the only server) names all sessions. From ZooKeeper 3.5 on both have to be allowed
 (`4lw.commands.whitelist`); without an answer nothing is known. Every request has a deadline.
+
+Triggers a rebalance of a group, by a registration that is created and deleted in one transaction.
+
+Java members rebalance when the children of `ids` change, and at hardly anything else; a member that has used up its
+`rebalance.max.retries` waits for such a change. The registration subscribes to no topic, and as it is created and
+deleted in one transaction no member ever reads it; ZooKeeper reports the change all the same. (ZooKeeper 3.3 has no
+transactions: there the registration exists for a moment, and harms nobody.)
+
+Source: ZookeeperConsumerConnector.scala, ZKRebalancerListener (0.8.0 to 1.1.1); org.apache.zookeeper.server.DataTree.
 """
 
 from __future__ import annotations
@@ -19,30 +28,48 @@ from collections.abc import Sequence
 
 from rebalance.errors import UnreadableNode, refusal_of
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.generation import Generation
 from rebalance.zookeeper.port.kazoo_port import call
 from rebalance.zookeeper.port.requests import Create, Delete, Fault, GetData, Multi, Reply, Sync, ZooKeeperPort
-from zkconsumer.admin.errors import ClaimNotReleased, NotFound
-from zkconsumer.admin.groups.rebalance_trigger import passing_registration
+from rebalance.zookeeper.znodes_07 import Generation
 from zkconsumer.admin.groups.release_rules import Claim, Evidence, consumers_of, proof
-from zkconsumer.admin.phrases import nearest
-from zkconsumer.admin.values import Released
-from zkconsumer.cluster.topic_of_07 import no_partition
-from zkconsumer.cluster.topic_partitions import read_partitions
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, children, read_all
+from zkconsumer.admin.values import ClaimNotReleased, NotFound, RebalanceNotTriggered, Released, nearest
+from zkconsumer.cluster.registry import no_partition, read_partitions
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, children, read_all
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 from zkconsumer_error import first_few
 
-__all__ = [
-    "check_names",
-    "client_of",
-    "clients_in",
-    "delete_claim",
-    "leader_knows",
-    "read_claim",
-    "release_claim",
-    "sessions_in",
-]
+
+def passing_registration(group: str, consumer_id: str, generation: Generation) -> tuple[Create, Delete]:
+    """Return the two operations; in one transaction they also prove that no such consumer is registered.
+
+    Args:
+        group: The group.
+        consumer_id: The consumer.
+        generation: That of the cluster: without transactions a Java member may read the registration.
+    """
+    path = znodes.registration_path(group, consumer_id)
+    nothing = znodes.Registration(znodes.STATIC, (), time.time_ns() // 1_000_000)
+    return Create(path, generation.format_registration(nothing), ephemeral=True), Delete(path, 0)
+
+
+def trigger_rebalance(port: ZooKeeperPort, group: str, generation: Generation) -> None:
+    """Have all members of the group rebalance once; members that own what is assigned to them keep it.
+
+    Args:
+        generation: That of the cluster.
+
+    Raises:
+        RebalanceNotTriggered: ZooKeeper did not take the transaction.
+    """
+    operations = passing_registration(group, f"{group}_nudge-{uuid.uuid4().hex[:8]}", generation)
+    reply = call(port, Multi(operations), READ_TIMEOUT_S)
+    refused = [item for item in reply.value or () if isinstance(item, Fault)]
+    if reply.fault is not None or refused:
+        fault = reply.fault or refused[0]
+        said = refusal_of("create", operations[0].path, fault, reply.reason)
+        raise RebalanceNotTriggered(
+            f"no rebalance of group {group!r} was triggered: {said}", "" if fault is Fault.NO_AUTH else "try again"
+        )
 
 
 _TIMEOUT_S = 3.0
@@ -50,7 +77,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _CLIENT = re.compile(r"^ */?(\S+?)\[\d+\]\(.*\bsid=0x([0-9a-f]+)", re.MULTILINE)
 _SESSION = re.compile(r"^\s*0x([0-9a-f]+)\b", re.MULTILINE)
 _LEADS = re.compile(r"^Mode: (leader|standalone)$", re.MULTILINE)
-
 Server = tuple[str, int]
 
 
@@ -202,8 +228,9 @@ def delete_claim(port: ZooKeeperPort, generation: Generation, group: str, claim:
     """
     now = read_claim(port, claim.path)
     if now != claim:
-        raise ClaimNotReleased(f"{claim.path} is not released: another client has changed it in the "
-                               "meantime", "look again")
+        raise ClaimNotReleased(
+            f"{claim.path} is not released: another client has changed it in the meantime", "look again"
+        )
     operations: list[Create | Delete] = []
     if children(port, znodes.ids_path(group)) is not None:
         for consumer in _possible(claim.thread) or [f"{group}_release-{uuid.uuid4().hex[:8]}"]:

@@ -9,10 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rebalance.subscription import consumer_id_of
-from zkconsumer.admin.errors import ClaimNotReleased
+from zkconsumer.admin.values import ClaimNotReleased
 from zkconsumer.admin.verify.findings import session_text
-
-__all__ = ["Claim", "Evidence", "consumers_of", "proof"]
 
 
 @dataclass(frozen=True)

@@ -16,31 +16,26 @@ from typing import Final
 
 from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import GroupHasMembers, NotFound, OffsetsNotSet
-from zkconsumer.admin.groups.broker_group_deletion import check_without_members
 from zkconsumer.admin.groups.broker_group_report import (
     BROKERS,
+    DEAD,
     BrokerGroupState,
     BrokerPartitionRow,
+    CoordinatedGroup,
     broker_group_report,
 )
-from zkconsumer.admin.groups.coordinated_groups import DEAD, CoordinatedGroup
 from zkconsumer.admin.groups.group_coordinators import NOT_AUTHORIZED, GroupCoordinators, check_code
+from zkconsumer.admin.groups.group_deletion import check_without_members
 from zkconsumer.admin.groups.groups_of_brokers import read_groups_of_brokers
-from zkconsumer.admin.offsets.group_offsets import StoredOffsets
-from zkconsumer.admin.offsets.kafka_changes import plan_kafka_changes
-from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges, shown_offset
+from zkconsumer.admin.offsets.group_offsets import StoredOffsets, chosen_offsets
+from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges, plan_kafka_changes, shown_offset
 from zkconsumer.admin.offsets.offset_changing import OffsetChanging, check_partitions
-from zkconsumer.admin.offsets.offset_deletion import chosen_offsets
 from zkconsumer.admin.offsets.offset_lines import OffsetLine, fault_of_group
 from zkconsumer.admin.offsets.offset_plans import OffsetTarget
 from zkconsumer.admin.offsets.store_choice import KAFKA
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, lines_of
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import GroupHasMembers, JsonValue, NotFound, OffsetsNotSet, count_of
 from zkconsumer_error import ErrorCode
-
-__all__ = ["BrokerGroupOffsets", "BrokerOffsets"]
 
 _NOT_SET: Final = "no offset was set"
 _TOO_OLD: Final = "is older than Kafka 2.4 and cannot delete single offsets"
@@ -114,8 +109,9 @@ class BrokerGroupOffsets(OffsetChanging):
             OffsetLine(group, name.topic, str(name.partition), offset, KAFKA)
             for group, offsets in found.items() if group not in faults for name, offset in sorted(offsets.items())
         ]  # fmt: skip
-        problems += tuple("offsets of a group whose name cannot be written in a line: "
-                          f"{fault}" for fault in faults.values())
+        problems += tuple(
+            f"offsets of a group whose name cannot be written in a line: {fault}" for fault in faults.values()
+        )
         return ExportedOffsets(tuple(lines), problems, store=KAFKA)
 
     # -- changing ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from rebalance.subscription import check_group
 from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.broker_groups import BrokerGroups
-from zkconsumer.admin.errors import NotFound, OffsetsNotSet
 from zkconsumer.admin.groups.group_nodes import (
     group_not_found,
     only_topic,
@@ -19,29 +18,29 @@ from zkconsumer.admin.groups.group_nodes import (
     read_log_ends,
 )
 from zkconsumer.admin.groups.group_report import PartitionRow, concerned_topics, report, store_difference, unread
-from zkconsumer.admin.offsets.deleted_topics import (
+from zkconsumer.admin.offsets.group_offsets import (
+    StoredOffsets,
+    check_not_consumed,
+    chosen_offsets,
     keeps_offsets_of_deleted_topics,
     note_of_kept_offsets,
+    read_stored_offsets,
     with_kept_offsets,
 )
-from zkconsumer.admin.offsets.group_offsets import StoredOffsets, read_stored_offsets
-from zkconsumer.admin.offsets.kafka_changes import write_both
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka, read_group_and_kafka
-from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges, check_no_members
+from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges, check_no_members, write_both
 from zkconsumer.admin.offsets.offset_changing import OffsetChanging, away_07, check_partitions
-from zkconsumer.admin.offsets.offset_deletion import check_not_consumed, chosen_offsets
 from zkconsumer.admin.offsets.offset_lines import parse_store
 from zkconsumer.admin.offsets.offset_plans import OffsetTarget, changes_of, topic_partitions
 from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER, check_store
 from zkconsumer.admin.offsets.stored_offsets import ExportedOffsets, export_offsets, lines_of
 from zkconsumer.admin.topics.topic_nodes import read_listed_partitions
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, NotFound, OffsetsNotSet
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer_error import first_few
 
-__all__ = ["GroupOffsets", "OffsetAdministration"]
-
 log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class GroupOffsets(JsonValue):

@@ -13,7 +13,6 @@ from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.offsets.group_offsets import StoredOffsets
 from zkconsumer.admin.offsets.offset_changes import OffsetChange, OffsetChanges
-from zkconsumer.admin.offsets.offset_import import check_logs, imported_offsets, left_in_zookeeper
 from zkconsumer.admin.offsets.offset_lines import OffsetLine
 from zkconsumer.admin.offsets.offset_plans import (
     OffsetTarget,
@@ -23,10 +22,9 @@ from zkconsumer.admin.offsets.offset_plans import (
     target_offsets,
     topic_partitions,
 )
+from zkconsumer.admin.offsets.stored_offsets import check_logs, imported_offsets, left_in_zookeeper
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer_error import first_few
-
-__all__ = ["OffsetChanging", "away_07", "check_partitions"]
 
 Left = tuple[str, ...]
 """Sentences about what is left out."""

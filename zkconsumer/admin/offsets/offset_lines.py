@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 from rebalance.zookeeper import znodes
 
-__all__ = ["OffsetLine", "fault_of", "fault_of_group", "format_line", "format_lines", "parse_lines", "parse_store"]
-
 _NAME = re.compile(r"(?!\.\.?$)(?! )([^/\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]| )+(?<! )")
 """A part of a path as ZooKeeper accepts it; Kafka 0.7 and brokers that coordinate have no rule for names of groups.
 
@@ -69,9 +67,7 @@ def format_line(line: OffsetLine) -> str:
     return f"{znodes.offset_path(line.group, line.topic, line.partition)}:{line.offset}"
 
 
-def format_lines(
-    lines: Sequence[OffsetLine], store: str | None, in_both: Collection[tuple[str, str, str]] = ()
-) -> str:
+def format_lines(lines: Sequence[OffsetLine], store: str | None, in_both: Collection[tuple[str, str, str]] = ()) -> str:
     """Return the lines as a file that Java's tool can read, with comments at its end where the store matters.
 
     >>> print(format_lines([OffsetLine("g", "t", "0", 5), OffsetLine("g", "t", "0", 300, "kafka"),

@@ -9,38 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeVar
 
-from rebalance.assignment import sort_partitions
 from rebalance.errors import UnreadableNode
+from rebalance.subscription import sort_partitions
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import ZooKeeperPort
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.errors import NotFound, OffsetsNotSet
 from zkconsumer.admin.groups.group_state import Name
-from zkconsumer.admin.offsets.entry_starts import entry_starts, moved_note
 from zkconsumer.admin.offsets.group_offsets import StoredOffsets
-from zkconsumer.admin.offsets.kafka_changes import plan_kafka_changes
-from zkconsumer.admin.offsets.offset_changes import OffsetChange, PartitionName, plan_changes
+from zkconsumer.admin.offsets.offset_changes import OffsetChange, PartitionName, plan_changes, plan_kafka_changes
 from zkconsumer.admin.offsets.store_choice import KAFKA, ZOOKEEPER
-from zkconsumer.admin.phrases import count_of, nearest
-from zkconsumer.admin.values import partition_number
+from zkconsumer.admin.values import NotFound, OffsetsNotSet, count_of, nearest, partition_number
+from zkconsumer.admin.verify.entry_faults import entry_starts, moved_note
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.log_ends import LogOffsets
-from zkconsumer.cluster.segment_times import refuse_seconds
-from zkconsumer.cluster.topic_of_07 import no_partition
+from zkconsumer.cluster.registry import no_partition
+from zkconsumer.cluster.time_search import refuse_seconds
 from zkconsumer_error import first_few
-
-__all__ = [
-    "OffsetTarget",
-    "Wanted",
-    "changes_of",
-    "check_stores_agree",
-    "parse_target",
-    "shift_offsets",
-    "shifted",
-    "target_offsets",
-    "topic_partitions",
-]
 
 
 class OffsetTarget(NamedTuple):
@@ -154,8 +139,9 @@ def parse_target(text: str) -> OffsetTarget:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not earliest, latest, an offset, or a time such as "
-                         "2014-03-01T12:00:00Z") from None
+        raise ValueError(
+            f"{text!r} is not earliest, latest, an offset, or a time such as 2014-03-01T12:00:00Z"
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     time_ms = round(moment.timestamp() * 1000)
@@ -366,10 +352,14 @@ def changes_of(
     Raises:
         OffsetsNotSet: Kafka cannot have an offset of a partition whose name is no number.
     """
-    in_zookeeper = {} if port is None else {
-        change.path: change
-        for change in plan_changes(port, [(name, new[ZOOKEEPER]) for name, new in wanted if ZOOKEEPER in new])
-    }
+    in_zookeeper = (
+        {}
+        if port is None
+        else {
+            change.path: change
+            for change in plan_changes(port, [(name, new[ZOOKEEPER]) for name, new in wanted if ZOOKEEPER in new])
+        }
+    )
     changes: list[OffsetChange] = []
     for (group, topic, name), new in wanted:
         if ZOOKEEPER in new:

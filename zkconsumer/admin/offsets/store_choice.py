@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkconsumer.admin.errors import OffsetsNotSet
-
-__all__ = ["BOTH", "KAFKA", "STORES", "ZOOKEEPER", "check_store", "chosen_stores"]
+from zkconsumer.admin.values import OffsetsNotSet
 
 ZOOKEEPER: Final = "zookeeper"
 KAFKA: Final = "kafka"

@@ -16,8 +16,6 @@ from dataclasses import replace
 
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import TopicMetadata
-from zkconsumer.admin.errors import NotFound, TopicUnfinished
-from zkconsumer.admin.phrases import count_of, nearest
 from zkconsumer.admin.topics.controller_calls import (
     ControllerCalls,
     create_by_brokers,
@@ -25,15 +23,19 @@ from zkconsumer.admin.topics.controller_calls import (
     grow_by_brokers,
 )
 from zkconsumer.admin.topics.record_deletion import TopicCut, cut_topic
-from zkconsumer.admin.topics.replica_assignment import MAX_PARTITIONS, check_count
 from zkconsumer.admin.topics.setting_changes import TopicSettings, set_by_brokers
 from zkconsumer.admin.topics.topic_changes import Progress, TopicChange, assigned, check_not_internal, poll
-from zkconsumer.admin.topics.topic_creation import NewTopic, check_new_name, chosen_replicas
-from zkconsumer.admin.topics.topic_growth import KEYS_MOVE, Growth, added_replicas
+from zkconsumer.admin.topics.topic_creation import (
+    KEYS_MOVE,
+    Growth,
+    NewTopic,
+    added_replicas,
+    check_new_name,
+    chosen_replicas,
+)
+from zkconsumer.admin.topics.topic_plans import MAX_PARTITIONS, check_count, check_settings, texts_of
 from zkconsumer.admin.topics.topic_producers import TopicProducers, topic_producers
-from zkconsumer.admin.topics.topic_settings import as_text, check_settings
-
-__all__ = ["BrokerTopicStore"]
+from zkconsumer.admin.values import NotFound, TopicUnfinished, count_of, nearest
 
 _BEFORE_BROKERS_CHECK = 4
 """Registration version of the brokers that say nothing of a setting that they refuse: Kafka 0.10.1."""
@@ -57,10 +59,8 @@ class BrokerTopicStore:
         calls.require("create", new.name, "created", _INSTEAD)
         racks = dict.fromkeys(broker.id for broker in calls.cluster.brokers())
         chosen = chosen_replicas(new, racks)
-        settings = {name: as_text(value) for name, value in new.config.items()}
         checks = calls.serves("check")
-        if not checks:
-            settings = check_settings(settings, _BEFORE_BROKERS_CHECK)
+        settings = texts_of(new.config) if checks else check_settings(new.config, _BEFORE_BROKERS_CHECK)
         are_fixed = new.assignment is not None or not new.rack_aware
         if checks or not dry_run:
             create_by_brokers(
@@ -103,9 +103,7 @@ class BrokerTopicStore:
 
         def is_gone() -> bool:
             # A client that asks for the deleted topic may have created it again already, under another id.
-            return not any(
-                view.error_code == 0 and view.topic_id == found.topic_id for view in calls.views(topic)
-            )
+            return not any(view.error_code == 0 and view.topic_id == found.topic_id for view in calls.views(topic))
 
         if not poll(is_gone, wait_s):
             why = "; ".join(self._obstacles(found)) or "a client may have created it again, or the controller is busy"
@@ -115,9 +113,7 @@ class BrokerTopicStore:
             )
         return replace(change, done=True)
 
-    def set(
-        self, topic: str, config: Mapping[str, object], unset: Collection[str], dry_run: bool
-    ) -> TopicSettings:
+    def set(self, topic: str, config: Mapping[str, object], unset: Collection[str], dry_run: bool) -> TopicSettings:
         """Change settings of a topic; see `TopicAdministration.set_topic`."""
         self._calls.require("set", topic, "set", _INSTEAD)
         return set_by_brokers(self._calls, topic, config, unset, dry_run)
@@ -136,7 +132,7 @@ class BrokerTopicStore:
         known = calls.cluster.topics()
         found = calls.ask(lambda client: client.ask(KAFKA011.cluster_metadata([topic]))).topics[topic]
         if topic not in known or not found.partitions:
-            raise NotFound(f"there is no topic {topic!r} {calls.where}", nearest(topic, known, "topic"))
+            raise NotFound(f"topic {topic!r} does not exist {calls.where}", nearest(topic, known, "topic"))
         return found
 
     def _obstacles(self, topic: TopicMetadata) -> list[str]:

@@ -31,7 +31,8 @@ from simpleconsumer.errors import (
     broker_error,
 )
 from simpleconsumer.types import Broker, TopicMetadata, TopicVerdict
-from zkconsumer.admin.errors import (
+from zkconsumer.admin.topics.topic_plans import nearest_setting
+from zkconsumer.admin.values import (
     AdminError,
     ControllerUnavailable,
     NotFound,
@@ -39,12 +40,9 @@ from zkconsumer.admin.errors import (
     TopicRefused,
     TopicUnfinished,
 )
-from zkconsumer.admin.topics.topic_settings import nearest_setting
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.zookeeper_reads import ClusterSilent
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer_error import ErrorCode
-
-__all__ = ["ControllerCalls", "create_by_brokers", "delete_by_brokers", "grow_by_brokers", "refusal"]
 
 T = TypeVar("T")
 _Replicas = Mapping[int, tuple[int, ...]]
@@ -85,7 +83,7 @@ def refusal(verdict: TopicVerdict, topic: str, done: str, where: str) -> AdminEr
     if verdict.error_code in _NOT_AUTHORIZED:
         return TopicNotAuthorized(sentence, _right(done, topic))
     if verdict.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return NotFound(f"there is no topic {topic!r} {where}")
+        return NotFound(f"topic {topic!r} does not exist {where}")
     if verdict.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         return TopicRefused(f"topic {topic!r} exists already {where}", f"`zkconsumer topics {topic}` shows it")
     if done == "deleted" and verdict.error_code == ErrorCode.INVALID_REQUEST:  # as brokers before 2.1 say it

@@ -21,16 +21,12 @@ from typing import Final
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import BrokerError, SimpleConsumerError, VersionNotServed
 from simpleconsumer.types import Broker, TopicPartition, TopicVerdict
-from zkconsumer.admin.errors import TopicNotAuthorized, TopicRefused, TopicUnfinished
 from zkconsumer.admin.offsets.offset_plans import OffsetTarget, parse_target, topic_partitions
-from zkconsumer.admin.phrases import count_of
 from zkconsumer.admin.topics.controller_calls import ControllerCalls, refusal
 from zkconsumer.admin.topics.topic_changes import check_not_internal
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, TopicNotAuthorized, TopicRefused, TopicUnfinished, count_of
 from zkconsumer.cluster.log_ends import LogOffsets
 from zkconsumer_error import ErrorCode
-
-__all__ = ["CutPartition", "TopicCut", "cut_topic"]
 
 _DEADLINE_S: Final = 30.0
 _BACKOFF_S: Final = 0.2
@@ -74,9 +70,7 @@ class TopicCut(JsonValue):
     written: bool
 
 
-def cut_topic(
-    calls: ControllerCalls, topic: str, before: str | int, chosen: Sequence[int], dry_run: bool
-) -> TopicCut:
+def cut_topic(calls: ControllerCalls, topic: str, before: str | int, chosen: Sequence[int], dry_run: bool) -> TopicCut:
     """Delete the messages below a target in partitions of a topic.
 
     Args:
@@ -99,9 +93,7 @@ def cut_topic(
     _refuse_compacted(calls, topic)
     logs = cluster.log_ends(names, target.times_ms)
     rows = tuple(_planned(calls, name, target, logs[name]) for name in names)
-    wanted = {
-        TopicPartition(topic, row.partition): row.new_earliest for row in rows if row.new_earliest > row.earliest
-    }
+    wanted = {TopicPartition(topic, row.partition): row.new_earliest for row in rows if row.new_earliest > row.earliest}
     if not dry_run:
         _delete(calls, topic, wanted)
     return TopicCut(topic, rows, not dry_run)

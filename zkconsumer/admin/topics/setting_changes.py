@@ -20,20 +20,16 @@ from dataclasses import dataclass
 
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import Create, GetData, SetData, ZooKeeperPort
+from rebalance.zookeeper.znodes import format_topic_config
 from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.types import TopicVerdict
-from zkconsumer.admin.errors import NotFound, TopicRefused
-from zkconsumer.admin.phrases import nearest
 from zkconsumer.admin.topics.controller_calls import ControllerCalls, refusal
-from zkconsumer.admin.topics.topic_brokers import CONFIG_CHANGES, TopicBrokers, json_fields, read_brokers
 from zkconsumer.admin.topics.topic_changes import read_topic, write
-from zkconsumer.admin.topics.topic_settings import as_text, check_settings, nearest_setting
-from zkconsumer.admin.values import JsonValue
-from zkconsumer.cluster.topic_payloads import format_topic_config
-from zkconsumer.cluster.zookeeper_reads import read_all
-
-__all__ = ["SettingChange", "TopicSettings", "set_by_brokers", "set_by_nodes"]
+from zkconsumer.admin.topics.topic_nodes import CONFIG_CHANGES, TopicBrokers, json_fields, read_brokers
+from zkconsumer.admin.topics.topic_plans import check_settings, nearest_setting, texts_of
+from zkconsumer.admin.values import JsonValue, NotFound, TopicRefused, nearest
+from zkconsumer.cluster.zookeeper_connection import read_all
 
 _BY_NAME: int = 2
 """Registration version from which brokers take an object as a notification (Kafka 0.9)."""
@@ -82,7 +78,7 @@ def _wanted(topic: str, config: Mapping[str, object], unset: Collection[str]) ->
         raise TopicRefused(f"topic {topic!r} is not set: {both[0]} is both set and taken away")
     if not config and not unset:
         raise TopicRefused(f"topic {topic!r} is not set: no setting is named")
-    return {**{name: as_text(value) for name, value in config.items()}, **dict.fromkeys(unset)}
+    return {**texts_of(config), **dict.fromkeys(unset)}
 
 
 def _changes(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> tuple[SettingChange, ...]:
@@ -109,7 +105,7 @@ def set_by_brokers(
     wanted = _wanted(topic, config, unset)
     known = calls.cluster.topics()
     if topic not in known:  # brokers before 2.0 answer with their own settings
-        raise NotFound(f"there is no topic {topic!r} {calls.where}", nearest(topic, known, "topic"))
+        raise NotFound(f"topic {topic!r} does not exist {calls.where}", nearest(topic, known, "topic"))
 
     def read(client: BrokerClient) -> tuple[TopicVerdict, dict[str, str]]:
         return client.ask(KAFKA011.topic_overrides(topic))

@@ -13,21 +13,16 @@ from typing import Final
 
 from rebalance.subscription import check_topic
 from rebalance.zookeeper.port.requests import ZooKeeperPort
-from zkconsumer.admin.errors import TopicRefused
 from zkconsumer.admin.offsets.kafka_offsets import OffsetsInKafka
 from zkconsumer.admin.topics.broker_topics import BrokerTopicStore
 from zkconsumer.admin.topics.controller_calls import ControllerCalls
 from zkconsumer.admin.topics.record_deletion import TopicCut, cut_topic
 from zkconsumer.admin.topics.setting_changes import TopicSettings, set_by_brokers, set_by_nodes
-from zkconsumer.admin.topics.topic_changes import Progress, TopicChange
-from zkconsumer.admin.topics.topic_creation import NewTopic, create_topic
-from zkconsumer.admin.topics.topic_deletion import delete_topic
-from zkconsumer.admin.topics.topic_growth import Growth, grow_topic
+from zkconsumer.admin.topics.topic_changes import Progress, TopicChange, delete_topic
+from zkconsumer.admin.topics.topic_creation import Growth, NewTopic, create_topic, grow_topic
 from zkconsumer.admin.topics.topic_producers import TopicProducers, topic_producers
+from zkconsumer.admin.values import TopicRefused
 from zkconsumer.cluster.cluster import Cluster
-
-__all__ = ["TopicAdministration", "ZooKeeperTopicStore", "refuse_07"]
-
 
 _SETTINGS: Final = "num.partitions, or topic.partition.count.map for one topic, in the settings of the brokers"
 _REMEDIES: Final = {
@@ -99,9 +94,7 @@ class ZooKeeperTopicStore:
             self._port, self._in_kafka, self._zookeeper, topic, dry_run, wait_s, progress, self._served("delete")
         )
 
-    def set(
-        self, topic: str, config: Mapping[str, object], unset: Collection[str], dry_run: bool
-    ) -> TopicSettings:
+    def set(self, topic: str, config: Mapping[str, object], unset: Collection[str], dry_run: bool) -> TopicSettings:
         """Change settings of a topic; see `TopicAdministration.set_topic`."""
         refuse_07(self._cluster, topic, "set")
         calls = self._served("set")

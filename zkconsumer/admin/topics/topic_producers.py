@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.types import ActiveProducer, Broker, TopicPartition
-from zkconsumer.admin.errors import TopicNotAuthorized
 from zkconsumer.admin.offsets.offset_plans import topic_partitions
 from zkconsumer.admin.topics.controller_calls import ControllerCalls, refusal
-from zkconsumer.admin.values import JsonValue
+from zkconsumer.admin.values import JsonValue, TopicNotAuthorized
 from zkconsumer_error import ErrorCode
-
-__all__ = ["ProducerRow", "TopicProducers", "topic_producers"]
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,7 @@ from rebalance.zookeeper.znodes_07 import broker_and_number
 from simpleconsumer.types import TopicPartition
 from zkconsumer.admin.values import JsonValue
 from zkconsumer.cluster.log_ends import LogOffsets
-from zkconsumer.cluster.topic_of_07 import Topic07
-
-__all__ = ["TopicNodes", "TopicPartitionRow", "TopicReport", "topic_report"]
+from zkconsumer.cluster.registry import Topic07
 
 _LEADER_HIDDEN = "its leader is not known"
 
@@ -90,9 +88,7 @@ class TopicReport(JsonValue):
 def topic_report(nodes: TopicNodes) -> TopicReport:
     """Return the report about the nodes."""
     rows: list[TopicPartitionRow] = []
-    problems = [
-        str(node) for path, node in sorted(nodes.refused.items()) if path.rpartition("/")[0] == znodes.TOPICS
-    ]
+    problems = [str(node) for path, node in sorted(nodes.refused.items()) if path.rpartition("/")[0] == znodes.TOPICS]
     for topic, data in sorted(nodes.topics.items()):
         if topic in nodes.topics_07:
             rows += _rows_07(nodes, topic, problems)
@@ -146,9 +142,7 @@ def _log_offsets(
     return None, None
 
 
-def _state(
-    nodes: TopicNodes, name: TopicPartition, problems: list[str]
-) -> tuple[int | None, tuple[int, ...] | None]:
+def _state(nodes: TopicNodes, name: TopicPartition, problems: list[str]) -> tuple[int | None, tuple[int, ...] | None]:
     """Return leader and in-sync replicas, each None if not known."""
     path = znodes.partition_state_path(name.topic, int(name.partition))
     if path in nodes.refused:

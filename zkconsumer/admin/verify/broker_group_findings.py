@@ -1,19 +1,25 @@
 """Finds what is wrong with a group that brokers coordinate, and what would mend it. Pure.
 
 What a rebalance under way explains is passing: it is a fault when it stays.
+
+Finds that brokers coordinate a group which has the name of one in ZooKeeper.
+
+The two do not know each other: members of both would each read all partitions, and use the same offsets in Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from simpleconsumer.group_types import CONSUMER_PROTOCOL
-from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.groups.broker_group_report import BrokerGroupState
+from rebalance.zookeeper import znodes
+from simpleconsumer.types import CONSUMER_PROTOCOL, TopicPartition
+from zkconsumer.admin.groups.broker_group_report import BrokerGroupState, CoordinatedGroup, shown_members
+from zkconsumer.admin.groups.group_report import members_of
+from zkconsumer.admin.groups.group_state import GroupNodes
+from zkconsumer.admin.values import count_of
 from zkconsumer.admin.verify.findings import Finding, Verification
-from zkconsumer.admin.verify.storage_findings import OFFSETS_IN_KAFKA
-
-__all__ = ["verify_broker_group"]
+from zkconsumer.admin.verify.offset_findings import OFFSETS_IN_KAFKA
+from zkconsumer_error import first_few
 
 _ASSIGNED_BY_COORDINATOR = "see the logs of the members and of the coordinator; restart a member that does not catch up"
 
@@ -26,7 +32,11 @@ def verify_broker_group(found: BrokerGroupState, least_members: int) -> Verifica
     """
     group = found.group
     findings = [
-        *_state(found, least_members), *_members(found), *_partitions(found), *_offsets(found), *_uncommitted(found)
+        *_state(found, least_members),
+        *_members(found),
+        *_partitions(found),
+        *_offsets(found),
+        *_uncommitted(found),
     ]
     members = None if group.members is None else len(group.members)
     return Verification(group.group, members, len(found.subscribed), group.assignor, tuple(findings))
@@ -68,8 +78,11 @@ def _members(found: BrokerGroupState) -> Iterator[Finding]:
                               "exist", "create the topic, or correct its name", fault=False)  # fmt: skip
         if member.target is not None and set(member.target) != set(member.assigned):
             away = sorted(set(member.assigned) - set(member.target))
-            what = (f"still has {_first(away)}, which it has to give up" if away else
-                    f"does not have {_first(sorted(set(member.target) - set(member.assigned)))} yet")
+            what = (
+                f"still has {_first(away)}, which it has to give up"
+                if away
+                else f"does not have {_first(sorted(set(member.target) - set(member.assigned)))} yet"
+            )
             yield Finding("not-reconciled", path, f"{member.member_id} {what}", _ASSIGNED_BY_COORDINATOR, passing=True)
         elif not member.assigned and member.topics and not group.is_rebalancing and group.assignor is not None:
             yield Finding("idle-member", path, f"{member.member_id} of {member.host} has no partition",
@@ -110,8 +123,10 @@ def _subscriber(found: BrokerGroupState, name: TopicPartition) -> str:
 def _offsets(found: BrokerGroupState) -> Iterator[Finding]:
     for name, offset in sorted(found.offsets.items()):
         where = _shown(name)
-        set_it = (f"zkconsumer offsets set {found.group.group} --topic {name.topic} --partition {name.partition} --to "
-                  "earliest, while the group has no members, or the member continues where auto.offset.reset says")
+        set_it = (
+            f"zkconsumer offsets set {found.group.group} --topic {name.topic} --partition {name.partition} --to "
+            "earliest, while the group has no members, or the member continues where auto.offset.reset says"
+        )
         log = found.logs.get(name)
         if not found.exists(name):
             yield Finding(
@@ -151,3 +166,44 @@ def _shown(name: TopicPartition) -> str:
 
 def _first(names: list[TopicPartition]) -> str:
     return _shown(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def same_name_findings(nodes: GroupNodes, other: CoordinatedGroup | None) -> Iterator[Finding]:
+    """Yield that members of both groups read the same topics, or that only the other group has members.
+
+    Args:
+        nodes: The group in ZooKeeper.
+        other: The group of that name that brokers coordinate; None if there is none, or it is not known.
+    """
+    if other is None or not other.members:
+        return
+    path = znodes.ids_path(nodes.group)
+    what = (f"brokers also coordinate a group of that name, with {count_of(len(other.members), 'member')} "
+            f"({shown_members(other.members)})")  # fmt: skip
+    if not nodes.registrations and not nodes.hides_members:
+        yield Finding("same-name", path, what,
+                      f"zkconsumer verify {nodes.group} --bootstrap-server verifies that group",
+                      fault=False)  # fmt: skip
+        return
+    shared = _shared_topics(nodes, other)
+    if shared is None:
+        what += "; it is not known yet whether both read the same topics"
+    elif shared:
+        names = first_few(*map(repr, shared), most=3)
+        what += f": both groups read {names}, so each message is delivered twice, and both groups store offsets"
+    else:
+        yield Finding("same-name", path, f"{what}, which reads other topics", "nothing", fault=False)
+        return
+    yield Finding("members-of-both-kinds", path, what, "stop the members of one kind: those in ZooKeeper if the group "
+                  "has moved to the brokers, see docs/MIGRATION.md", passing=True)  # fmt: skip
+
+
+def _shared_topics(nodes: GroupNodes, other: CoordinatedGroup) -> list[str] | None:
+    """Return the topics that members of both groups read; None if that is not known."""
+    members = members_of(nodes)
+    ours = {
+        topic for subscription in members.subscriptions.values() for topic in subscription.topics(nodes.known_topics)
+    }  # fmt: skip
+    shared = sorted(ours & set(other.topics))
+    is_unclear = other.is_rebalancing or nodes.hides_members or bool(members.unclear)
+    return None if is_unclear and not shared else shared

@@ -8,8 +8,6 @@ from typing import Any
 
 from zkconsumer.admin.values import JsonValue, typed
 
-__all__ = ["Finding", "Verification", "session_text"]
-
 
 @dataclass(frozen=True)
 class Finding:

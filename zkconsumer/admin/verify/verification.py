@@ -16,20 +16,19 @@ from collections.abc import Iterator, Sequence
 from rebalance.errors import UnreadableNode
 from rebalance.subscription import consumer_id_of
 from rebalance.zookeeper import znodes
-from zkconsumer.admin.groups.assignment_preview import (
+from zkconsumer.admin.groups.group_report import (
     ROUNDROBIN,
     STRATEGIES,
     AssignmentPreview,
+    Members,
     Place,
     disagreement,
+    members_of,
     most_followed,
     previews,
 )
-from zkconsumer.admin.groups.group_report import Members, members_of
 from zkconsumer.admin.groups.group_state import GroupNodes
 from zkconsumer.admin.verify.findings import Finding, Verification, session_text
-
-__all__ = ["partitions_of", "verify_group"]
 
 
 def verify_group(nodes: GroupNodes, strategies: Sequence[str] = STRATEGIES, least_members: int = 1) -> Verification:
@@ -56,9 +55,7 @@ class _Verifier:
             for (topic, name), (data, _) in nodes.owners.items()
             if (number := nodes.partition_of(name)) in self.partitions.get(topic, ()) and number is not None
         }
-        followed = {
-            place: thread for place, thread in self.owners.items() if thread in self._threads(place[0])
-        }
+        followed = {place: thread for place, thread in self.owners.items() if thread in self._threads(place[0])}
         # A member that cannot be understood has a share of the assignment, but which one is not known.
         candidates = [] if self.members.unclear else previews(
             self.members, nodes.known_topics, self.partitions, _known_to(nodes, strategies)
@@ -141,9 +138,11 @@ class _Verifier:
         for path, error in sorted(self.nodes.refused.items()):
             sentence, remedy = f"{error.cause}; members without that right cannot read it either", _ACCESS_LIST
             if path.startswith(ids):
-                sentence = (f"{error.cause}; that member may subscribe to any topic, so zkconsumer members that may "
-                            "not read it keep their partitions and claim nothing, and Java members fail every "
-                            "rebalance")
+                sentence = (
+                    f"{error.cause}; that member may subscribe to any topic, so zkconsumer members that may "
+                    "not read it keep their partitions and claim nothing, and Java members fail every "
+                    "rebalance"
+                )
                 remedy = "give all members the same zookeeper.acl and zookeeper.auth, or stop this member"
             yield Finding("refused-node", path, sentence, remedy)
 
@@ -211,17 +210,18 @@ class _Verifier:
                 # No rebalance deletes a persistent node, unless a Java member finds its own name in it.
                 yield Finding(kind, path, f"{topic}-{name} {what}", remedy, passing=bool(session))
 
-    def _owner_node(
-        self, topic: str, name: str, owner: str, session: int, held: str
-    ) -> tuple[str, str, str] | None:
+    def _owner_node(self, topic: str, name: str, owner: str, session: int, held: str) -> tuple[str, str, str] | None:
         """Return kind, clause and remedy of what is wrong with one owner node."""
         thread = self._thread_of(topic, owner)
         member = consumer_id_of(thread)
         removal = self._removal(topic, name, member, session)
         number = self.nodes.partition_of(name)
         if number is None:
-            since = "0.7 does not name partitions in this way" if self.nodes.generation.has_broker_nodes else (
-                "Kafka 0.8 and later do not name partitions in this way")
+            since = (
+                "0.7 does not name partitions in this way"
+                if self.nodes.generation.has_broker_nodes
+                else ("Kafka 0.8 and later do not name partitions in this way")
+            )
             return ("foreign-scheme", f"is owned by {owner!r} ({held}): {since}",
                     "another kind of client reads the topic in this group: give it its own group")  # fmt: skip
         if topic not in self.nodes.known_topics or number not in self.partitions.get(topic, (number,)):
@@ -318,7 +318,8 @@ class _Verifier:
         if self.disagreement:
             each = "; ".join(f"{member} by {' or '.join(names)}" for member, names in self.disagreement.items())
             yield Finding(
-                "strategies-differ", znodes.ids_path(self.nodes.group),
+                "strategies-differ",
+                znodes.ids_path(self.nodes.group),
                 f"members assign by different strategies: {each}",
                 "give all members the same partition.assignment.strategy (and roundrobin.order), and restart them",
                 passing=True,
@@ -329,14 +330,19 @@ class _Verifier:
         java = self.nodes.java_members
         if self.preview not in self._orders or not self.holders or self.holders & java:
             return
-        idle = sorted(name for name in java if any(
-            consumer_id_of(thread) == name and any(not each.assigns(place, thread) for each in self._orders)
-            for place, thread in self.preview.threads.items()
-        ))
+        idle = sorted(
+            name
+            for name in java
+            if any(
+                consumer_id_of(thread) == name and any(not each.assigns(place, thread) for each in self._orders)
+                for place, thread in self.preview.threads.items()
+            )
+        )
         if idle:
             more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
             yield Finding(
-                "order-of-java", znodes.registration_path(self.nodes.group, idle[0]),
+                "order-of-java",
+                znodes.registration_path(self.nodes.group, idle[0]),
                 f"{idle[0]}{more} owns nothing, and zkconsumer members own what {self.preview.strategy} assigns to "
                 "them: Java 0.8.2 to 0.11 assign by roundrobin, Java 1.0 and 1.1 by roundrobin-1.0",
                 "leave roundrobin.order out, or set the order of the Java members, in all zkconsumer members; "

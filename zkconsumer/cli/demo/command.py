@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zkconsumer.cli.demo.output import say, warn
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.options.option_types import Seconds
-from zkconsumer.cli.terminal.scratch import refuse_if_full, scratch_folder
-from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.cli.demo.display import say, warn
+from zkconsumer.cli.option_types import Seconds
+from zkconsumer.cli.terminal import CliError, Interrupted, LeaveSignals, refuse_if_full, scratch_folder
 
 if TYPE_CHECKING:
-    from zkconsumer.cli.demo.display import Display
-    from zkconsumer.cli.demo.narrator import Narrator
-    from zkconsumer.cli.demo.outcome import Outcome
+    from zkconsumer.cli.demo.display import Display, Narrator
+    from zkconsumer.cli.demo.scene import Outcome
     from zkconsumer.testing.embedded.cluster import EmbeddedCluster
     from zkconsumer.testing.kafka import KafkaCluster
-
-__all__ = ["demo"]
 
 _BROKERS = 2
 _LIMIT_S = 45.0
@@ -90,13 +85,22 @@ class Brokers(NamedTuple):
 @click.option("--rate", metavar="N", type=click.IntRange(10, 2000), default=200, help="Messages per second. [200]")
 @click.option("--kafka", metavar="VERSION", help="Use real brokers of this version instead of embedded brokers.")
 @click.option("--generation", type=click.Choice(["0.8", "0.7"]), help="Generation of the embedded brokers. [0.8]")
-@click.option("--inject", type=click.Choice(["loss", "repeat"]), multiple=True,
-              help="Lose a message, or handle one twice, on purpose; may be given twice.")
-@click.option("--steady", "steady_s", metavar="SECONDS", type=Seconds(0.5, 7), default=5.0,
-              help="Time between two events. [5]")
+@click.option(
+    "--inject",
+    type=click.Choice(["loss", "repeat"]),
+    multiple=True,
+    help="Lose a message, or handle one twice, on purpose; may be given twice.",
+)
+@click.option(
+    "--steady", "steady_s", metavar="SECONDS", type=Seconds(0.5, 7), default=5.0, help="Time between two events. [5]"
+)
 @click.option("--plain", is_flag=True, help="Print lines instead of a live picture, also on a terminal.")
-@click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-              help="Also write the picture to this file, as an animated SVG.")
+@click.option(
+    "--capture",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the picture to this file, as an animated SVG.",
+)
 def demo(
     rate: int, kafka: str | None, generation: str | None, inject: tuple[str, ...], steady_s: float, plain: bool,
     capture: Path | None,
@@ -111,8 +115,9 @@ def demo(
     been killed.
     """
     if kafka is not None and generation is not None:
-        raise click.BadParameter("--kafka already chooses the brokers; leave one of them "
-                                 "out", param_hint="--generation")
+        raise click.BadParameter(
+            "--kafka already chooses the brokers; leave one of them out", param_hint="--generation"
+        )
     display = _display(plain, capture)
     with LeaveSignals():
         try:
@@ -136,7 +141,7 @@ def _display(plain: bool, capture: Path | None) -> Display:
     shown = PlainLines() if plain else display_for_stdout()
     if capture is None:
         return shown
-    from zkconsumer.cli.demo.capture import Capture
+    from zkconsumer.cli.demo.display import Capture
 
     return Capture(shown, capture)
 
@@ -152,10 +157,9 @@ def _run(
     Raises:
         CliError: The cluster cannot be started, or there is no room in `folder`.
     """
-    from zkconsumer.cli.demo.narrator import Narrator
-    from zkconsumer.cli.demo.outcome import outcome_of
-    from zkconsumer.cli.demo.stage import AUTO_COMMIT_S, PARTITIONS, TOPIC, Stage, StageError
-    from zkconsumer.cli.demo.story import Story, length_s
+    from zkconsumer.cli.demo.display import Narrator
+    from zkconsumer.cli.demo.scene import outcome_of
+    from zkconsumer.cli.demo.stage import AUTO_COMMIT_S, PARTITIONS, TOPIC, Stage, StageError, Story, length_s
 
     narrator = Narrator(display, length_s(steady_s), rate)
     problem = ""

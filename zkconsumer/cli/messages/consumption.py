@@ -2,33 +2,55 @@
 
 Each stream has a thread that reads and prints. The main thread waits for what ends the run, flushes lines that came
 slowly, and leaves the group in order.
+
+What `zkconsumer consume` checks and changes before it joins a group, and removes afterwards.
+
+Topics and offsets are looked at first, so that errors are reported before the group is joined.
+
+Runs `zkconsumer consume` without a group: reads a topic and prints its messages.
+
+A thread reads and prints. The main thread waits for what ends the run, and flushes lines that came slowly.
+
+What `zkconsumer consume` reads without a group, from its options; contradicting options are refused.
+
+Rule: `--partition`, `--offset`, `--until-end`, and `--bootstrap-server` without `--group`, choose this mode. Nothing is
+stored then, and options about a group or about stored offsets would have no effect, so they are refused.
 """
 
 from __future__ import annotations
 
+import difflib
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import click
 
 from rebalance.brokers.coordinator import AWAY
+from rebalance.subscription import Subscription
+from rebalance.zookeeper import znodes
 from simpleconsumer.errors import MessageError
-from zkconsumer.admin.phrases import count_of
-from zkconsumer.cli.failures import CliError
-from zkconsumer.cli.messages.line_output import LineOutput
-from zkconsumer.cli.messages.printed_offsets import PrintedOffsets
-from zkconsumer.cli.terminal.signals import Interrupted, LeaveSignals
+from zkconsumer.admin.broker_groups import BrokerAdmin
+from zkconsumer.admin.groups.group_deletion import delete_offsets, remove_group, stored_offsets
+from zkconsumer.admin.values import NotFound, count_of
+from zkconsumer.cli.connection_options import connection_settings, named_places, no_zookeeper
+from zkconsumer.cli.messages.line_output import LineOutput, PrintedOffsets
+from zkconsumer.cli.terminal import CliError, Interrupted, LeaveSignals
+from zkconsumer.cluster.cluster import open_cluster
+from zkconsumer.cluster.zookeeper_connection import children, configured_connection, zookeeper_connection
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.config.connection_settings import canonical
+from zkconsumer.config.zookeeper_tls import zookeeper_options
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped
+from zkconsumer.errors import ConsumerTimeout, DecoderFailed, PartitionStopped, ZkConsumerError
 from zkconsumer.status import ConnectorStatus
 from zkconsumer.streams.stream import KafkaStream
+from zkconsumer.topic_reader.start_at import StartAt, parse_start
+from zkconsumer.topic_reader.topic_reader import TopicReader, read_topic
 from zkconsumer_error import first_few
-
-__all__ = ["Consumption", "Outcome", "not_read", "wait_for_end"]
 
 _LAST_FLUSH_S = 1.0
 _LEAVE_S = 3.0
@@ -58,9 +80,7 @@ class Outcome:
     problem: Exception | None
 
 
-def wait_for_end(
-    signals: LeaveSignals, output: LineOutput, output_fd: int, is_over: Callable[[], bool]
-) -> None:
+def wait_for_end(signals: LeaveSignals, output: LineOutput, output_fd: int, is_over: Callable[[], bool]) -> None:
     """Wait for a signal, for the end of the lines' reader, or until `is_over`; flush lines meanwhile.
 
     Args:
@@ -221,3 +241,273 @@ class Consumption:
             reason = self._output.failure.strerror or str(self._output.failure)
             problem = CliError(f"standard output cannot be written: {reason}")
         return Outcome(self._output.count, self._unreadable, problem)
+
+
+_PREPARATION_ANSWER_S: Final = 5.0
+
+
+class WantedGroup(NamedTuple):
+    """The group that is to be joined.
+
+    Attributes:
+        config: The settings.
+        topics: Those that are named; empty with a filter.
+        has_filter: Whether a filter selects topics.
+        subscription: What is subscribed to.
+        is_generated: The group was generated for this run.
+    """
+
+    config: ConsumerConfig
+    topics: tuple[str, ...]
+    has_filter: bool
+    subscription: Subscription
+    is_generated: bool
+
+    def is_read(self, topic: str) -> bool:
+        """Return whether a topic is subscribed to."""
+        return self.subscription.matches(topic, self.config.exclude_internal_topics)
+
+
+def prepare(wanted: WantedGroup, *, from_beginning: bool, delete_first: bool) -> None:
+    """Check topics and offsets, and delete offsets if that is wanted.
+
+    Raises:
+        CliError: The group has offsets, and is to start at the beginning.
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
+    """
+    if wanted.config.coordination == "brokers":
+        _prepare_at_brokers(wanted, from_beginning, delete_first)
+        return
+    config = wanted.config
+    with configured_connection(config) as port:
+        _report_missing(wanted, children(port, znodes.TOPICS) or [])
+        if not wanted.is_generated:
+            _prepare_offsets(
+                wanted, from_beginning, delete_first,
+                lambda: len(stored_offsets(port, config.group_id, wanted.is_read)),
+                lambda: delete_offsets(port, config.group_id, wanted.is_read),
+            )  # fmt: skip
+
+
+def _prepare_at_brokers(wanted: WantedGroup, from_beginning: bool, delete_first: bool) -> None:
+    config = wanted.config
+    with open_cluster(config, _PREPARATION_ANSWER_S) as opened:
+        _report_missing(wanted, opened.cluster.topics())
+    given = {name: value for name, value in config.to_properties().items() if name != "bootstrap.servers"}
+    with BrokerAdmin(config.to_properties()["bootstrap.servers"], properties=given) as admin:
+
+        def topics() -> dict[str, int]:
+            try:
+                rows = admin.offsets(config.group_id).partitions
+            except NotFound:
+                return {}
+            found: dict[str, int] = {}
+            for row in rows:
+                if row.offset is not None and wanted.is_read(row.topic):
+                    found[row.topic] = found.get(row.topic, 0) + 1
+            return found
+
+        def delete() -> int:
+            found = topics()
+            for topic in found:
+                admin.delete_offsets(config.group_id, topic)
+            return sum(found.values())
+
+        _prepare_offsets(wanted, from_beginning, delete_first, lambda: sum(topics().values()), delete)
+
+
+def _prepare_offsets(
+    wanted: WantedGroup, from_beginning: bool, delete_first: bool, count: Callable[[], int], delete: Callable[[], int]
+) -> None:
+    group = wanted.config.group_id
+    if delete_first:
+        click.echo(f"Deleted {count_of(delete(), 'offset')} of group {group}", err=True)
+    elif from_beginning and (found := count()):
+        raise CliError(
+            f"group {group!r} already has offsets for {count_of(found, 'partition')}, so it would not start at the "
+            "beginning",
+            "add --delete-offsets, give another --group, or leave --from-beginning out",
+        )
+
+
+def _report_missing(wanted: WantedGroup, topics: Sequence[str]) -> None:
+    for sentence in _missing(wanted, topics):
+        click.echo(sentence, err=True)
+
+
+def _missing(wanted: WantedGroup, topics: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each topic that does not exist, or one if the filter matches none."""
+    for topic in wanted.topics:
+        if topic not in topics:
+            near = difflib.get_close_matches(topic, topics, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            yield f"topic {topic!r} does not exist{hint}; waiting for it to be created"
+    if wanted.has_filter and not wanted.subscription.topics(set(topics)):
+        yield f"the filter matches none of the {len(topics)} topics; waiting for one that matches"
+
+
+def remove_generated(config: ConsumerConfig) -> None:
+    """Remove a generated group from ZooKeeper; a failure must not hide how the run ended."""
+    try:
+        with zookeeper_connection(config.zookeeper, 2.0, **zookeeper_options(config)) as port:
+            remove_group(port, config.group_id)
+    except ZkConsumerError as error:
+        click.echo(f"warning: group {config.group_id} stays in ZooKeeper: {error}", err=True)
+
+
+_AT_ONCE = 500
+"""Most messages that are formatted together."""
+
+
+class TopicPrinting:
+    """Prints what a reader reads.
+
+    Args:
+        reader: It is closed at the end.
+        signals: Wakes the main thread, also to end.
+        output: Where the lines go; its `notify` is `signals.wake`.
+        output_fd: The descriptor behind it, watched for a reader that goes away.
+    """
+
+    def __init__(self, reader: TopicReader, signals: LeaveSignals, output: LineOutput, output_fd: int) -> None:
+        self._reader = reader
+        self._signals = signals
+        self._output = output
+        self._output_fd = output_fd
+        self._error: Exception | None = None
+        self._is_done = False
+        self._thread = threading.Thread(target=self._read, name="read-topic", daemon=True)
+
+    def run(self) -> Outcome:
+        """Print until something ends the run."""
+        try:
+            self._signals.wait_quietly()
+            self._thread.start()
+            wait_for_end(self._signals, self._output, self._output_fd, self._is_over)
+            self._output.flush(_LAST_FLUSH_S, close=True)
+        finally:
+            self._reader.close()
+        self._thread.join(_JOIN_S)
+        problem = self._error
+        if self._output.failure is not None and problem is None:
+            reason = self._output.failure.strerror or str(self._output.failure)
+            problem = CliError(f"standard output cannot be written: {reason}")
+        return Outcome(self._output.count, self._reader.failed, problem)
+
+    def _is_over(self) -> bool:
+        return self._is_done or self._output.is_closed
+
+    def _read(self) -> None:
+        try:
+            self._print()
+        except Exception as error:  # noqa: BLE001 - top of a thread: the main thread raises it
+            self._error = error
+        finally:
+            self._is_done = True  # before the wake: the thread itself is still alive then
+            self._signals.wake()
+
+    def _print(self) -> None:
+        put_all = self._output.put_all
+        while True:
+            try:
+                while messages := self._reader.next_messages(_AT_ONCE):
+                    if not put_all(messages):
+                        return
+                return
+            except ConsumerTimeout:
+                return
+            except (MessageError, PartitionStopped) as error:
+                click.echo(f"zkconsumer: {error}", err=True)
+
+
+STALL_TIMEOUT_S: Final = 60.0
+
+
+def reads_without_group(options: Mapping[str, Any]) -> bool:
+    """Return whether the options choose to read without a group."""
+    return bool(
+        options["partitions"]
+        or options["start"] is not None
+        or options["until_end"]
+        or (options["brokers"] is not None and options["group"] is None)
+    )
+
+
+def check_mode(options: Mapping[str, Any], properties: Mapping[str, str]) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        click.UsageError: The text names both options.
+    """
+    if not reads_without_group(options):
+        if options["stall_timeout"] is not None:
+            raise click.UsageError(
+                "--stall-timeout is for reading without a group: also give --partition, --offset or --until-end."
+            )
+        return
+    mode = "--partition" if options["partitions"] else "--offset" if options["start"] is not None else "--until-end"
+    if options["brokers"] is not None and mode == "--until-end" and not options["until_end"]:
+        mode = "--bootstrap-server without --group"
+    for name, is_given in (
+        ("--group", options["group"] is not None),
+        ("--property group.id", "group.id" in canonical(properties)),
+        ("--whitelist", options["whitelist"] is not None),
+        ("--blacklist", options["blacklist"] is not None),
+        ("--delete-offsets", options["delete_offsets"]),
+        ("--streams", options["streams"] != 1),
+    ):
+        if is_given:
+            raise click.UsageError(
+                f"{mode} reads without a group, and {name} is for reading in a group: leave one of them out."
+            )
+    if len(set(options["topics"])) > 1:
+        raise click.UsageError(f"{mode} reads one topic; {len(set(options['topics']))} are given.")
+    if options["start"] is not None and options["from_beginning"]:
+        raise click.UsageError("--offset and --from-beginning both say where to start: leave one of them out.")
+
+
+def _start(options: Mapping[str, Any]) -> StartAt:
+    if options["from_beginning"]:
+        return "earliest"
+    if options["start"] is None:
+        # From the end to the end there would be nothing to read.
+        return "earliest" if options["until_end"] else "latest"
+    try:
+        return parse_start(options["start"])
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--offset") from None
+
+
+def open_reader(options: Mapping[str, Any], properties: Mapping[str, str]) -> TopicReader:
+    """Return the reader that the options ask for.
+
+    Args:
+        properties: The settings of `--property`.
+
+    Raises:
+        click.UsageError: No ZooKeeper or no start can be made of the options.
+        What `read_topic` raises.
+    """
+    found = connection_settings()
+    settings: dict[str, Any] = {**found.properties, **canonical(properties)}
+    zookeeper, brokers = options["zookeeper"], options["brokers"]
+    settings.pop("bootstrap.servers", None)
+    if brokers is not None:
+        zookeeper, settings["bootstrap.servers"] = None, brokers
+    elif zookeeper is None:
+        raise no_zookeeper(found, or_brokers=True)
+    if options["timeout_ms"] is not None:
+        settings["consumer.timeout.ms"] = options["timeout_ms"]
+    if options["isolation_level"] is not None:
+        settings["isolation.level"] = options["isolation_level"]
+    with named_places():
+        return read_topic(
+            zookeeper,
+            options["topics"][0],
+            options["partitions"] or None,
+            start=_start(options),
+            until="end" if options["until_end"] else None,
+            properties=settings,
+            stall_timeout_s=options["stall_timeout"] or STALL_TIMEOUT_S,
+            client_id="zkconsumer-consume",
+        )

@@ -15,8 +15,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["hint_for_name", "hint_for_value", "nearest_name", "newer_name"]
-
 _NEWER: Final = "it is a setting of newer Kafka consumers; "
 _BROKERS_IN_ZOOKEEPER: Final = "set 'zookeeper.connect' for a group in ZooKeeper, or 'bootstrap.servers'"
 _DECODERS: Final = "give 'key_decoder' and 'value_decoder' to create_message_streams"
@@ -31,6 +29,7 @@ def _called(name: str, note: str = "") -> str:
     return f"{_NEWER}here it is called {name!r}" + (f" ({note})" if note else "")
 
 
+# fmt: off
 _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "enable.auto.commit": _called("auto.commit.enable"),
     "max.partition.fetch.bytes": _called("fetch.message.max.bytes"),
@@ -54,6 +53,8 @@ _OF_NEWER_CONSUMERS: Final[Mapping[str, str]] = {
     "metric.reporters": _NEWER + _STATISTICS,
     "enable.metrics.push": _NEWER + _STATISTICS,
 }
+# fmt: on
+# fmt: off
 _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "metadata.broker.list": "it is a setting of producers and of librdkafka; " + _BROKERS_IN_ZOOKEEPER,
     "broker.list": "it is a setting of producers of Kafka 0.7; " + _BROKERS_IN_ZOOKEEPER,
@@ -82,6 +83,8 @@ _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "zookeeper.set.acl": "it is a setting of Kafka's brokers; here it is called 'zookeeper.acl', such as "
                          "zookeeper.acl=creator",
 }
+# fmt: on
+# fmt: off
 _PRODUCER_NAMES: Final = frozenset((
     "acks", "batch.num.messages", "batch.size", "buffer.memory", "compressed.topics", "compression.codec",
     "compression.type", "delivery.timeout.ms", "enable.idempotence", "key.serializer", "key.serializer.class",
@@ -90,7 +93,9 @@ _PRODUCER_NAMES: Final = frozenset((
     "queue.buffering.max.ms", "queue.enqueue.timeout.ms", "queue.size", "queue.time", "request.required.acks",
     "retries", "send.buffer.bytes", "serializer.class", "topic.metadata.refresh.interval.ms", "transactional.id",
     "value.serializer",
-))  # fmt: skip
+))
+# fmt: on
+# fmt: off
 _BROKER_NAMES: Final = frozenset((
     "advertised.host.name", "advertised.listeners", "auto.create.topics.enable", "broker.id", "brokerid",
     "default.replication.factor", "delete.topic.enable", "host.name", "hostname", "inter.broker.protocol.version",
@@ -98,7 +103,9 @@ _BROKER_NAMES: Final = frozenset((
     "log.retention.bytes", "log.retention.hours", "log.segment.bytes", "message.max.bytes", "num.io.threads",
     "num.network.threads", "num.partitions", "offsets.topic.replication.factor", "replica.fetch.max.bytes",
     "socket.request.max.bytes", "socket.send.buffer.bytes", "zookeeper.session.timeout",
-))  # fmt: skip
+))
+# fmt: on
+# fmt: off
 _PREFIXES: Final = (
     (("ssl.", "sasl.", "security."), _NEWER + _OTHER_SECURITY),
     (("metrics.",), _NEWER + _STATISTICS),
@@ -107,7 +114,8 @@ _PREFIXES: Final = (
     (("zookeeper.ssl.keystore.", "zookeeper.ssl.truststore."),
      "Java keystores are not supported; give PEM files as 'zookeeper.ssl.cafile' and 'zookeeper.ssl.certfile' "
      "(openssl pkcs12 converts a PKCS12 keystore)"),
-)  # fmt: skip
+)
+# fmt: on
 _LONGEST_NAME: Final = 100
 _MISSPELLED: Final = 0.91
 """A name this similar to a known one is a slip of the pen; Kafka's own names of TLS and SASL are less similar."""

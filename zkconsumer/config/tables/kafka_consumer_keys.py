@@ -3,37 +3,173 @@
 `KafkaConsumerConfig` has one attribute for each row, and docs/CONFIGURATION.md is printed from it.
 
 Source: org.apache.kafka.clients.consumer.ConsumerConfig (3.9); keys of our own are marked.
+
+The types of settings that KafkaConsumer alone has: reset policies, and objects of Python.
+
+The deserializers that Kafka's clients bring along, as Python functions by the names of their Java classes.
+
+Source: org.apache.kafka.common.serialization (Kafka 3.9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import Final, cast
 
 from rebalance.subscription import check_any_group, check_client_id, check_group, client_id_of
-from zkconsumer.config.tables.assignor_kind import AssignorList
 from zkconsumer.config.tables.foreign_names import hint_for_name
-from zkconsumer.config.tables.kafka_consumer_kinds import (
-    AnyValue,
-    DeserializerFunction,
-    GroupProtocol,
-    InterceptorList,
-    ResetPolicy,
-)
 from zkconsumer.config.tables.keys import CONSUMER_SETTINGS, READ_COMMITTED, ZOOKEEPER_KEYS
-from zkconsumer.config.tables.kinds import Boolean, Choice, Integer, Text
+from zkconsumer.config.tables.kinds import AssignorList, Boolean, Choice, Integer, Text
 from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS
 from zkconsumer.config.tables.producer_kinds import BrokerList
 from zkconsumer.config.tables.security_keys import SECURITY_KEYS
 from zkconsumer.config.tables.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
-__all__ = ["KAFKA_CONSUMER_KEYS", "KAFKA_CONSUMER_SETTINGS", "WITHOUT_EFFECT"]
+Deserializer = Callable[[bytes], object]
+"""Turns the bytes of a key or value into what the application wants; it is not called for null."""
+PACKAGE: Final = "org.apache.kafka.common.serialization."
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")  # as Java's `new String(data, UTF_8)` does
+
+
+def _number(layout: str) -> Deserializer:
+    numbers = Struct(layout)
+
+    def deserialize(data: bytes) -> object:
+        if len(data) != numbers.size:
+            raise ValueError(f"{len(data)} bytes, not {numbers.size}")
+        return numbers.unpack(data)[0]
+
+    return deserialize
+
+
+# fmt: off
+DESERIALIZERS: Final[Mapping[str, Deserializer]] = {
+    "ByteArrayDeserializer": bytes,
+    "BytesDeserializer": bytes,
+    "StringDeserializer": _text,
+    "ShortDeserializer": _number(">h"),
+    "IntegerDeserializer": _number(">i"),
+    "LongDeserializer": _number(">q"),
+    "FloatDeserializer": _number(">f"),
+    "DoubleDeserializer": _number(">d"),
+}
+# fmt: on
+"""By the name of the class, without its package."""
+
+
+_POLICIES: Final[Mapping[str, str]] = {
+    "earliest": "earliest", "latest": "latest", "none": "none", "smallest": "earliest", "largest": "latest",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AnyValue:
+    """Whatever is given, as text: for settings without effect."""
+
+    allowed: str = "anything"
+
+    def convert(self, value: object) -> str:
+        return str(value)
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class ResetPolicy:
+    """earliest, latest or none; the words of Kafka 0.8 mean the first two."""
+
+    allowed: str = "earliest (or smallest), latest (or largest) or none"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All words that are accepted."""
+        return tuple(_POLICIES)
+
+    def convert(self, value: object) -> str:
+        word = value.strip() if isinstance(value, str) else ""
+        if word.startswith("by_duration"):
+            raise ValueError("by_duration of Kafka 4.0 is not supported: use offsets_for_times and seek")
+        if word not in _POLICIES:
+            raise ValueError
+        return _POLICIES[word]
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class GroupProtocol:
+    """classic, the protocol of JoinGroup and SyncGroup."""
+
+    allowed: str = "classic"
+
+    def convert(self, value: object) -> str:
+        word = value.strip().lower() if isinstance(value, str) else ""
+        if word == "consumer":
+            raise ValueError("the protocol of KIP-848 is not supported; brokers of Kafka 4 also serve classic members")
+        if word != "classic":
+            raise ValueError
+        return word
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class DeserializerFunction:
+    """A function of Python, or the name of one of Kafka's own deserializers."""
+
+    allowed: str = "a function of bytes, or one of Kafka's deserializers of text, bytes or numbers"
+
+    def convert(self, value: object) -> Deserializer:
+        if isinstance(value, str):
+            name = value.strip().removeprefix(PACKAGE)
+            if name not in DESERIALIZERS:
+                raise ValueError("Java classes cannot be loaded: give a Python function as a keyword argument")
+            return DESERIALIZERS[name]
+        if not callable(value):
+            raise ValueError("it is not callable")
+        return cast("Deserializer", value)
+
+    def format(self, value: object) -> str:
+        named = {function: name for name, function in DESERIALIZERS.items()}
+        return PACKAGE + named[cast("Deserializer", value)]
+
+
+@dataclass(frozen=True)
+class InterceptorList:
+    """Objects of Python with the methods `on_consume` and `on_commit`."""
+
+    allowed: str = "objects with the methods on_consume and on_commit, as a keyword argument"
+
+    def convert(self, value: object) -> tuple[object, ...]:
+        if isinstance(value, str):
+            if value.strip():
+                raise ValueError("Java classes cannot be loaded: give Python objects as a keyword argument")
+            return ()
+        found = tuple(value) if isinstance(value, Iterable) else (value,)
+        for each in found:
+            if isinstance(each, type):
+                raise ValueError(f"{each.__name__} is a class; give an instance")
+            lacks = [method for method in ("on_consume", "on_commit") if not callable(getattr(each, method, None))]
+            if lacks:
+                raise ValueError(f"{type(each).__name__} has no method {lacks[0]}")
+        return found
+
+    def format(self, value: object) -> str:
+        raise ValueError("objects of Python have no text")
+
 
 _MIB: Final = 1024 * 1024
 _CLIENT_ID: Final = "zkconsumer"
-
+# fmt: off
 _CLUSTER = (
     Key("bootstrap.servers", BrokerList("host:port, or several separated by commas", has_ids=False), None,
         "Some brokers of the cluster, through which the others are found. Either this or `zookeeper.connect` is "
@@ -47,7 +183,8 @@ _CLUSTER = (
         "What coordinates the group: `zookeeper`, as for consumers of Kafka 0.7 and 0.8, or `brokers`. `auto`: "
         "ZooKeeper if `zookeeper.connect` is given, otherwise the brokers.", section="own"),
 )
-
+# fmt: on
+# fmt: off
 _GROUP = (
     Key("group.id", Text("1 to 255 of [a-zA-Z0-9._-], not '.' or '..'", check_any_group), None,
         "Name of the consumer group; any text if brokers coordinate it. Without a group, the application assigns "
@@ -81,7 +218,8 @@ _GROUP = (
         derive=lambda settings: settings["group.id"] is not None, default_text="`true` with `group.id`, else `false`"),
     Key("auto.commit.interval.ms", Integer(1), 5000, "Time between two automatic commits."),
 )
-
+# fmt: on
+# fmt: off
 _POLLING = (
     Key("max.poll.records", Integer(1), 500, "Most records that one poll returns."),
     Key("key.deserializer", DeserializerFunction(), None,
@@ -98,7 +236,8 @@ _POLLING = (
     Key("allow.auto.create.topics", Boolean(), True,
         "Brokers may create a topic that is subscribed to, if auto.create.topics.enable allows it."),
 )
-
+# fmt: on
+# fmt: off
 _FETCHING = (
     Key("fetch.min.bytes", Integer(0), 1, "A broker waits until it has this many bytes before it answers."),
     Key("fetch.max.bytes", Integer(1), 50 * _MIB,
@@ -109,7 +248,8 @@ _FETCHING = (
         "Most bytes of a partition in an answer; a larger record is fetched by itself."),
     Key("check.crcs", Boolean(), True, "Check checksums. `false` has no effect: they are always checked."),
 )
-
+# fmt: on
+# fmt: off
 _REQUESTS = (
     Key("request.timeout.ms", Integer(1), 30_000,
         "Longest wait for a broker's answer; JoinGroup may also wait for `max.poll.interval.ms`."),
@@ -128,6 +268,7 @@ _REQUESTS = (
         "Receive buffer of a broker connection; -1 lets the system choose, and grow it (Kafka's 65536 is slower)."),
     Key("send.buffer.bytes", Integer(-1), 131_072, "Send buffer of a broker connection; -1 leaves it to the system."),
 )
+# fmt: on
 
 
 def _of_consumers(*names: str) -> tuple[Key, ...]:
@@ -137,24 +278,31 @@ def _of_consumers(*names: str) -> tuple[Key, ...]:
 
 _OWN = _of_consumers("zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms", "offsets.storage",
                      "dual.commit.enabled", "offsets.intent", "decoded.max.bytes")  # fmt: skip
-
+# fmt: off
 WITHOUT_EFFECT: Final = (
     "auto.include.jmx.reporter", "client.dns.lookup", "enable.metrics.push", "group.remote.assignor",
     "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "security.providers", "socket.connection.setup.timeout.ms",
     "socket.connection.setup.timeout.max.ms",
-)  # fmt: skip
+)
+# fmt: on
 """Names of Kafka that are accepted, and mean nothing here."""
-
 _IDLE = tuple(
     Key(name, AnyValue(), None, "No effect; accepted with a warning.", default_text="none", section="idle")
     for name in WITHOUT_EFFECT
 )
-
 KAFKA_CONSUMER_KEYS: Final = (
-    *_CLUSTER, *_GROUP, *_POLLING, *_FETCHING, *_REQUESTS, *_OWN, *_IDLE, *ZOOKEEPER_KEYS, *SECURITY_KEYS,
+    *_CLUSTER,
+    *_GROUP,
+    *_POLLING,
+    *_FETCHING,
+    *_REQUESTS,
+    *_OWN,
+    *_IDLE,
+    *ZOOKEEPER_KEYS,
+    *SECURITY_KEYS,
 )
-
+# fmt: off
 _OLDER_NAMES: Final[Mapping[str, str]] = {
     "auto.commit.enable": "enable.auto.commit",
     "autocommit.enable": "enable.auto.commit",
@@ -172,12 +320,16 @@ _OLDER_NAMES: Final[Mapping[str, str]] = {
     "zk.connect": "zookeeper.connect",
     "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
 }
+# fmt: on
+# fmt: off
 _OF_STREAMS: Final[Mapping[str, str]] = {
     "key.decoder": "it is an argument of create_message_streams; here the function is called 'key.deserializer'",
     "max.processing.interval.ms": "it is a setting of ConsumerConfig; here it is called 'max.poll.interval.ms'",
     "rebalance.timeout.ms": "it is a setting of ConsumerConfig; here 'max.poll.interval.ms' applies",
     "value.decoder": "it is an argument of create_message_streams; here the function is called 'value.deserializer'",
 }
+# fmt: on
+# fmt: off
 _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "api.version": "it is a setting of kafka-python; here each broker is asked for the versions that it serves",
     "consumer.timeout.ms": "it is a setting of consumers of Kafka 0.8 and of kafka-python; here poll() has a time-out",
@@ -190,6 +342,7 @@ _OF_OTHER_CLIENTS: Final[Mapping[str, str]] = {
     "socket.send.buffer.bytes": "it is a setting of librdkafka; here it is called 'send.buffer.bytes'",
     "topic.metadata.refresh.interval.ms": "it is a setting of librdkafka; here it is called 'metadata.max.age.ms'",
 }
+# fmt: on
 
 
 def _hint_for_name(name: str, known: Iterable[str]) -> str:

@@ -12,9 +12,19 @@ from typing import Any, Final
 
 from rebalance.subscription import check_any_group, check_client_id, check_group, client_id_of
 from simpleconsumer.types import MAX_INT64
-from zkconsumer.config.tables.assignor_kind import AssignorChoice
 from zkconsumer.config.tables.foreign_names import hint_for_name
-from zkconsumer.config.tables.kinds import INT32_MAX, OPEN_ACL, PATH, AclList, AuthList, Boolean, Choice, Integer, Text
+from zkconsumer.config.tables.kinds import (
+    INT32_MAX,
+    OPEN_ACL,
+    PATH,
+    AclList,
+    AssignorChoice,
+    AuthList,
+    Boolean,
+    Choice,
+    Integer,
+    Text,
+)
 from zkconsumer.config.tables.producer_kinds import BrokerList
 from zkconsumer.config.tables.security_keys import SECURITY_KEYS
 from zkconsumer.config.tables.setting_table import Key, SettingTable
@@ -30,8 +40,7 @@ def _as(name: str) -> dict[str, Any]:
     return {"default": None, "derive": lambda settings: settings[name], "default_text": f"as `{name}`"}
 
 
-
-
+# fmt: off
 _CONNECTION = (
     Key("zookeeper.connect", Text("host:port,host:port/chroot", parse_zookeeper_address), None,
         "ZooKeeper's servers, and after the last server the chroot of the cluster, once.",
@@ -58,7 +67,9 @@ _CONNECTION = (
         "How much a ZooKeeper follower may lag; only used as the default of `rebalance.backoff.ms`.",
         name_07="zk.synctime.ms"),
 )
+# fmt: on
 
+# fmt: off
 _FETCHING = (
     Key("auto.offset.reset", Choice(("smallest", "largest")), "largest",
         "Where to start without a valid stored offset.", name_07="autooffset.reset", default_07="smallest"),
@@ -83,6 +94,8 @@ _FETCHING = (
         "fetches from it instead of the leader.", default_text="none"),
     Key("exclude.internal.topics", Boolean(), True, "Filters never match `__consumer_offsets`."),
 )
+# fmt: on
+
 
 def _intent(settings: Mapping[str, Any]) -> str:
     """Return what Java members do: with dual commit they take the larger offset, else that of their own store."""
@@ -90,6 +103,7 @@ def _intent(settings: Mapping[str, Any]) -> str:
     return "max" if storage == "kafka" and settings["dual.commit.enabled"] else storage
 
 
+# fmt: off
 _COMMITTING = (
     Key("auto.commit.enable", Boolean(), True, "Commit the offsets of done messages every `auto.commit.interval.ms`.",
         name_07="autocommit.enable"),
@@ -109,7 +123,9 @@ _COMMITTING = (
         "Longest wait for the offset coordinator's answer."),
     Key("offsets.commit.max.retries", Integer(0), 5, "Number of retries of a failed offset commit to Kafka."),
 )
+# fmt: on
 
+# fmt: off
 _REBALANCING = (
     Key("partition.assignment.strategy", AssignorChoice(), "range",
         "How partitions are assigned. All members of a group in ZooKeeper must use the same strategy, `range` or "
@@ -121,7 +137,9 @@ _REBALANCING = (
     Key("rebalance.backoff.ms", Integer(0), meaning="Wait between two attempts of a rebalance.",
         **_as("zookeeper.sync.time.ms")),
 )
+# fmt: on
 
+# fmt: off
 _BROKER_GROUPS = (
     Key("group.coordination", Choice(("auto", "zookeeper", "brokers")), "auto",
         "What coordinates the group. `auto`: ZooKeeper if `zookeeper.connect` is given, otherwise the brokers (Kafka "
@@ -141,14 +159,18 @@ _BROKER_GROUPS = (
         "How often topics and partitions are read, to find new ones. In ZooKeeper they are watched.",
         section="brokers"),
 )
+# fmt: on
 
+# fmt: off
 _KAFKA_07 = (
     Key("fetcher.backoff.ms", Integer(0), 1000, "Kafka 0.7: longest pause after fetches that returned nothing.",
         section="0.7"),
     Key("shallowiterator.enable", Boolean(), False,
                                           "Deliver compressed entries without decompressing them.", section="0.7"),
 )
+# fmt: on
 
+# fmt: off
 _OWN = (
     Key("rebalance.drain.timeout.ms", Integer(0), 3000,
         "Longest wait for the message in hand when a partition is revoked.", section="own"),
@@ -179,7 +201,9 @@ _OWN = (
         "The generation of the brokers; `auto` finds it in ZooKeeper. `0.7` sets the defaults of 0.7.",
         section="own"),
 )
+# fmt: on
 
+# fmt: off
 ZOOKEEPER_KEYS = (
     Key("zookeeper.auth", AuthList(), (), "Credentials added to the session.", default_text="none",
         secret=True, section="zookeeper"),
@@ -210,12 +234,20 @@ ZOOKEEPER_KEYS = (
     Key("zookeeper.sasl.password", Text(), None, "Password, for DIGEST-MD5 and PLAIN.", default_text="none",
         secret=True, section="zookeeper"),
 )
+# fmt: on
 
 SHARED_KEYS = (*(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl"), *SECURITY_KEYS)
 """What consumers and producers have in common; a producer creates no nodes in ZooKeeper."""
 
 KEYS: tuple[Key, ...] = (
-    *_CONNECTION, *_FETCHING, *_COMMITTING, *_REBALANCING, *_BROKER_GROUPS, *_KAFKA_07, *_OWN, *ZOOKEEPER_KEYS,
+    *_CONNECTION,
+    *_FETCHING,
+    *_COMMITTING,
+    *_REBALANCING,
+    *_BROKER_GROUPS,
+    *_KAFKA_07,
+    *_OWN,
+    *ZOOKEEPER_KEYS,
     *SECURITY_KEYS,
 )
 

@@ -20,10 +20,9 @@ from zkconsumer.config.tables.producer_kinds import BrokerList, Codec, NameList
 from zkconsumer.config.tables.setting_table import Key, SettingTable
 from zkconsumer.config.zookeeper_settings import parse_zookeeper_address
 
-__all__ = ["PRODUCER_KEYS", "PRODUCER_SETTINGS"]
-
 _MIB: Final = 1024 * 1024
 
+# fmt: off
 _CLUSTER = (
     Key("metadata.broker.list", BrokerList(), None,
         "Some brokers of the cluster, through which the others are found; also called `bootstrap.servers`. Not "
@@ -43,7 +42,9 @@ _CLUSTER = (
         "Time between two look-ups of partitions and leaders. After each one, messages without a key go to another "
         "partition. -1: only after a failure."),
 )
+# fmt: on
 
+# fmt: off
 _DELIVERY = (
     Key("producer.type", Choice(("sync", "async")), "sync",
         "`sync`: `send` returns when the message is acknowledged. `async`: `send` returns at once, and messages are "
@@ -78,7 +79,9 @@ _DELIVERY = (
         "Most bytes of a message, key and value together. `send` refuses larger messages.",
         name_07="max.message.size", section="own"),
 )
+# fmt: on
 
+# fmt: off
 _QUEUE = (
     Key("queue.buffering.max.ms", Integer(0), 5000, "Longest wait of a message for others of its batch (`async`).",
         name_07="queue.time"),
@@ -93,7 +96,9 @@ _QUEUE = (
     Key("batch.max.bytes", Integer(1), 512 * 1024, "Most bytes of a batch of several messages.", section="own"),
     Key("request.max.bytes", Integer(1), _MIB, "Most bytes of a request of several batches.", section="own"),
 )
+# fmt: on
 
+# fmt: off
 _ENCODING = (
     Key("compression.codec", Codec(), "none",
         "Codec of batches; lz4 needs brokers of 0.8.2 or later, zstd of 2.1 or later."),
@@ -107,7 +112,9 @@ _ENCODING = (
     Key("partitioner.class", Text("a name of zkconsumer.producer.PARTITIONERS, or module:name"),
         "kafka.producer.DefaultPartitioner", "The partitioner: it chooses the partition of a key."),
 )
+# fmt: on
 
+# fmt: off
 _HANDLERS = (
     Key("event.handler", Text("module:name of a class"), None,
         "Class that receives the batches instead of the brokers; see "
@@ -121,7 +128,9 @@ _HANDLERS = (
                                                "`name=value`, separated by commas: the argument of its method `init`.",
         default_text="none", section="0.7"),
 )
+# fmt: on
 
+# fmt: off
 _CONNECTIONS = (
     Key("send.buffer.bytes", Integer(0), 102_400, "Send buffer of a broker connection; 0 leaves it to the system.",
         name_07="buffer.size"),
@@ -130,7 +139,9 @@ _CONNECTIONS = (
         "The generation of the brokers; `auto` finds it in ZooKeeper, or by the broker ids in "
         "`broker.list`.", section="own"),
 )
+# fmt: on
 
+# fmt: off
 _WITHOUT_EFFECT = (
     Key("zk.read.num.retries", Integer(0), 3, "No effect: ZooKeeper is read again before every retry.",
         section="0.7"),
@@ -140,11 +151,20 @@ _WITHOUT_EFFECT = (
         "No effect: connections are kept.", section="0.7"),
     Key("zookeeper.sync.time.ms", Integer(0), 2000, "No effect on producers.", name_07="zk.synctime.ms"),
 )
+# fmt: on
 
 PRODUCER_KEYS: Final = (
-    *_CLUSTER, *_DELIVERY, *_QUEUE, *_ENCODING, *_HANDLERS, *_CONNECTIONS, *_WITHOUT_EFFECT, *SHARED_KEYS,
+    *_CLUSTER,
+    *_DELIVERY,
+    *_QUEUE,
+    *_ENCODING,
+    *_HANDLERS,
+    *_CONNECTIONS,
+    *_WITHOUT_EFFECT,
+    *SHARED_KEYS,
 )
 
+# fmt: off
 _OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {
     "acks": "request.required.acks",
     "retries": "message.send.max.retries",
@@ -158,6 +178,7 @@ _OF_NEWER_PRODUCERS: Final[Mapping[str, str]] = {
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
     "delivery.timeout.ms": "message.send.max.retries",
 }
+# fmt: on
 _OF_CONSUMERS: Final = frozenset(("group.id", "groupid", "auto.offset.reset", "auto.commit.enable"))
 
 

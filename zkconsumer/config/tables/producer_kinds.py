@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["BrokerAddress", "BrokerList", "Codec", "NameList", "shown_brokers"]
-
 _ADDRESS: Final = re.compile(r"(?:(?P<id>[0-9]{1,9}):)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\],]+):(?P<port>[0-9]{1,5})")
 _CODECS: Final[Mapping[str, str]] = {
     "0": "none", "1": "gzip", "2": "snappy", "3": "lz4", "none": "none", "gzip": "gzip", "snappy": "snappy",
@@ -41,6 +39,7 @@ class BrokerList:
 
     allowed: str = "host:port, or several separated by commas (in Kafka 0.7 id:host:port)"
     has_ids: bool = True
+
     def convert(self, value: object) -> tuple[BrokerAddress, ...]:
         if isinstance(value, tuple) and value and all(isinstance(each, BrokerAddress) for each in value):
             return value
@@ -85,6 +84,7 @@ class Codec:
     """The name of a codec, or its number in Kafka."""
 
     allowed: str = "none, gzip, snappy, lz4 or zstd (or 0 to 4)"
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the codecs."""
@@ -105,6 +105,7 @@ class NameList:
     """Names between commas, or a list of them."""
 
     allowed: str = "names separated by commas"
+
     def convert(self, value: object) -> tuple[str, ...]:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, Iterable):

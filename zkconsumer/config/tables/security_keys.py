@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from simpleconsumer.security.sasl import MECHANISMS
+from simpleconsumer.security.secret import WrongSecuritySetting
 from simpleconsumer.security.security import PROTOCOLS, Security
-from simpleconsumer.security.wrong_setting import WrongSecuritySetting
 from zkconsumer.config.tables.kinds import PATH, Choice, Text
 from zkconsumer.config.tables.setting_table import Key
 from zkconsumer.errors import ConfigError
-
-__all__ = ["SECURITY_KEYS", "security_of", "warning_about_security"]
 
 _PLAINTEXT: Final = "PLAINTEXT"
 
@@ -27,6 +25,7 @@ def _key(
                aliases=() if alias is None else (alias,))  # fmt: skip
 
 
+# fmt: off
 SECURITY_KEYS: Final = (
     Key("security.protocol", Choice(PROTOCOLS), _PLAINTEXT,
         "The protocol of connections to brokers. Of the addresses that a broker registers in ZooKeeper, the one with "
@@ -60,7 +59,8 @@ SECURITY_KEYS: Final = (
          secret=True),
     _key("sasl.oauthbearer.token.callback", "module:name of a function",
          "The function that returns a token, for OAUTHBEARER."),
-)  # fmt: skip
+)
+# fmt: on
 
 _NAMES: Final = tuple(key.name for key in SECURITY_KEYS)
 _DEFAULTS: Final = {key.name: key.default for key in SECURITY_KEYS}

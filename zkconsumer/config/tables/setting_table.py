@@ -1,7 +1,11 @@
-"""A table of settings: what each is, found by any of its names, and completed with defaults.
+"""A table of settings: what each is, found by any of its names, and completed with defaults. There is a table for
+consumers and one for producers. `ConsumerConfig`, `ProducerConfig` and the check of a file all use it, so that the
+check says what the program will do.
 
-Pure. There is a table for consumers and one for producers. `ConsumerConfig`, `ProducerConfig` and the check of a file
-all use it, so that the check says what the program will do.
+Pure.
+
+Converts what was given for a setting. Both `ConsumerConfig` and the check of a file do it here, so that the check says
+what the consumer will do.
 """
 
 from __future__ import annotations
@@ -9,12 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from zkconsumer.config.tables.kinds import Kind
+from simpleconsumer.security.secret import NOT_UTF8, Secret, is_utf8
+from zkconsumer.config.tables.foreign_names import hint_for_value
+from zkconsumer.config.tables.kinds import PATH, HiddenValueError, Kind
 from zkconsumer.errors import ConfigError, UnknownSetting
-
-__all__ = ["Key", "SettingTable"]
 
 _SECRET_WORD = re.compile(r"password|passwd|secret", re.IGNORECASE)
 
@@ -109,7 +113,7 @@ class SettingTable:
         dotted = name.lower().replace("_", ".")
         for secret in self._secret_names:
             if dotted.startswith(secret) and len(dotted) > len(secret):
-                return f"{name[:len(secret)]}***"
+                return f"{name[: len(secret)]}***"
         word = _SECRET_WORD.search(name)
         if word is None or re.fullmatch(r"([._][a-z]+)*", name[word.end() :]):
             return name
@@ -135,3 +139,89 @@ class SettingTable:
             if key.derive is not None and key.name not in given:
                 values[key.name] = key.derive(values)
         return values
+
+
+class NamedValue(Protocol):
+    """A setting as it was given."""
+
+    @property
+    def name(self) -> str:
+        """The name under which it was given."""
+
+    @property
+    def value(self) -> object:
+        """What was given."""
+
+
+class GivenValue(NamedTuple):
+    """A setting of a mapping."""
+
+    name: str
+    value: object
+
+
+def convert(key: Key, value: object, generation: str) -> object:
+    """Return a value of a setting in its type.
+
+    Raises:
+        ConfigError: It is not allowed; says what is, and what the value means elsewhere.
+    """
+    try:
+        converted = key.kind.convert(value)
+        if isinstance(converted, str):
+            if key.kind.allowed != PATH and not is_utf8(converted):
+                raise ValueError(NOT_UTF8)
+            return Secret(converted) if key.secret else converted
+        return converted
+    except ValueError as error:
+        # In 0.7 any other word makes the fetcher raise instead of reset.
+        if key.name == "auto.offset.reset" and generation == "0.7" and isinstance(value, str):
+            return value
+        hidden = key.secret or isinstance(error, HiddenValueError)
+        reasons = "; ".join(filter(None, (str(error), "" if hidden else _hint(key, value))))
+        reason = f"{key.kind.allowed} ({reasons})" if reasons else key.kind.allowed
+        raise ConfigError(key.name, "***" if hidden else value, reason) from None
+
+
+def _hint(key: Key, value: object) -> str:
+    hint = hint_for_value(key.name, value)
+    if hint or not isinstance(value, str):
+        return hint
+    bare = value.strip()
+    if bare != value and _converts(key, bare):
+        return f"white space at its {'end' if value != value.rstrip() else 'start'} is part of the value"
+    word = next((each for each in (bare.lower(), bare.upper()) if each != bare and _converts(key, each)), None)
+    return "" if word is None else f"write {word!r}: case matters"
+
+
+def _converts(key: Key, value: str) -> bool:
+    try:
+        key.kind.convert(value)
+    except ValueError:
+        return False
+    return True
+
+
+def generation_of(settings: Mapping[str, object]) -> str:
+    """Return "0.7" if `kafka.generation` says so under any of its spellings, else "0.8"."""
+    said = (str(value).strip() for name, value in settings.items() if name.replace("_", ".") == "kafka.generation")
+    return "0.7" if "0.7" in said else "0.8"
+
+
+def given_twice(key: Key, first: NamedValue, second: NamedValue) -> ConfigError:
+    """Return the error for a setting that has two values under two spellings, each as it was given."""
+    shown, other = ("***" if key.secret else repr(each.value) for each in (first, second))
+    return ConfigError(
+        key.name, "***" if key.secret else second.value,
+        f"given once; it is given under two names, as {first.name} = {shown} and {second.name} = {other}",
+    )  # fmt: skip
+
+
+def same_value(key: Key, one: object, other: object) -> bool:
+    """Return True if two values of a setting mean the same, such as `1000` and `1000 `."""
+    if one == other:
+        return True
+    try:
+        return key.kind.convert(one) == key.kind.convert(other)
+    except ValueError:
+        return False

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from rebalance.brokers.assignors.assignor import Assignor
-from zkconsumer.config.deserializers import Deserializer
-
-__all__ = ["ConsumerSettings", "KafkaConsumerSettings", "OptionalSettings", "ProducerSettings"]
+from rebalance.brokers.assignor import Assignor
+from zkconsumer.config.tables.kafka_consumer_keys import Deserializer
 
 
 class SharedSettings(TypedDict, total=False):

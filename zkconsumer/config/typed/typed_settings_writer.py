@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.config.tables.assignor_kind import AssignorList
-from zkconsumer.config.tables.kafka_consumer_keys import KAFKA_CONSUMER_KEYS
-from zkconsumer.config.tables.kafka_consumer_kinds import (
+from zkconsumer.config.tables.kafka_consumer_keys import (
+    KAFKA_CONSUMER_KEYS,
     AnyValue,
     DeserializerFunction,
     GroupProtocol,
@@ -17,12 +16,10 @@ from zkconsumer.config.tables.kafka_consumer_kinds import (
     ResetPolicy,
 )
 from zkconsumer.config.tables.keys import KEYS, SHARED_KEYS
-from zkconsumer.config.tables.kinds import AclList, AuthList, Boolean, Choice, Integer
+from zkconsumer.config.tables.kinds import AclList, AssignorList, AuthList, Boolean, Choice, Integer
 from zkconsumer.config.tables.producer_keys import PRODUCER_KEYS
 from zkconsumer.config.tables.producer_kinds import BrokerList, Codec, NameList
 from zkconsumer.config.tables.setting_table import Key
-
-__all__ = ["typed_files"]
 
 _HEAD: Final = '''\
 """The settings of consumers and producers as keywords with their types, for type checkers.
@@ -36,8 +33,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from rebalance.brokers.assignors.assignor import Assignor
-from zkconsumer.config.deserializers import Deserializer
+from rebalance.brokers.assignor import Assignor
+from zkconsumer.config.tables.kafka_consumer_keys import Deserializer
 
 __all__ = ["ConsumerSettings", "KafkaConsumerSettings", "OptionalSettings", "ProducerSettings"]
 '''

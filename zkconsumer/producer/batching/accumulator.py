@@ -23,9 +23,17 @@ from typing import Final
 
 from simpleconsumer.errors import BrokerError, broker_error
 from simpleconsumer.types import ProducedPartition, TopicPartition
-from zkconsumer.producer.batching.batch import Batch, Effect, Finished, Split, by_partition
-from zkconsumer.producer.batching.batch_queues import BatchQueue, BatchQueues, Limits
-from zkconsumer.producer.batching.numbering import Numbering
+from zkconsumer.producer.batching.batch_queues import (
+    Batch,
+    BatchQueue,
+    BatchQueues,
+    Effect,
+    Finished,
+    Limits,
+    Numbering,
+    Split,
+    by_partition,
+)
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
 from zkconsumer.producer.sending.produce_codes import (
     DUPLICATE,
@@ -38,8 +46,6 @@ from zkconsumer.producer.sending.produce_codes import (
     may_be_stored,
     remedy_for,
 )
-
-__all__ = ["Accumulator"]
 
 _NO_LEADER: Final = "no broker leads it"
 
@@ -55,9 +61,7 @@ class Accumulator(BatchQueues):
 
     __slots__ = ()
 
-    def __init__(
-        self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None
-    ) -> None:
+    def __init__(self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None) -> None:
         super().__init__(limits, rng, numbering)
         self.retries = 0
 
@@ -110,9 +114,7 @@ class Accumulator(BatchQueues):
         kept = [batch for batch in waiting if not self._move(batch, None)]
         return self._search_again(queue, kept, _NO_LEADER if is_there else "the topic has no such partition", False)
 
-    def _search_again(
-        self, queue: BatchQueue, batches: Iterable[Batch], reason: str, is_final: bool
-    ) -> list[Effect]:
+    def _search_again(self, queue: BatchQueue, batches: Iterable[Batch], reason: str, is_final: bool) -> list[Effect]:
         """Count a search that found no leader for batches, and put them back; the last search fails them."""
         effects: list[Effect] = []
         for batch in batches:
@@ -232,9 +234,7 @@ class Accumulator(BatchQueues):
             yield Finished(batch, offset, None)
             offset += len(batch.pairs) if offset >= 0 else 0
 
-    def _refused(
-        self, name: TopicPartition, batches: Sequence[Batch], code: int, now: float
-    ) -> Iterator[Effect]:
+    def _refused(self, name: TopicPartition, batches: Sequence[Batch], code: int, now: float) -> Iterator[Effect]:
         """Have what was refused for a message in it sent in parts; fail what cannot be parted."""
         queue = self._activated(name)
         for batch in reversed(batches):

@@ -12,22 +12,231 @@ Pure: the caller has the clock, the lock and the sockets.
 Source: kafka.producer.async.ProducerSendThread (0.8.2.2); the order is ours.
 
 `Limits` says how a producer gathers messages into batches, and how often it tries to send them.
+
+Batch: messages of one partition that are sent, tried again and reported together.
+
+A batch has its outcome, or goes on as two batches.
+
+Numbering: under which producer id and sequence numbers batches are sent, so that brokers store each of them once.
+
+Rules, and which failure each prevents:
+
+- A batch that may be stored keeps its numbers, and its partition, until it has an outcome: leaders know a repeat by its
+  numbers. They answer it with the offset of before, or with DUPLICATE_SEQUENCE_NUMBER.
+- A batch that was refused, or never sent, gives its numbers back, so that there is no gap before the next one.
+- Behind a batch that failed and may be stored, nobody knows which number the broker expects. The partition goes on with
+  a new producer id, from 0. Other partitions keep theirs, since repeats of theirs may be under way.
+- The same holds where the broker expects other numbers: it misses a batch (OUT_OF_ORDER_SEQUENCE_NUMBER), has forgotten
+  the producer (UNKNOWN_PRODUCER_ID), or knows the numbers of a batch that was never sent before. A batch that no broker
+  can have is sent again under a new id; one that may be stored fails. What each code says is in `produce_codes`.
+- The id of a transactional producer is its coordinator's: behind a failure there is a new one when the transaction is
+  aborted.
+
+A partition has one batch in flight. Pure: the caller has the lock, and asks the brokers for ids.
+
+Source: org.apache.kafka.clients.producer.internals.TransactionManager (3.9), kafka.log.ProducerStateManager (3.9).
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any, Final, NamedTuple
 
-from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.batching.batch import Batch, Pair
-from zkconsumer.producer.batching.numbering import Numbering
+from simpleconsumer.dialect import BatchProducer, ProducerId
+from simpleconsumer.types import Headers, TopicPartition
+from zkconsumer.producer.errors import ProducerError
 from zkconsumer.producer.sending.layout import Layout
 
-__all__ = ["BatchQueue", "BatchQueues", "Limits"]
+PlainPair = tuple[bytes | None, bytes | None]
+"""Key and value of a message, encoded."""
+Pair = PlainPair | tuple[bytes | None, bytes | None, Headers]
+"""Key and value of a message, encoded; and its headers, if it has any."""
+MESSAGE_OVERHEAD_BYTES: Final = 26
+"""What an entry of a message set has beside key and value."""
+_HEADER_OVERHEAD_BYTES: Final = 10
+"""What a header has beside name and value, at most."""
+
+
+def message_size(pair: Pair) -> int:
+    """Return the bytes of a message in a message set."""
+    size = len(pair[0] or b"") + len(pair[1] or b"") + MESSAGE_OVERHEAD_BYTES
+    if len(pair) == 2:
+        return size
+    return size + sum(len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES for name, content in pair[2])
+
+
+def has_headers(pair: Pair) -> bool:
+    """Return whether a message has headers."""
+    return len(pair) > 2
+
+
+class Ahead(NamedTuple):
+    """What was encoded before its request.
+
+    Attributes:
+        data: The message set.
+        batches: The batches that it has, all of one partition.
+    """
+
+    data: bytes
+    batches: tuple[Batch, ...]
+
+
+class Batch:
+    """Messages of one partition.
+
+    Attributes:
+        name: The partition.
+        pairs: Keys and values, in order.
+        size: Their bytes in a message set, before compression.
+        created_at: When its first message came, in seconds of the clock that the caller uses.
+        is_closed: No further message is added, and it does not wait for any.
+        is_movable: None of its messages has a key or was sent to a given partition, so any partition will do.
+        is_alone: It is sent without other batches of the partition, as it is compressed, or one of them is too large.
+        tries: How often it failed.
+        searches: How often in a row no leader was found for it.
+        may_be_stored: A try ended without an answer, or with one after which it may be stored (`produce_codes`).
+        outcome: What the caller reports to; None until it sets it.
+        encoded: Its message set, if that was made before its request, maybe with batches behind it; None when it is
+            sent.
+        times: When each of its messages came, on the same clock; empty: all of them with the first one.
+        numbers: Under which producer and numbers it is sent, with idempotence; None before that, and without it.
+    """
+
+    __slots__ = (
+        "created_at", "encoded", "is_alone", "is_closed", "is_movable", "may_be_stored", "name", "numbers", "outcome",
+        "pairs", "searches", "size", "times", "tries",
+    )  # fmt: skip
+
+    def __init__(self, name: TopicPartition, is_movable: bool, created_at: float) -> None:
+        self.name = name
+        self.pairs: list[Pair] = []
+        self.size = 0
+        self.created_at = created_at
+        self.is_closed = False
+        self.is_movable = is_movable
+        self.is_alone = False
+        self.tries = 0
+        self.searches = 0
+        self.may_be_stored = False
+        self.outcome: Any = None
+        self.encoded: Ahead | None = None
+        self.times: list[float] = []
+        self.numbers: BatchProducer | None = None
+
+    def parts(self, first_messages: int) -> tuple[Batch, Batch]:
+        """Return two batches with the messages of this one, which has more than one; both are alone and closed."""
+        return self._part(slice(first_messages)), self._part(slice(first_messages, None))
+
+    def _part(self, rows: slice) -> Batch:
+        part = Batch(self.name, self.is_movable, self.created_at)
+        part.pairs = pairs = self.pairs[rows]
+        part.times = self.times[rows]
+        part.size = sum(map(message_size, pairs))
+        part.is_closed = part.is_alone = True
+        part.tries, part.may_be_stored = self.tries, self.may_be_stored
+        return part
+
+
+def by_partition(batches: Sequence[Batch]) -> dict[TopicPartition, list[Batch]]:
+    """Return the batches of each partition, in their order."""
+    found: dict[TopicPartition, list[Batch]] = {}
+    for batch in batches:
+        found.setdefault(batch.name, []).append(batch)
+    return found
+
+
+class Finished(NamedTuple):
+    """A batch has its outcome.
+
+    Attributes:
+        batch: The batch.
+        offset: Offset of its first message; -1 where the broker names none.
+        error: Why it failed; None if it is acknowledged.
+    """
+
+    batch: Batch
+    offset: int
+    error: ProducerError | None
+
+
+class Split(NamedTuple):
+    """A batch goes on as two."""
+
+    batch: Batch
+    halves: tuple[Batch, Batch]
+
+
+Effect = Finished | Split
+
+
+_NUMBERS: Final = 1 << 31
+"""Behind the largest number comes 0."""
+
+
+class Numbering:
+    """The numbers of one idempotent producer.
+
+    Args:
+        is_transactional: The batches are parts of transactions.
+
+    Attributes:
+        is_transactional: As given.
+        producer: The id for partitions that have none; None: a new one is needed.
+
+    Threads: One at a time.
+    """
+
+    def __init__(self, is_transactional: bool) -> None:
+        self.is_transactional = is_transactional
+        self.producer: ProducerId | None = None
+        self._of: dict[TopicPartition, tuple[ProducerId, int]] = {}
+
+    def start(self, producer: ProducerId) -> None:
+        """Take over a new id. That of a transactional producer holds for all partitions, from 0."""
+        self.producer = producer
+        if self.is_transactional:
+            self._of.clear()
+
+    def needs_id(self, batch: Batch) -> bool:
+        """Return whether a batch cannot be numbered before there is a new id."""
+        return batch.numbers is None and batch.name not in self._of and self.producer is None
+
+    def number(self, batch: Batch) -> None:
+        """Give numbers to a batch that is about to be sent, if it has none; `needs_id` is False."""
+        if batch.numbers is not None:
+            return
+        found = self._of.get(batch.name)
+        if found is None:
+            assert self.producer is not None
+            found = self.producer, 0
+        producer, first = found
+        batch.numbers = BatchProducer(producer.producer_id, producer.epoch, first, self.is_transactional)
+        self._of[batch.name] = producer, (first + len(batch.pairs)) % _NUMBERS
+
+    def give_back(self, batch: Batch) -> None:
+        """Take the numbers of a batch that no broker has stored for the next one of its partition."""
+        if batch.numbers is None or batch.may_be_stored:
+            return
+        found = self._of.get(batch.name)
+        numbers, batch.numbers = batch.numbers, None
+        if found is not None and found[0] == (numbers.id, numbers.epoch):
+            self._of[batch.name] = found[0], numbers.base_sequence
+
+    def lose(self, batch: Batch) -> None:
+        """Go on from 0 with a new id, if the batch has numbers: it is not known which one the broker expects."""
+        numbers, batch.numbers = batch.numbers, None
+        if numbers is None:
+            return
+        found = self._of.get(batch.name)
+        if found is not None and found[0] == (numbers.id, numbers.epoch):
+            del self._of[batch.name]
+        if self.producer == (numbers.id, numbers.epoch):
+            self.producer = None
 
 
 @dataclass(frozen=True)
@@ -97,9 +306,7 @@ class BatchQueues:
 
     __slots__ = ("__dict__", "messages", "size")  # the kernel looks for these two at their places
 
-    def __init__(
-        self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None
-    ) -> None:
+    def __init__(self, limits: Limits, rng: random.Random | None = None, numbering: Numbering | None = None) -> None:
         self.messages = 0
         self.size = 0
         self.repeated = 0

@@ -16,8 +16,7 @@ from traceback import clear_frames
 from typing import Any, Final, NamedTuple, Self
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.batching.batch import MESSAGE_OVERHEAD_BYTES, Pair
-from zkconsumer.producer.batching.batch_queues import Limits
+from zkconsumer.producer.batching.batch_queues import MESSAGE_OVERHEAD_BYTES, Limits, Pair
 from zkconsumer.producer.batching.outcome import BatchOutcome
 from zkconsumer.producer.errors import (
     MessageNotSent,
@@ -27,12 +26,9 @@ from zkconsumer.producer.errors import (
     QueueFull,
     without_frames,
 )
-from zkconsumer.producer.messages.keyed_message import GivenHeaders, as_keyed_messages
-from zkconsumer.producer.messages.placing import PlacedMessage, Placer
+from zkconsumer.producer.keyed_message import GivenHeaders, as_keyed_messages
+from zkconsumer.producer.placing import PlacedMessage, Placer
 from zkconsumer.producer.sending.delivery import Delivery
-
-__all__ = ["BulkSend", "Counts", "SendSummary"]
-
 
 _MOST_NAMED: Final = 100
 """Failures that are kept one by one; the others are only counted."""

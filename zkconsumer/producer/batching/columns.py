@@ -13,14 +13,11 @@ from typing import Final, NamedTuple
 
 from rebalance.subscription import check_topic
 from simpleconsumer.types import Headers, TopicPartition
-from zkconsumer.producer.batching.batch import MESSAGE_OVERHEAD_BYTES, Pair, message_size
-from zkconsumer.producer.batching.batch_queues import Limits
+from zkconsumer.producer.batching.batch_queues import MESSAGE_OVERHEAD_BYTES, Limits, Pair, message_size
 from zkconsumer.producer.batching.bulk import BulkSend, SendSummary
 from zkconsumer.producer.errors import MessageNotSent
-from zkconsumer.producer.messages.placing import Placer
+from zkconsumer.producer.placing import Placer
 from zkconsumer.producer.sending.delivery import Delivery
-
-__all__ = ["ColumnSend", "MessageColumns"]
 
 _Place = int | str | None
 _REFUSED: Final = ""

@@ -19,19 +19,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from simpleconsumer.consumer import SimpleConsumer
-from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
-from simpleconsumer.producer_batches import (
+from simpleconsumer.dialect import (
     NO_PRODUCER,
     RECORD_BATCH,
     encode_producer_batch,
     takes_producer_ids,
     takes_zstd,
 )
+from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.batching.batch import Ahead, Batch, PlainPair, has_headers
+from zkconsumer.producer.batching.batch_queues import Ahead, Batch, PlainPair, has_headers
 from zkconsumer.producer.sending.produce_codes import NO_HEADERS, NO_IDEMPOTENCE, NO_ZSTD
-
-__all__ = ["MessageSets", "takes_null_values"]
 
 
 class MessageSets:

@@ -16,23 +16,10 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokerError
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.batching.batch import Effect, Finished
+from zkconsumer.producer.batching.batch_queues import Effect, Finished
 from zkconsumer.producer.batching.counters import Counters
 from zkconsumer.producer.errors import MessageNotSent, ProducerError, without_frames
-from zkconsumer.producer.transactions.transactions import Transactions
-
-__all__ = [
-    "BatchFuture",
-    "BatchOutcome",
-    "OpenOutcomes",
-    "SendFuture",
-    "SentMessage",
-    "call_each",
-    "call_in_thread",
-    "failed_future",
-    "running",
-]
-
+from zkconsumer.producer.transactions import Transactions
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["QueueRoom"]
-
 _LONGEST_SLEEP_S: Final = 60.0
 
 

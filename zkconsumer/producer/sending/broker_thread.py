@@ -16,19 +16,16 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from simpleconsumer.consumer import LATEST, SimpleConsumer
-from simpleconsumer.dialect import KAFKA011, coordinates_groups, dialect_of
+from simpleconsumer.dialect import KAFKA011, ProducerId, coordinates_groups, dialect_of
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError, Throttled
-from simpleconsumer.producer_batches import ProducerId
 from simpleconsumer.security.security import Security
 from simpleconsumer.throttling import HELD_S, Throttle
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
-from zkconsumer.producer.batching.batch import Batch, by_partition
+from zkconsumer.producer.batching.batch_queues import Batch, by_partition
 from zkconsumer.producer.batching.message_sets import MessageSets
 from zkconsumer.producer.batching.outcome import running
 from zkconsumer.producer.errors import TransactionFailed, may_have_been_sent, without_frames
 from zkconsumer_error import shown
-
-__all__ = ["ANY_PARTITION", "BrokerThread", "RequestSettings", "wait_until_read"]
 
 
 def wait_until_read(connection: SimpleConsumer, name: TopicPartition) -> None:

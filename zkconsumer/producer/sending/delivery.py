@@ -15,15 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from simpleconsumer import kernel
-from simpleconsumer.producer_batches import ProducerId
+from simpleconsumer.dialect import ProducerId
 from simpleconsumer.throttling import Throttle
 from simpleconsumer.types import Broker, ProducedPartition, TopicPartition
 from zkconsumer.producer.batching.accumulator import Accumulator
-from zkconsumer.producer.batching.batch import MESSAGE_OVERHEAD_BYTES, Batch, Effect, Pair
-from zkconsumer.producer.batching.batch_queues import Limits
-from zkconsumer.producer.batching.counters import Counters
+from zkconsumer.producer.batching.batch_queues import MESSAGE_OVERHEAD_BYTES, Batch, Effect, Limits, Numbering, Pair
+from zkconsumer.producer.batching.counters import Counters, ProducerStatistics
 from zkconsumer.producer.batching.message_sets import takes_null_values
-from zkconsumer.producer.batching.numbering import Numbering
 from zkconsumer.producer.batching.outcome import (
     BatchOutcome,
     OpenOutcomes,
@@ -35,12 +33,8 @@ from zkconsumer.producer.batching.outcome import (
 from zkconsumer.producer.batching.queue_room import QueueRoom
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, QueueFull, TransactionFailed
 from zkconsumer.producer.sending.broker_thread import BrokerThread, RequestSettings
-from zkconsumer.producer.sending.lookup_thread import Lookup, LookupThread
-from zkconsumer.producer.sending.topic_lookup import FoundTopic
-from zkconsumer.producer.statistics import ProducerStatistics
-from zkconsumer.producer.transactions.transactions import Transactions, TransactionState
-
-__all__ = ["Delivery"]
+from zkconsumer.producer.sending.topic_lookup import FoundTopic, Lookup, LookupThread
+from zkconsumer.producer.transactions import Transactions, TransactionState
 
 _LONGEST_SLEEP_S: Final = 60.0
 IDLE_BROKER_S: Final = 60.0

@@ -6,6 +6,8 @@ batches by number and time, and calls the handlers. Without an event handler the
 Threads: any, for all methods. No lock is held while a handler runs.
 
 Source: kafka.producer.async.AsyncProducer, ProducerSendThread (0.7.2).
+
+Where batches go behind a callback handler: to the brokers, or to an event handler of the application.
 """
 
 from __future__ import annotations
@@ -16,23 +18,119 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.producer.batching.batch_queues import Limits
 from zkconsumer.producer.batching.bulk import Counts, SendSummary
-from zkconsumer.producer.batching.outcome import SendFuture, SentMessage, call_each, failed_future, running
+from zkconsumer.producer.batching.counters import Counters, ProducerStatistics
+from zkconsumer.producer.batching.outcome import (
+    BatchOutcome,
+    SendFuture,
+    SentMessage,
+    call_each,
+    failed_future,
+    running,
+)
 from zkconsumer.producer.errors import MessageNotSent, ProducerClosed, ProducerError, QueueFull
-from zkconsumer.producer.messages.handlers import QueueItem, hooks_of
-from zkconsumer.producer.messages.keyed_message import GivenHeaders, as_keyed_messages
-from zkconsumer.producer.sending.dispatch import BrokerDispatch, EventDispatch
-from zkconsumer.producer.statistics import ProducerStatistics
+from zkconsumer.producer.handlers import EventHandler, QueueItem, as_event_handler, hooks_of
+from zkconsumer.producer.keyed_message import GivenHeaders, as_keyed_messages
+from zkconsumer.producer.placing import Placer
+from zkconsumer.producer.sending.delivery import Delivery
 from zkconsumer_error import shown
 
-__all__ = ["HandledSending"]
+Report = Callable[[QueueItem, SentMessage | ProducerError], None]
+"""Is called with the outcome of a message, sooner or later, in any thread."""
+
+
+class BrokerDispatch:
+    """Encodes messages, chooses their partitions, and gives them to the delivery, which sends them at once.
+
+    Args:
+        placer: Encodes and chooses partitions.
+        delivery: Takes the messages.
+
+    Attributes:
+        owner: Marks the threads of the producer; see `outcome.running`.
+    """
+
+    def __init__(self, placer: Placer, delivery: Delivery) -> None:
+        self.owner = delivery.owner
+        self._placer = placer
+        self._delivery = delivery
+
+    def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
+        """Take a batch; the brokers' answers are its outcomes."""
+        for item in items:
+            try:
+                placed = self._placer.place(
+                    item.topic, item.data, item.key, item.partition, item.part_key, item.headers
+                )
+                outcome, index = self._delivery.add(*placed, wait_s=None)
+            except MessageNotSent as error:
+                self._delivery.refused(error)
+                report(item, error)
+            except ProducerClosed as error:
+                report(item, MessageNotSent(item.topic, item.partition, str(error)))
+            except BaseException as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
+                report(item, MessageNotSent(item.topic, item.partition, f"it cannot be sent: {shown(error)}"))
+            else:
+                outcome.when_done(partial(_report, report, item, outcome, index))
+        self._delivery.close_batches()
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what was counted so far."""
+        return self._delivery.statistics()
+
+    def close(self, timeout_s: float | None) -> None:
+        """Send what waits, for so long; what is left has failed."""
+        self._delivery.close(timeout_s)
+
+
+def _report(report: Report, item: QueueItem, outcome: BatchOutcome, index: int) -> None:
+    report(item, outcome.of_message(index))
+
+
+class EventDispatch:
+    """Gives batches to an event handler.
+
+    Args:
+        handler: The event handler.
+        client_id: For the statistics.
+    """
+
+    def __init__(self, handler: EventHandler, client_id: str) -> None:
+        self.owner = object()
+        self._handler = as_event_handler(handler)
+        self._client_id = client_id
+        self._started_at = time.monotonic()
+        self._counters = Counters()
+
+    def dispatch(self, items: Sequence[QueueItem], report: Report) -> None:
+        """Take a batch; what the handler raises is the outcome of all its messages."""
+        try:
+            self._handler.handle([item.message() for item in items])
+        except BaseException:
+            for item in items:
+                self._counters.refused(item.topic)
+            raise
+        for item in items:
+            self._counters.taken(item.topic)
+            report(item, SentMessage(item.topic, -1 if item.partition is None else item.partition, None))
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what was counted so far; sizes are not known."""
+        uptime_s = time.monotonic() - self._started_at
+        return ProducerStatistics(self._client_id, uptime_s, 0, 0, self._counters.topics())
+
+    def close(self, timeout_s: float | None) -> None:
+        """Close the handler."""
+        if hasattr(self._handler, "close"):
+            self._handler.close()
+
 
 log = logging.getLogger(__name__)
-
 _LONGEST_SLEEP_S: Final = 60.0
 _CLOSED: Final = "the producer was closed"
 
@@ -115,9 +213,7 @@ class HandledSending:
         for number, message in enumerate(messages):
             try:
                 for each in as_keyed_messages(message, topic):
-                    future = self.send(
-                        each.topic, each.message, each.key, each.partition, each.part_key, each.headers
-                    )
+                    future = self.send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers)
                     waiting.append((number, future))
             except (QueueFull, TypeError) as error:
                 counts.fail(number, error)
@@ -138,8 +234,9 @@ class HandledSending:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if running.owner is self._dispatch.owner and timeout_s is None:
-            raise RuntimeError("a handler or callback of the producer calls flush, which waits for the handler or "
-                               "callback to return")
+            raise RuntimeError(
+                "a handler or callback of the producer calls flush, which waits for the handler or callback to return"
+            )
         with self._changed:
             before = list(self._open)
             self._flushes += 1

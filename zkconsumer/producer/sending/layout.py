@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.types import TopicPartition
 
-__all__ = ["FailedSearches", "Layout"]
-
 
 class FailedSearches(NamedTuple):
     """What look-ups of a topic came to.
@@ -52,9 +50,7 @@ class Layout:
     Threads: One at a time.
     """
 
-    def __init__(
-        self, rng: random.Random | None = None, absence_s: float = 10.0, backoff_s: float = 0.1
-    ) -> None:
+    def __init__(self, rng: random.Random | None = None, absence_s: float = 10.0, backoff_s: float = 0.1) -> None:
         self._absence_s = absence_s
         self._forgotten_s = absence_s + 2 * backoff_s + _LOOKUP_S
         self.stale: dict[str, float] = {}

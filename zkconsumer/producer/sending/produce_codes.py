@@ -24,29 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokerError, ConnectionFailed
-from zkconsumer.producer.batching.batch import Pair
+from zkconsumer.producer.batching.batch_queues import Pair
 from zkconsumer_error import ErrorCode
-
-__all__ = [
-    "DUPLICATE",
-    "FENCED",
-    "INVALID",
-    "MOST_CHECKSUM_TRIES",
-    "NO_HEADERS",
-    "NO_IDEMPOTENCE",
-    "NO_ZSTD",
-    "Numbers",
-    "OUT_OF_STEP",
-    "PRODUCE_CODES",
-    "ProduceCode",
-    "Stored",
-    "TOO_LARGE",
-    "WRONG_CHECKSUM",
-    "cut_at",
-    "is_about_a_message",
-    "may_be_stored",
-    "remedy_for",
-]
 
 
 class Stored(enum.Enum):

@@ -11,42 +11,109 @@ Rules, and what each prevents:
   grown past its old end, would be continued in its middle.
 
 Threads: one at a time.
+
+Finds out which topics are compacted, and so may miss offsets: from ZooKeeper, or from a broker.
+
+ZooKeeper has the settings that were given to a topic. A broker tells those in force, its own defaults among them (Kafka
+0.11 and later); one that is older, or does not let the user see them, leaves it unknown.
+
+Threads: one at a time.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from rebalance.errors import UnreadableNode
 from rebalance.zookeeper import znodes
-from rebalance.zookeeper.port.requests import Exists, ZooKeeperPort
+from rebalance.zookeeper.port.requests import Exists, GetData, ZooKeeperPort
+from simpleconsumer.dialect import KAFKA011, dialect_of
+from simpleconsumer.errors import BrokerError, SimpleConsumerError
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, read_all
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.spark.errors import PlanningFailed, TopicMissing
-from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.incarnations import refuse_other_kind
-from zkconsumer.spark.load.last_messages import Comparison, LastMessageCheck
-from zkconsumer.spark.load.load_state import LastMessage, LoadState
+from zkconsumer.spark.load.failures import LoadRefused
+from zkconsumer.spark.load.incarnations import Comparison, LastMessageCheck, refuse_other_kind
+from zkconsumer.spark.load.manifest import LastMessage, LoadState
 from zkconsumer.spark.load.planning import ClusterState
-from zkconsumer.spark.load.topic_policies import compacted_topics
-from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.options.offsets_json import are_byte_positions
+from zkconsumer.spark.options.option_table import OffsetSpec
 from zkconsumer.spark.options.options import SourceOptions
-from zkconsumer.spark.options.partition_names import are_byte_positions
+from zkconsumer.spark.reading import connections
 from zkconsumer.spark.reading.bounds import Bounds, LogEnds, offsets_at_times
 from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.reading.entry_bounds import at_entries, entry_positions
+from zkconsumer.spark.reading.entry_positions import at_entries, entry_positions
 from zkconsumer.spark.streaming.log_changes import Logs, needing_log_start, shrunk
 from zkconsumer.spark.streaming.stream_entries import StreamEntries
 from zkconsumer.spark.streaming.stream_logs import StreamLogs
 from zkconsumer_error import first_few
 
-__all__ = ["ClusterStateReader"]
-
 log = logging.getLogger(__name__)
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+_AT_ONCE: Final = 500
+
+
+def compacted_topics(
+    source: ZooKeeperPort | MetadataReader, config: ConsumerConfig, topics: Iterable[str]
+) -> frozenset[str]:
+    """Return those of the topics whose logs are compacted; a topic of which that is not known is not among them.
+
+    Raises:
+        ClusterSilent: No answer in time.
+    """
+    names = sorted(topics)
+    found = (_told_by_broker(source, config, names) if isinstance(source, MetadataReader)
+             else _set_in_zookeeper(source, names))  # fmt: skip
+    return frozenset(topic for topic, policy in found if _COMPACT in policy)
+
+
+def _set_in_zookeeper(port: ZooKeeperPort, topics: Sequence[str]) -> Iterator[tuple[str, str]]:
+    paths = [znodes.topic_config_path(topic) for topic in topics]
+    values = read_all(port, [GetData(path) for path in paths], READ_TIMEOUT_S)
+    for topic, path, value in zip(topics, paths, values, strict=True):
+        try:
+            yield topic, "" if value is None else znodes.parse_topic_config(path, value[0]).get(_POLICY, "")
+        except UnreadableNode as error:
+            log.warning("%s; the topic is treated as not compacted", error)
+
+
+def _told_by_broker(reader: MetadataReader, config: ConsumerConfig, topics: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for first in range(0, len(topics), _AT_ONCE):
+        some = topics[first : first + _AT_ONCE]
+        for topic, (code, settings) in zip(some, _settings(reader, config, some), strict=True):
+            if code:
+                log.warning("%s: it is not known whether the topic is compacted; it is treated as not compacted",
+                            BrokerError(code, topic, None))  # fmt: skip
+            yield topic, settings.get(_POLICY) or ""
+
+
+def _settings(
+    reader: MetadataReader, config: ConsumerConfig, topics: Sequence[str]
+) -> Sequence[tuple[int, dict[str, str | None]]]:
+    """Return error code and settings of each topic, by the first broker that answers; none if none can."""
+    reason = "its brokers are older than Kafka 0.11"
+    for broker in reader.brokers():
+        if dialect_of(broker) is not KAFKA011:
+            continue
+        consumer = connections.take(broker, config)
+        try:
+            answer = consumer.ask(KAFKA011.topic_settings(topics, [_POLICY]))
+        except SimpleConsumerError as error:
+            consumer.close()
+            reason = str(error)
+            continue
+        connections.give_back(consumer, config)
+        return [(code, dict(settings)) for code, settings in answer]
+    log.info("which topics are compacted is not known: %s", reason)
+    return [(0, {})] * len(topics)
+
 
 _PAUSE_S: Final = 0.2
 _UNKNOWN: Final = -1
@@ -63,8 +130,13 @@ class ClusterStateReader:
     """
 
     def __init__(
-        self, source: ZooKeeperPort | MetadataReader, options: SourceOptions, before: LoadState,
-        earlier: Callable[[], Iterable[LoadState]], *, allow_gaps: bool = False,
+        self,
+        source: ZooKeeperPort | MetadataReader,
+        options: SourceOptions,
+        before: LoadState,
+        earlier: Callable[[], Iterable[LoadState]],
+        *,
+        allow_gaps: bool = False,
     ) -> None:
         self._source = source
         self._by_brokers = isinstance(source, MetadataReader)
@@ -107,8 +179,10 @@ class ClusterStateReader:
         silent = {name: self._logs.failure_of(name) for name in sorted(logs.partitions - logs.ends.keys())}
         if silent and not may_be_silent:
             rows = [f"{name.topic}/{name.partition} ({reason})" for name, reason in silent.items()]
-            raise PlanningFailed(f"after {self._options.patience_ms / 1000:g} s no broker has answered for "
-                                 + first_few(*rows, between="; ", rest="; and {} more"))
+            raise PlanningFailed(
+                f"after {self._options.patience_ms / 1000:g} s no broker has answered for "
+                + first_few(*rows, between="; ", rest="; and {} more")
+            )
         compacted = self._compacted(logs)
         kept_ends: dict[TopicPartition, int] = {}
         last_messages: dict[TopicPartition, LastMessage] = {}
@@ -147,16 +221,23 @@ class ClusterStateReader:
         before = self._before.offsets.offsets
         if before and are_byte_positions(before) != self._counts_bytes:
             topic, partition = min(before)
-            raise LoadRefused(f"the last run has loaded partition {partition} of topic {topic!r}, and kafka.generation "
-                              f"is {self._options.config.kafka_generation}: the folder is of another generation of "
-                              "Kafka",
-                              remedy="use another folder")
+            raise LoadRefused(
+                f"the last run has loaded partition {partition} of topic {topic!r}, and kafka.generation "
+                f"is {self._options.config.kafka_generation}: the folder is of another generation of "
+                "Kafka",
+                remedy="use another folder",
+            )
         if logs.is_of_another_cluster(self._before.offsets) and self._by_brokers:
-            raise LoadRefused(f"the cluster {where} is not the cluster of the last run: it has another id",
-                              remedy="use another folder for another cluster")
+            raise LoadRefused(
+                f"the cluster {where} is not the cluster of the last run: it has another id",
+                remedy="use another folder for another cluster",
+            )
         if logs.is_of_another_cluster(self._before.offsets):
-            raise LoadRefused(f"the cluster {where} is not the cluster of the last run: its {znodes.TOPICS} was "
-                              "created at another time", remedy="use another folder for another cluster")
+            raise LoadRefused(
+                f"the cluster {where} is not the cluster of the last run: its {znodes.TOPICS} was "
+                "created at another time",
+                remedy="use another folder for another cluster",
+            )
         named = self._options.choice.topics_of([], self._options.config.exclude_internal_topics)
         if self._counts_bytes or self._by_brokers:
             waiting = self._before.waiting if self._by_brokers else ()
@@ -178,12 +259,16 @@ class ClusterStateReader:
             # A partition that comes later has messages that no run has seen, or was away with its broker.
             return {} if self._is_later_run else {name: logs.ends[name] for name in names}
         if at_latest:
-            return {name: logs.ends[name] for name in names
-                    if self._before.starts_at_latest(name, logs.created_zxids.get(name.topic))}
+            return {
+                name: logs.ends[name]
+                for name in names
+                if self._before.starts_at_latest(name, logs.created_zxids.get(name.topic))
+            }
         starting = self._options.starting
         if starting.kind == "group":
             stored = ClusterOffsets(self._source, self._options.config, 0.0).group_offsets(
-                self._options.config.group_id, names,
+                self._options.config.group_id,
+                names,
                 may_have_none=self._is_later_run,  # new partitions may be new to the group, too
             )
             return self._at_entries(stored, logs)
@@ -270,15 +355,21 @@ class ClusterStateReader:
         return replace(checked, replaced=reasons), {**log_starts, **asked}
 
     def _kept_ends(
-        self, messages: LastMessageCheck, below: Mapping[TopicPartition, int], logs: Logs,
+        self,
+        messages: LastMessageCheck,
+        below: Mapping[TopicPartition, int],
+        logs: Logs,
         log_starts: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """Up to which offset the logs are those that earlier runs have read; their start if that is not known."""
         bounds, found = dict(below), {}
         for state in self._earlier():
-            last_messages = {name: last_message for name, last_message in state.last_messages.items()
-                     if log_starts.get(name, 0) <= last_message.offset < bounds.get(name, 0)
-                     and not logs.is_recreated(name.topic, state.offsets)}
+            last_messages = {
+                name: last_message
+                for name, last_message in state.last_messages.items()
+                if log_starts.get(name, 0) <= last_message.offset < bounds.get(name, 0)
+                and not logs.is_recreated(name.topic, state.offsets)
+            }
             for name, now in messages.compare(last_messages).items():
                 bounds[name] = last_messages[name].offset
                 if now is Comparison.SAME:

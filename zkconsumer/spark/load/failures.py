@@ -1,4 +1,12 @@
-"""Reduces an error of Spark to one sentence: its own texts are stack traces of Java around tracebacks of Python."""
+"""Reduces an error of Spark to one sentence: its own texts are stack traces of Java around tracebacks of Python.
+
+The errors of loads.
+
+A load that raises one of these has published nothing, except after `AppendFailed`.
+"""
+
+# The names say what happened; an "Error" behind each would only repeat the tree.
+# ruff: noqa: N818
 
 from __future__ import annotations
 
@@ -8,8 +16,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from zkconsumer.errors import ZkConsumerError
-
-__all__ = ["SparkFailed", "failures_in_a_sentence", "sentence_of_spark"]
+from zkconsumer.spark.errors import RemediedError
 
 _OURS: Final = re.compile(r"^(?:zkconsumer|rebalance|simpleconsumer)\.[\w.]+: (.+)$", re.MULTILINE)
 """The line of a Python traceback with the error that this package has raised."""
@@ -28,7 +35,7 @@ _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _LONGEST: Final = 600
 
 
-class SparkFailed(ZkConsumerError):  # noqa: N818 - the name says what happened
+class SparkFailed(ZkConsumerError):
     """Spark failed during a load. The next load continues as if this one had been killed."""
 
 
@@ -87,3 +94,25 @@ def _of_worker(said: re.Match[str]) -> str:
 
 def _shortened(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+class LoadRefused(RemediedError):
+    """The folder, its history and the settings do not fit together."""
+
+
+class OffsetsLost(LoadRefused):
+    """Messages are not in the logs any more: retention, a log that was cut, or a topic that was created anew."""
+
+    remedy = "`--on-data-loss skip` loads the messages that exist"
+
+
+class AppendFailed(RemediedError):
+    """A run is published, and its rows are not in the table yet; the next load appends them first."""
+
+
+class AuditFailed(RemediedError):
+    """What was written is not what was planned; nothing of it was published."""
+
+
+class LoadOvertaken(RemediedError):
+    """Another load has published into the same folder meanwhile; nothing of this one was published."""

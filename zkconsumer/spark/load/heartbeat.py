@@ -23,8 +23,6 @@ from typing import Final
 
 from zkconsumer.spark.load.storage import Storage
 
-__all__ = ["Heartbeat", "all_dead", "make_room"]
-
 log = logging.getLogger(__name__)
 
 BEAT_S: Final = 2.0

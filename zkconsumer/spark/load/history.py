@@ -18,14 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
-from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
+from zkconsumer.spark.load.compaction_history import CompactionHistory
+from zkconsumer.spark.load.failures import LoadOvertaken, LoadRefused
 from zkconsumer.spark.load.heartbeat import all_dead, make_room
 from zkconsumer.spark.load.manifest import Manifest, StagedFile, run_name, run_number
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import BAD_FOLDER, DATA_FOLDER
-
-__all__ = ["Append", "History", "staging_folder"]
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +84,10 @@ class History:
         path = _manifest_path(run)
         found = Manifest.from_json(self._storage.url(path), self._storage.read_text(path))
         if found.run != run:
-            raise LoadRefused(f"{self._storage.url(path)} belongs to run {found.run}",
-                              remedy="restore the right file, or load into another folder")
+            raise LoadRefused(
+                f"{self._storage.url(path)} belongs to run {found.run}",
+                remedy="restore the right file, or load into another folder",
+            )
         return found
 
     def earlier(self) -> Iterator[Manifest]:
@@ -111,8 +111,11 @@ class History:
         folders = self._staged(empty.run)
         if not folders or not all_dead(self._storage, folders):
             return None
-        log.warning("%s was left by a load that was killed, and is removed; run %d is published as an empty one",
-                    ", ".join(map(self._storage.url, folders)), empty.run)
+        log.warning(
+            "%s was left by a load that was killed, and is removed; run %d is published as an empty one",
+            ", ".join(map(self._storage.url, folders)),
+            empty.run,
+        )
         make_room(self._storage, folders)
         with suppress(LoadOvertaken):
             self._storage.create(_manifest_path(empty.run), empty.to_json())

@@ -26,31 +26,27 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.config.tables.producer_kinds import shown_brokers
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.spark.load import delta, iceberg
 from zkconsumer.spark.load.cluster_state import ClusterStateReader
-from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.compaction_history import CompactionHistory
+from zkconsumer.spark.load.delta import DeltaTable
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.heartbeat import Heartbeat
 from zkconsumer.spark.load.history import History, staging_folder
-from zkconsumer.spark.load.job_progress import Tell, watched_jobs
-from zkconsumer.spark.load.load_state import LoadState
-from zkconsumer.spark.load.manifest import LoadedPartition, Manifest
+from zkconsumer.spark.load.iceberg import IcebergTable
+from zkconsumer.spark.load.manifest import LoadedPartition, LoadState, Manifest
 from zkconsumer.spark.load.planning import ClusterState, RunPlan, plan_run
 from zkconsumer.spark.load.run_writer import RunWriter
+from zkconsumer.spark.load.session import Tell, watched_jobs
 from zkconsumer.spark.load.settings import LoadSettings
 from zkconsumer.spark.load.storage import Storage
-from zkconsumer.spark.load.tables import delta, iceberg
-from zkconsumer.spark.load.tables.delta import DeltaTable
-from zkconsumer.spark.load.tables.iceberg import IcebergTable
-from zkconsumer.spark.load.tables.table import LakeTable
+from zkconsumer.spark.load.table import LakeTable
 from zkconsumer.spark.load.writing import ICEBERG, NULL_TOPIC
 from zkconsumer.spark.options.options import SourceOptions
 from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
 from zkconsumer.spark.settings_files import configured_connection, open_source
 from zkconsumer.spark.streaming.group_offsets import GroupOffsets
 from zkconsumer.spark.streaming.log_changes import Loss
-
-__all__ = ["LoadReport", "PORTION", "limited", "run_load", "run_portions"]
-
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +104,10 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     before = LoadState() if last is None else last.state
     cluster, plan = _plan(settings, options, history, before)
     if any(name.topic == NULL_TOPIC for name in cluster.logs.partitions):
-        raise LoadRefused(f"a topic is named {NULL_TOPIC}, and readers treat a directory of this name as null",
-                          remedy="exclude it (--blacklist)")
+        raise LoadRefused(
+            f"a topic is named {NULL_TOPIC}, and readers treat a directory of this name as null",
+            remedy="exclude it (--blacklist)",
+        )
     known = len(cluster.logs.partitions)
     if not plan.asked and last is not None and plan.state.equals(before):
         stored = _store(options, last)
@@ -164,9 +162,7 @@ def _history(spark: Any, storage: Storage, table: LakeTable | None, tell: Tell) 
         with watched_jobs(spark, "appending", tell):
             table.append(manifest, is_done)
 
-    return History(
-        storage, lambda done, total: tell("publishing", done, total), None if table is None else append
-    )
+    return History(storage, lambda done, total: tell("publishing", done, total), None if table is None else append)
 
 
 def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> None:
@@ -174,15 +170,18 @@ def _refuse_other_shape(last: Manifest, settings: LoadSettings, folder: str) -> 
     wanted = settings.shape[:3]
     if had != wanted:
         words = [f"{kind} by {by}{' as text' if text else ''}" for kind, by, text in (had, wanted)]
-        raise LoadRefused(f"{folder} has {words[0]}, but {words[1]} was requested",
-                          remedy="use another folder")
+        raise LoadRefused(f"{folder} has {words[0]}, but {words[1]} was requested", remedy="use another folder")
     if last.headers and not settings.shape.has_headers:
-        raise LoadRefused(f"{folder} was started with headers, and the headers of the next messages would be lost",
-                          remedy="continue it with includeHeaders=true (--include-headers)")
+        raise LoadRefused(
+            f"{folder} was started with headers, and the headers of the next messages would be lost",
+            remedy="continue it with includeHeaders=true (--include-headers)",
+        )
     if settings.shape.has_headers and not last.headers:
-        raise LoadRefused(f"{folder} was started without headers, and its rows have no such column",
-                          remedy="continue it without includeHeaders, or load into another folder; with the `ends` "
-                                 "in the last manifest as startingOffsets it starts where this folder ends")
+        raise LoadRefused(
+            f"{folder} was started without headers, and its rows have no such column",
+            remedy="continue it without includeHeaders, or load into another folder; with the `ends` "
+            "in the last manifest as startingOffsets it starts where this folder ends",
+        )
 
 
 def _empty_run(settings: LoadSettings, last: Manifest | None) -> Manifest:

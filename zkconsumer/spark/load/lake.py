@@ -12,16 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zkconsumer.spark.load.compaction.compaction import LakeFile, data_files, live_files
-from zkconsumer.spark.load.compaction.compaction_history import CompactionHistory
-from zkconsumer.spark.load.errors import LoadRefused
+from zkconsumer.spark.load.compaction_history import CompactionHistory
+from zkconsumer.spark.load.compaction_manifest import LakeFile, data_files, live_files
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.load.history import History, staging_folder
 from zkconsumer.spark.load.manifest import Manifest
 from zkconsumer.spark.load.storage import Storage
 from zkconsumer.spark.load.writing import DATA_FOLDER, DELTA, ICEBERG, Shape, rows_of_files, settings_of_writing
-from zkconsumer.spark.options.partition_names import are_byte_positions
-
-__all__ = ["Lake", "read_lake", "refuse_table", "published_files", "read_published"]
+from zkconsumer.spark.options.offsets_json import are_byte_positions
 
 _TRIES: Final = 20
 

@@ -11,14 +11,11 @@ from typing import NamedTuple
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.load.audit import OffsetSpan
-from zkconsumer.spark.load.errors import OffsetsLost
-from zkconsumer.spark.load.load_state import LastMessage, LoadState
-from zkconsumer.spark.streaming.admission import admit
+from zkconsumer.spark.load.failures import OffsetsLost
+from zkconsumer.spark.load.manifest import LastMessage, LoadState
 from zkconsumer.spark.streaming.log_changes import Logs, Loss, next_step
-from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, admit
 from zkconsumer_error import first_few
-
-__all__ = ["RunPlan", "ClusterState", "plan_run"]
 
 
 @dataclass(frozen=True)

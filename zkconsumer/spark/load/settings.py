@@ -11,20 +11,18 @@ from simpleconsumer.dialect import dialect_of
 from zkconsumer.cluster.generation import AUTO, refuse_other_brokers
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.cluster.registry import ClusterReader
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.load.errors import LoadRefused
-from zkconsumer.spark.load.event_time import check_event_time
-from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape
-from zkconsumer.spark.options.offset_spec import TIME_OPTIONS
+from zkconsumer.spark.load.failures import LoadRefused
+from zkconsumer.spark.load.writing import FORMATS, PARTITIONINGS, Shape, check_event_time
+from zkconsumer.spark.options.option_table import TIME_OPTIONS
 from zkconsumer.spark.options.options import SourceOptions, batch_options
 from zkconsumer.spark.settings_files import with_settings_files
 
-__all__ = ["LoadSettings", "of_found_generation"]
-
 _DECIDED_HERE: Final = {
-    **dict.fromkeys(("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"),
-                    "a run ends where the logs end when it starts"),
+    **dict.fromkeys(
+        ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"), "a run ends where the logs end when it starts"
+    ),
     "failondataloss": "see `allow_loss`",
     "onmessageerror": "messages that cannot be decoded are written to the side output",
     "assign": "a load reads whole topics",
@@ -85,12 +83,17 @@ class LoadSettings:
     def _refuse_for_07(self) -> None:
         """Refuse what a load of Kafka 0.7 has not, where offsets count bytes."""
         if self.shape.is_table:
-            raise LoadRefused(f"a table ({self.shape.format}) cannot have messages of Kafka 0.7: its columns do not "
-                              "distinguish messages of one compressed entry", remedy="load into parquet or json")
+            raise LoadRefused(
+                f"a table ({self.shape.format}) cannot have messages of Kafka 0.7: its columns do not "
+                "distinguish messages of one compressed entry",
+                remedy="load into parquet or json",
+            )
         if self.max_messages is not None:
-            raise LoadRefused("a run on Kafka 0.7 cannot be limited by messages or time: the number of messages "
-                              "between two byte positions is not known",
-                              remedy="leave the limit out, or load fewer topics")
+            raise LoadRefused(
+                "a run on Kafka 0.7 cannot be limited by messages or time: the number of messages "
+                "between two byte positions is not known",
+                remedy="leave the limit out, or load fewer topics",
+            )
 
     def options(self) -> SourceOptions:
         """The options for the source."""

@@ -12,9 +12,7 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from zkconsumer.spark.load.errors import LoadOvertaken, LoadRefused
-
-__all__ = ["Storage", "reason_of"]
+from zkconsumer.spark.load.failures import LoadOvertaken, LoadRefused
 
 _LARGEST_TEXT = 256 * 1024 * 1024
 """Bytes of a manifest; one of a million files has some 200 MB."""
@@ -125,7 +123,9 @@ class Storage:
             if not (self._put(path, text) if at_once else self._write_and_name(path, text)):
                 raise LoadOvertaken(
                     f"{self.url(path)} exists already: another load has published in {self.folder} in the meantime; "
-                    f"nothing of this load was published", remedy="start it again")
+                    f"nothing of this load was published",
+                    remedy="start it again",
+                )
         except LoadOvertaken:
             raise
         except Exception as error:

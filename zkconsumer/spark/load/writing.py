@@ -1,25 +1,74 @@
 """Writes messages, and messages that could not be decoded, into files; defines their shape, and reads them back.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
+
+Takes the time of messages from their values: when something happened, and not when it was sent.
+
+Before Kafka 0.10 a message has no timestamp at all, and applications wrote the time into the value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from zkconsumer.spark.load.event_time import EventTime, event_time
+from zkconsumer.spark.load.failures import LoadRefused
 from zkconsumer.spark.schema import HEADERS_COLUMN
 
-__all__ = [
-    "BAD_FOLDER", "DATA_FOLDER", "DELTA", "FORMATS", "HEADERS", "ICEBERG", "NULL_TOPIC", "PARTITIONINGS", "PLACES",
-    "TEXT_MARK", "UNDECODED_FOLDER", "Shape", "is_surely_text", "read_back", "rows_of_files", "settings_of_writing",
-    "write_bad", "write_rows", "write_text_mark",
-]  # fmt: skip
+EventTime: TypeAlias = str | Callable[[Any], Any]
+"""A field, or a function that returns a column of timestamps for a frame with the columns of the source."""
+_FIELD: Final = re.compile(r"[^\s.\[\]'$*]+(\.[^\s.\[\]'$*]+)*")
+_FIRST_MILLISECONDS: Final = 100_000_000_000
+"""Numbers from this one on are milliseconds (1973-03-03), lower ones are seconds (5138-11-16)."""
+_FIRST_MICROSECONDS: Final = 1000 * _FIRST_MILLISECONDS
+_FIRST_NANOSECONDS: Final = 1000 * _FIRST_MICROSECONDS
+_AFTER_LAST_NANOSECOND: Final = 2.0**63
+"""In the year 2262."""
+_AFTER_9999_MS: Final = 253_402_300_800_000
+_DATED: Final = r"^\s*[0-9]{4,6}-[0-9]"
+"""Text that says at least year and month. Of a time alone Spark would make one of today."""
+
+
+def check_event_time(where: EventTime) -> None:
+    """Refuse text that is no name of a field.
+
+    Raises:
+        LoadRefused: It is none.
+    """
+    if isinstance(where, str) and not _FIELD.fullmatch(where):
+        raise LoadRefused(f"the time field {where!r} is not the name of a field, or names separated by dots")
+
+
+def event_time(frame: Any, where: EventTime) -> Any:
+    """A column of timestamps; null where the value has none.
+
+    A field may be a number of seconds, milliseconds, microseconds or nanoseconds since 1970, which its size tells, or
+    text with a date that Spark casts to a timestamp, such as `2014-03-01T10:00:00Z`; text without a zone is UTC. Other
+    texts, years after 9999 and times before 1970 are ignored.
+    """
+    from pyspark.sql import functions as f
+
+    if not isinstance(where, str):
+        return where(frame).cast("timestamp")
+    steps = "".join(f"['{step}']" for step in where.split("."))
+    text = f.get_json_object(f.col("value").cast("string"), f"${steps}")
+    number = text.try_cast("double")
+    milliseconds = (
+        f.when(number < 0, None)
+        .when(number < _FIRST_MILLISECONDS, number * 1000)
+        .when(number < _FIRST_MICROSECONDS, number)
+        .when(number < _FIRST_NANOSECONDS, number / 1000)
+        .when(number < _AFTER_LAST_NANOSECOND, number / 1_000_000)
+    )
+    of_number = f.timestamp_millis(milliseconds.cast("bigint"))
+    of_text = f.when(text.rlike(_DATED), text.try_cast("timestamp"))
+    moment = f.when(number.isNotNull(), of_number).otherwise(of_text)
+    return f.when((f.unix_millis(moment) >= 0) & (f.unix_millis(moment) < _AFTER_9999_MS), moment)
+
 
 DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"
@@ -65,7 +114,7 @@ class Shape(NamedTuple):
         text: keys and values are text in UTF-8; others count as undecodable.
         compression: a name that Spark knows for the format, or None for its default.
         event_time: where messages say when something happened: a field of a value in JSON (`ts`, `head.ts`), or
-            a function of the rows that returns a column of timestamps; see `zkconsumer.spark.load.event_time`.
+            a function of the rows that returns a column of timestamps; see `zkconsumer.spark.load.writing`.
         file_bytes: about how many bytes of a log one file may contain, or None for what one task reads.
         has_places: the messages are of Kafka 0.7, and have the columns of `PLACES`.
         has_headers: the rows have the column `HEADERS`.

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["READING", "WRITING", "Foreign", "hint_of"]
-
 
 @dataclass(frozen=True)
 class Foreign:
@@ -45,6 +43,7 @@ _ROWS: Final = "change the rows with Spark"
 _ADDRESSES: Final = "all addresses of a name are tried"
 _OPENED: Final = "connections are opened when they are needed"
 
+# fmt: off
 READING: Final = (
     Foreign(("groupIdPrefix", "kafka.group.id"), ("group.id",),
             "the source reads without a group; to store offsets for a group in ZooKeeper"),
@@ -86,8 +85,10 @@ READING: Final = (
     Foreign(("zk.connect",), ("zookeeper.connect",)),
     Foreign(("metadata.broker.list",), ("bootstrap.servers",)),
 )
+# fmt: on
 """For what reads."""
 
+# fmt: off
 WRITING: Final = (
     Foreign(("kafka.transactional.id", "kafka.transaction.timeout.ms"), (),
             "rows are written at least once, outside transactions: Spark may run a task again"),
@@ -123,6 +124,7 @@ WRITING: Final = (
             "it is for reading; rows are written to the topic of option topic, or of the column topic"),
     Foreign(("group.id",), (), "it is a setting of consumers"),
 )
+# fmt: on
 """For what writes."""
 
 

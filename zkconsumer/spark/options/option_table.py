@@ -1,21 +1,35 @@
-"""Every option of `format("zkconsumer")`: its name, where it applies, what it means.
+"""Every option of `format("zkconsumer")`: its name, where it applies, what it means. Spark passes option names in
+lower case, so they are found in any case. Options that Spark's own Kafka source has, too, have its names; the
+others have the names of the consumer's settings.
 
-Pure. Spark passes option names in lower case, so they are found in any case. Options that Spark's own Kafka source has,
-too, have its names; the others have the names of the consumer's settings.
+Pure.
+
+Parses the values of options: counts, sizes, durations, booleans, words. Each parser raises ValueError with a clause
+that names the value.
+
+Where a query starts and ends according to its options: words, offsets as JSON, or times.
+
+Of several options the first one counts, in the order of Spark's own Kafka source: a time for all partitions, times as
+JSON, offsets. The others are checked, too, because a typing error in any of them should be reported.
+
+Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaSourceProvider (getKafkaOffsetRangeLimit).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
+from rebalance.errors import RebalanceError
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.config.tables.foreign_names import newer_name
 from zkconsumer.config.tables.keys import KEYS, find_key
+from zkconsumer.spark.errors import OptionRefused
 from zkconsumer.spark.options.foreign_options import READING, hint_of
-
-__all__ = ["OPTIONS", "SETTING_NAMES", "Option", "find_option", "own_name", "setting_options", "unknown_option"]
+from zkconsumer.spark.options.offsets_json import parse_offsets, parse_times
 
 BOTH, BATCH, STREAM = "batch and stream", "batch", "stream"
 
@@ -38,6 +52,7 @@ class Option:
     is_setting: bool = False
 
 
+# fmt: off
 _OWN = (
     Option("subscribe", BOTH, "", "Topics, separated by commas."),
     Option("subscribePattern", BOTH, "",
@@ -100,23 +115,26 @@ _OWN = (
     Option("logLevel", STREAM, "warning",
            "What the stream logs on the driver, to stderr: with `info` the lag of each micro-batch; or `debug`."),
 )
+# fmt: on
+# fmt: off
 _SETTINGS: Final = (
     ("zookeeper.connect", "bootstrap.servers", "group.id", "client.id", "zookeeper.session.timeout.ms",
      "zookeeper.connection.timeout.ms",
      "fetch.message.max.bytes", "fetch.wait.max.ms", "socket.timeout.ms", "socket.receive.buffer.bytes",
      "refresh.leader.backoff.ms", "exclude.internal.topics", "decoded.max.bytes", "isolation.level",
      "kafka.generation")
-)  # fmt: skip
+)
+# fmt: on
 SETTING_NAMES: Final = (*_SETTINGS, *(key.name for key in KEYS if key.section in ("zookeeper", "security")))
 """The settings of the consumer that are options, too."""
-
 _BY_KEY = {key.name: key for key in KEYS}
+# fmt: off
 OPTIONS: Final = (
     *_OWN,
     *(Option(name, BOTH, _BY_KEY[name].default_text or f"{_BY_KEY[name].default}", _BY_KEY[name].meaning, True)
       for name in SETTING_NAMES),
-)  # fmt: skip
-
+)
+# fmt: on
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _SECURITY_KEYS = tuple(key for key in KEYS if key.section == "security")
 _BY_LOWER_NAME |= {alias: _BY_LOWER_NAME[key.name] for key in _SECURITY_KEYS for alias in key.aliases}
@@ -124,6 +142,8 @@ _PREFIX: Final = "kafka."
 """Settings may have it, as in Spark's own source."""
 _OF_TABLES: Final = "option."
 """The prefix of option names when a table is created, and only then."""
+
+
 def setting_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return those settings of a consumer's file, by their names in Kafka 0.8, that are options, too.
 
@@ -179,3 +199,158 @@ def unknown_option(name: str) -> str:
     if near:
         return f"no such option exists; did you mean {_BY_LOWER_NAME[near[0]].name}?"
     return f"no such option exists; the options are {', '.join(option.name for option in _OWN)}, and settings"
+
+
+ERROR, LATEST = "error", "latest"
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+TIME_OPTIONS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp", "endingOffsetsByTimestamp")
+"""The options with times, as in Spark's own Kafka source."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OffsetSpec:
+    """Where to start, or to end.
+
+    Attributes:
+        kind: `earliest`, `latest`, `group`, `each`, or `time`; `found` is a `time` that was resolved to offsets.
+        each: For `each` and `found`: offset of every partition; -2 earliest, -1 latest. For `time`: milliseconds since
+            1970 of every partition, where `time_ms` is None.
+        option: Name of the option, for errors.
+        time_ms: For `time`: the same for all partitions.
+        on_no_match: If no message is that recent: `latest`, to start or end at the end of the log, or `error`.
+    """
+
+    kind: str
+    option: str
+    each: Mapping[TopicPartition, int] = field(default_factory=dict)
+    time_ms: int | None = None
+    on_no_match: str = LATEST
+
+    def times_ms(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the time of each partition, for `time`; all of them have one (`bounds.check_named`)."""
+        return {name: self.each[name] if self.time_ms is None else self.time_ms for name in partitions}
+
+
+def starting_spec(given: Mapping[str, str], default: str) -> OffsetSpec:
+    """Return where to start.
+
+    Args:
+        given: Options by their lower-case names.
+        default: For `startingOffsets`.
+
+    Raises:
+        OptionRefused: One of the options has a value that is not allowed.
+    """
+    strategy = converted(_STRATEGY, _strategy, given.get(_STRATEGY.lower(), ERROR))
+    return _spec(given, "starting", strategy, default)
+
+
+def ending_spec(given: Mapping[str, str], default: str) -> OffsetSpec:
+    """Return where to end; as `starting_spec`, but a time after the last message means the end of the log."""
+    return _spec(given, "ending", LATEST, default)
+
+
+def converted(name: str, convert: Callable[[str], T], text: str) -> T:
+    """Return the value of an option.
+
+    Raises:
+        OptionRefused: `convert` raises ValueError.
+    """
+    try:
+        return convert(text)
+    except (ValueError, RebalanceError) as error:
+        raise OptionRefused(name, str(error)) from None
+
+
+def _spec(given: Mapping[str, str], side: str, on_no_match: str, default: str) -> OffsetSpec:
+    for_all, by_json, by_offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+    found: list[OffsetSpec] = []
+    if for_all.lower() in given:
+        time_ms = converted(for_all, _milliseconds, given[for_all.lower()])
+        found.append(OffsetSpec("time", for_all, time_ms=time_ms, on_no_match=on_no_match))
+    if by_json.lower() in given:
+        times = converted(by_json, parse_times, given[by_json.lower()])
+        found.append(OffsetSpec("time", by_json, times, on_no_match=on_no_match))
+    found.append(_by_offsets(by_offsets, given.get(by_offsets.lower(), default).strip()))
+    return found[0]
+
+
+def _by_offsets(option: str, text: str) -> OffsetSpec:
+    if text.lower() in ("earliest", "latest", "group"):
+        return OffsetSpec(text.lower(), option)
+    if not text.startswith("{"):
+        raise OptionRefused(option, f"{text!r} is not earliest, latest, group, or JSON of offsets")
+    return OffsetSpec("each", option, converted(option, parse_offsets, text))
+
+
+def _milliseconds(text: str) -> int:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > MAX_INT64:
+        raise ValueError(f"{text[:40]!r} is not a time; it must be milliseconds since 1970, from 0")
+    return int(text)
+
+
+def _strategy(text: str) -> str:
+    if text.strip().lower() not in (ERROR, LATEST):
+        raise ValueError(f"{text[:40]!r} is not {ERROR} or {LATEST}")
+    return text.strip().lower()
+
+
+_UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_BYTES = re.compile(r"([0-9]{1,15})([bkmg]?)b?", re.IGNORECASE)
+_DURATION: Final = re.compile(r"([0-9]{1,12}) *(ms|s|m|min|h|d|)", re.IGNORECASE)
+_DURATIONS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def option_value(given: Mapping[str, str], name: str, convert: Callable[[str], T], default: T) -> T:
+    text = given.get(name.lower())
+    return default if text is None else converted(name, convert, text)
+
+
+def count(largest: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        text = text.strip()
+        if not (text.isascii() and text.isdigit()) or len(text) > 19 or not 1 <= int(text) <= largest:
+            raise ValueError(f"{text[:40]!r} is not a whole number from 1 to {largest}")
+        return int(text)
+
+    return convert
+
+
+def parse_bytes(text: str) -> int:
+    """Return a number of bytes, with or without a unit: `1048576`, `512m`, `128MB`.
+
+    Raises:
+        ValueError: The text is no such number.
+    """
+    found = _BYTES.fullmatch(text.strip())
+    if found is None or not int(found[1]):
+        raise ValueError(f"{text[:40]!r} is not a number of bytes such as 1048576 or 512m")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def milliseconds(text: str) -> int:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is neither a time such as 90s, 15m or 1h nor a number of milliseconds")
+    return int(found[1]) * _DURATIONS_MS[found[2].lower()]
+
+
+def bytes_or_off(text: str) -> int | None:
+    return None if text.strip().lower() == "off" else parse_bytes(text)
+
+
+def boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"{text[:40]!r} is neither true nor false")
+    return text.strip().lower() == "true"
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text.strip().lower() not in words:
+            raise ValueError(f"{text[:40]!r} is not one of {', '.join(words)}")
+        return text.strip().lower()
+
+    return convert

@@ -1,39 +1,113 @@
-"""The options of a query, checked, as one value.
+"""The options of a query, checked, as one value. An unknown option is refused by name, because a typing error must not
+change what is read. Options that contradict each other are refused, too.
 
-Pure. An unknown option is refused by name, because a typing error must not change what is read. Options that contradict
-each other are refused, too.
+Pure.
+
+The topics or partitions that the options of a query select.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rebalance.subscription import check_topic
 from simpleconsumer.primitives import MAX_FRAME_BYTES
-from simpleconsumer.types import MAX_INT64
+from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config.tables.keys import find_key
 from zkconsumer.errors import ConfigError
+from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.spark.errors import OptionRefused
-from zkconsumer.spark.options.offset_spec import OffsetSpec, ending_spec, starting_spec
-from zkconsumer.spark.options.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET
-from zkconsumer.spark.options.option_table import BATCH, SETTING_NAMES, STREAM, find_option, unknown_option
-from zkconsumer.spark.options.option_values import (
+from zkconsumer.spark.options.offsets_json import EARLIEST_OFFSET, LATEST_OFFSET, parse_assignment
+from zkconsumer.spark.options.option_table import (
+    BATCH,
+    SETTING_NAMES,
+    STREAM,
+    OffsetSpec,
     boolean,
     bytes_or_off,
+    converted,
     count,
+    ending_spec,
+    find_option,
     milliseconds,
     one_of,
     option_value,
     parse_bytes,
+    starting_spec,
+    unknown_option,
 )
-from zkconsumer.spark.options.topic_choice import TopicChoice, choose_topics
 
 __all__ = [
-    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "is_of_07",
-    "stream_options",
+    "OffsetSpec", "SourceOptions", "TopicChoice", "batch_options", "check_names", "check_secrets", "choose_topics",
+    "is_of_07", "stream_options",
 ]  # fmt: skip
+
+_ALSO_INTERNAL = ("__transaction_state", "__share_group_state")
+"""Topics that brokers of Kafka 0.11 and 4 keep for themselves, beside the one that the filters of groups leave out.
+
+Source: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS (4.3).
+"""
+
+
+@dataclass(frozen=True)
+class TopicChoice:
+    """What to read: named topics, or named partitions, or the topics that pass filters.
+
+    Attributes:
+        filters: A topic has to pass all of them.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    filters: tuple[TopicFilter, ...] = ()
+
+    @property
+    def is_filter(self) -> bool:
+        """True if the topics are selected among those that exist."""
+        return bool(self.filters)
+
+    def topics_of(self, known: list[str], exclude_internal_topics: bool) -> list[str]:
+        """Return the topics to read, sorted: the named ones, also missing ones, or those of `known` that pass."""
+        if self.filters:
+            left_out = _ALSO_INTERNAL if exclude_internal_topics else ()
+            return sorted(
+                name for name in known
+                if name not in left_out and all(each.allows(name, exclude_internal_topics) for each in self.filters)
+            )  # fmt: skip
+        return sorted({*self.topics, *(name for name, _ in self.partitions)})
+
+
+def choose_topics(given: Mapping[str, str]) -> TopicChoice:
+    """Return what the options select.
+
+    Args:
+        given: Options by their lower-case names.
+
+    Raises:
+        OptionRefused: They select nothing, or in more than one way.
+    """
+    names = ("subscribe", "subscribePattern", "blacklist", "assign")
+    chosen = [name for name in names if name.lower() in given]
+    if not chosen:
+        raise OptionRefused(
+            "subscribe", f"it is not set, and neither is any other of {', '.join(names)}; set one of them"
+        )
+    if len(chosen) > 1 and chosen != ["subscribePattern", "blacklist"]:
+        raise OptionRefused(chosen[1], f"{chosen[0]} is also set; choose topics in one way")
+    if chosen == ["subscribe"]:
+        return TopicChoice(topics=option_value(given, "subscribe", _topics, ()))
+    if chosen == ["assign"]:
+        return TopicChoice(partitions=option_value(given, "assign", parse_assignment, ()))
+    kinds: dict[str, Callable[[str], TopicFilter]] = {"subscribePattern": Whitelist, "blacklist": Blacklist}
+    return TopicChoice(filters=tuple(converted(name, kinds[name], given[name.lower()]) for name in chosen))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(check_topic(name.strip()) for name in text.split(",")))
+
 
 DEFAULT_MAX_BYTES: Final = 512 * 1024 * 1024
 """About how many bytes one task of a batch reads by default."""

@@ -1,27 +1,52 @@
-"""Plans a batch on the driver: from the options and the state of the cluster to the ranges that its tasks read."""
+"""Plans a batch on the driver: from the options and the state of the cluster to the ranges that its tasks read.
+
+The reader of `spark.read.format("zkconsumer")`: it plans with `plan_batch`, and reads with `read_range`.
+
+Spark refuses a reader that defines `pushFilters` unless `spark.sql.python.filterPushdown.enabled` is on, whether the
+query has filters or not. The process that creates the reader does not see the settings of the session. But Spark passes
+filters in a separate kind of process, which it starts only if that setting is on. In other processes there are none.
+
+Source: pyspark.sql.datasource.DataSourceReader; pyspark.sql.worker.data_source_pushdown_filters and
+plan_data_source_read (4.1 to 4.3).
+"""
 
 from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyspark
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from simpleconsumer.types import Broker, TopicPartition
-from zkconsumer.spark.errors import TopicMissing
-from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.errors import RequirementMissing, TopicMissing
+from zkconsumer.spark.options.offsets_json import are_byte_positions
+from zkconsumer.spark.options.option_table import OffsetSpec
 from zkconsumer.spark.options.options import SourceOptions
-from zkconsumer.spark.options.partition_names import are_byte_positions
-from zkconsumer.spark.reading.bounds import LogEnds, check_named, check_times, resolve_bounds, spec_at_times
+from zkconsumer.spark.reading.bounds import (
+    LogEnds,
+    PlannedRange,
+    SplitLimits,
+    check_named,
+    check_times,
+    plan_ranges,
+    resolve_bounds,
+    spec_at_times,
+)
 from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.reading.entry_bounds import at_entries, cut_at_entries
-from zkconsumer.spark.reading.planning import PlannedRange, SplitLimits, plan_ranges
-from zkconsumer.spark.reading.pushdown import NO_FILTERS, PushedFilters
+from zkconsumer.spark.reading.entry_positions import at_entries, cut_at_entries
+from zkconsumer.spark.reading.pushdown import NO_FILTERS, PushedFilters, push_filters
 from zkconsumer.spark.settings_files import open_source
-from zkconsumer.spark.streaming.spans import ALL_OFFSETS, Spans, common
+from zkconsumer.spark.streaming.stream_offsets import ALL_OFFSETS, Spans, common
 from zkconsumer_error import first_few
 
-__all__ = ["ask_for_ends", "chosen_partitions", "plan_batch", "split_ranges"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +134,10 @@ def chosen_partitions(cluster: ClusterOffsets, options: SourceOptions) -> list[T
                                remedy="its partitions are known when their brokers run")  # fmt: skip
     for topic, number in choice.partitions:
         if number not in partitions[topic]:
-            raise TopicMissing(f"partition {number} of topic {topic!r} does not exist {where}: the topic has "
-                               f"{_described(partitions[topic])}")
+            raise TopicMissing(
+                f"partition {number} of topic {topic!r} does not exist {where}: the topic has "
+                f"{_described(partitions[topic])}"
+            )
     if choice.partitions:
         return list(choice.partitions)
     return sorted(TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers)
@@ -132,9 +159,7 @@ def split_ranges(
     Raises:
         OptionRefused: There would be too many tasks.
     """
-    limits = SplitLimits(
-        options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition
-    )
+    limits = SplitLimits(options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition)
     sizes: dict[TopicPartition, float] = {}
     if limits.max_bytes is not None:
         read = {name: common(((starts[name], end),), offsets) for name, end in ends.items()}
@@ -162,3 +187,70 @@ def _nearest(topic: str, known: list[str]) -> str:
     if not known:
         return "no topic exists"
     return f"existing topics: {first_few(*known, most=10, rest=', ...')}"
+
+
+_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class ZkBatchReader(DataSourceReader):
+    """Plans on the driver, reads on the executors.
+
+    The plan is sent in the partitions, because Spark pickles this object before it calls `partitions`.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads."""
+
+        return [InputPartition(each) for each in plan_batch(self._options)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        # If there is nothing to read, Spark passes a partition without a value, and Spark 4.0 passes None.
+        if partition is None or partition.value is None:
+            return
+        from zkconsumer.spark.reading.record_batches import read_range
+
+        yield from read_range(partition.value, self._columns, self._options)
+
+
+def choose_reader(options: SourceOptions, columns: tuple[str, ...]) -> ZkBatchReader:
+    """Return the reader that is allowed in this process.
+
+    Raises:
+        RequirementMissing: The option needs filters, and this Spark does not pass them.
+    """
+    if not options.filter_pushdown:
+        return ZkBatchReader(options, columns)
+    if not hasattr(DataSourceReader, "pushFilters"):
+        raise RequirementMissing(f"option filterPushdown needs pyspark 4.1 or newer, not {pyspark.__version__}")
+    return ZkFilteredReader(options, columns) if _is_where_filters_come() else ZkBatchReader(options, columns)
+
+
+class ZkFilteredReader(ZkBatchReader):
+    """Plans only the partitions and offsets that the filters accept."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        super().__init__(options, columns)
+        self._filters = NO_FILTERS
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Keep the filters that can be planned, and return those that Spark has to evaluate."""
+        # The error row of a wrapper has the offset of its last message, which may be after the range.
+        exact = self._options.on_message_error != "row"
+        self._filters, rest = push_filters(filters, offsets_are_exact=exact)
+        return rest
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads."""
+
+        return [InputPartition(each) for each in plan_batch(self._options, self._filters)]
+
+
+def _is_where_filters_come() -> bool:
+    # Without Spark's daemon process the module is the main module.
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _WORKER in sys.modules or getattr(main, "name", None) == _WORKER

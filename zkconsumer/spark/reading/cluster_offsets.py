@@ -26,20 +26,17 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.generation import AUTO
 from zkconsumer.cluster.log_ends import PARTITIONS_A_REQUEST, OneTime, ask_at, in_requests
 from zkconsumer.cluster.metadata_reader import MetadataReader
-from zkconsumer.cluster.segment_times import AtTime
-from zkconsumer.cluster.time_search import TimeSearch, log_segments
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, read_all
+from zkconsumer.cluster.time_search import AtTime, TimeSearch, log_segments
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, read_all
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark.errors import GroupHasNoOffsets, PlanningFailed, TopicMissing
-from zkconsumer.spark.options.partition_names import are_byte_positions, column_value
+from zkconsumer.spark.options.offsets_json import are_byte_positions, column_value
 from zkconsumer.spark.reading import connections
 from zkconsumer.spark.reading.bounds import LogEnds
+from zkconsumer.spark.reading.leader_queries import ask_ends
 from zkconsumer.spark.settings_files import security_here
-from zkconsumer.spark.streaming.log_cuts import ask_ends
 from zkconsumer_error import first_few
-
-__all__ = ["ClusterOffsets", "refuse_unfit"]
 
 log = logging.getLogger(__name__)
 
@@ -225,8 +222,12 @@ class ClusterOffsets:
             answers = consumer.multifetch(requests, max_wait_ms=0, min_bytes=0, version=broker.fetch_version)
         except SimpleConsumerError as error:
             consumer.close()
-            log.warning("the size of messages is not known for %d partitions: %s: %s", len(requests),
-                        shown_broker(broker), error)
+            log.warning(
+                "the size of messages is not known for %d partitions: %s: %s",
+                len(requests),
+                shown_broker(broker),
+                error,
+            )
             return {}
         connections.give_back(consumer, self._config)
         dialect = dialect_of(broker)
@@ -263,7 +264,8 @@ class ClusterOffsets:
             backoff_s = self._backoff.wait_s(failures)
             if missing and time.monotonic() + backoff_s > deadline:
                 raise PlanningFailed(
-                    f"after {self._patience_s:g} s no broker has answered for {_shown(missing, reasons)}")
+                    f"after {self._patience_s:g} s no broker has answered for {_shown(missing, reasons)}"
+                )
             if missing:
                 time.sleep(backoff_s)
                 failures += 1
@@ -313,8 +315,10 @@ def refuse_unfit(topic: str, partitions: Iterable[int | str], generation: str) -
     """
     for partition in partitions:
         if isinstance(partition, str) != (generation == "0.7"):
-            raise PlanningFailed(f"topic {topic!r} has partition {partition}, and kafka.generation is {generation}: "
-                                 "that is another generation of Kafka")
+            raise PlanningFailed(
+                f"topic {topic!r} has partition {partition}, and kafka.generation is {generation}: "
+                "that is another generation of Kafka"
+            )
         try:
             column_value(partition)
         except ValueError as error:

@@ -14,6 +14,18 @@ are in the log all the time. A fetch shows whether they are: "offset out of rang
 versions from 0.8.0 on.
 
 Source: Kafka 0.8.2.2, kafka.log.Log.read; 2.8.2, kafka.log.Log.read; answers of brokers from 0.8.0 to 3.9.2.
+
+Asks leaders whether a log was cut off since it was seen, by the epochs of its leaders.
+
+A log that lost messages by an unclean election, and has grown since, has the offsets of before and other messages. Each
+change of a leader begins a new epoch, and the new leader knows where the epochs before it end in its log. So it is
+enough to keep an offset that the log had reached, and the epoch in which its leader said so: where the epochs up to
+that one end below the offset, the log was cut there.
+
+What this cannot show: a log that comes back after two unclean elections, the second one in favour of a replica that led
+before what was seen; and brokers before Kafka 2.1, which report no epochs.
+
+Source: Kafka 2.8, kafka.server.epoch.LeaderEpochFileCache.endOffsetFor; KIP-320.
 """
 
 from __future__ import annotations
@@ -22,24 +34,117 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from rebalance.errors import RebalanceError
 from simpleconsumer.consumer import LATEST, SimpleConsumer
 from simpleconsumer.dialect import dialect_of
-from simpleconsumer.errors import BrokerError, SimpleConsumerError
-from simpleconsumer.types import Broker, FetchRequest, TopicPartition
+from simpleconsumer.errors import BrokerError, SimpleConsumerError, VersionNotServed
+from simpleconsumer.types import Broker, EpochEnd, FetchRequest, TopicPartition
 from zkconsumer.backoff import Reports
 from zkconsumer.cluster.cluster import Cluster
-from zkconsumer.cluster.log_ends import ask_at, in_requests
+from zkconsumer.cluster.log_ends import OneTime, ask_at, in_requests
 from zkconsumer.config import READ_COMMITTED, ConsumerConfig
 from zkconsumer.errors import shown_broker
 from zkconsumer.spark.settings_files import security_here
-from zkconsumer.spark.streaming.log_cuts import Cuts, LogMark, ask_cuts, ask_ends
 from zkconsumer_error import ErrorCode
 
-__all__ = ["LeaderQueries", "ends_before"]
+OTHER_EPOCH: Final = (74, 75)
+"""Codes of brokers that lead a partition in a later epoch, or in an earlier one, than the request names."""
+_MAY_NOT_ASK: Final = (29, 31)
+"""Codes of brokers that do not let this user ask for epochs."""
+
+
+class LogMark(NamedTuple):
+    """What was seen of a log.
+
+    Attributes:
+        offset: It reached up to here,
+        epoch: when its leader had this epoch, or before.
+    """
+
+    offset: int
+    epoch: int
+
+
+@dataclass
+class Cuts:
+    """What leaders say of logs that were seen before.
+
+    Attributes:
+        at: Partition -> where its log was cut, below what was seen.
+        refused: Partition -> error code; whether its log was cut is not known yet.
+    """
+
+    at: dict[TopicPartition, int] = field(default_factory=dict)
+    refused: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+def cut_at(mark: LogMark, epoch_now: int, found: EpochEnd) -> int | None:
+    """Return where a log was cut below what was seen of it; None if it was not, or if that is not known. Pure.
+
+    The log of a leader only grows while its epoch lasts.
+
+    Args:
+        epoch_now: The leader's, -1 if it is not known.
+        found: Where the epoch of the mark ends.
+    """
+    is_known = not found.error_code and found.leader_epoch >= 0 and found.end_offset >= 0
+    is_over = found.leader_epoch < max(mark.epoch, epoch_now)
+    return found.end_offset if is_known and is_over and found.end_offset < mark.offset else None
+
+
+def ask_ends(
+    consumer: SimpleConsumer, partitions: Sequence[TopicPartition]
+) -> tuple[OneTime, dict[TopicPartition, int]]:
+    """Return where logs end, by one request, and the epochs of their leader as far as it reports them.
+
+    Args:
+        consumer: Connected to the leader of all of them.
+
+    Raises:
+        SimpleConsumerError: The broker does not answer.
+    """
+    if not consumer.dialect.chooses_versions:
+        return ask_at(consumer, partitions, LATEST), {}
+    try:
+        answers = dict(zip(partitions, consumer.log_ends(partitions), strict=True))
+    except VersionNotServed:  # Kafka 0.10.0
+        return ask_at(consumer, partitions, LATEST), {}
+    good = {name: answer for name, answer in answers.items() if not answer.error_code}
+    ends = OneTime(
+        {name: answer.offset if answer.offset >= 0 else None for name, answer in good.items()},
+        {name: answer.error_code for name, answer in answers.items() if answer.error_code},
+    )
+    return ends, {name: answer.leader_epoch for name, answer in good.items() if answer.leader_epoch >= 0}
+
+
+def ask_cuts(
+    consumer: SimpleConsumer, marks: Mapping[TopicPartition, LogMark], epochs: Mapping[TopicPartition, int]
+) -> Cuts:
+    """Ask a leader whether logs were cut below what was seen of them.
+
+    Args:
+        epochs: Its epochs of now, -1 where that is not known; a broker with another one refuses.
+
+    Raises:
+        SimpleConsumerError: The broker does not answer.
+    """
+    found = Cuts()
+    if not marks or not consumer.dialect.chooses_versions:
+        return found
+    try:
+        answers = consumer.epoch_ends({name: (mark.epoch, epochs.get(name, -1)) for name, mark in marks.items()})
+    except VersionNotServed:
+        return found
+    for (name, mark), answer in zip(marks.items(), answers, strict=True):
+        if answer.error_code and answer.error_code not in _MAY_NOT_ASK:
+            found.refused[name] = answer.error_code
+        cut = cut_at(mark, epochs.get(name, -1), answer)
+        if cut is not None:
+            found.at[name] = cut
+    return found
 
 
 _SAMPLE_BYTES: Final = 64
@@ -54,8 +159,7 @@ def ends_before(consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int])
     Raises:
         SimpleConsumerError: the broker does not answer.
     """
-    requests = [FetchRequest(*name, offset, _SAMPLE_BYTES)
-                for name, offset in sorted(offsets.items())]
+    requests = [FetchRequest(*name, offset, _SAMPLE_BYTES) for name, offset in sorted(offsets.items())]
     answers = consumer.multifetch(requests, max_wait_ms=1, min_bytes=0)
     return {
         TopicPartition(request.topic, request.partition)
@@ -65,7 +169,6 @@ def ends_before(consumer: SimpleConsumer, offsets: Mapping[TopicPartition, int])
 
 
 log = logging.getLogger(__name__)
-
 _BROKER_S: Final = 5.0
 """Longest wait for one broker, because all others wait meanwhile."""
 _LEADERS_S: Final = 1.0

@@ -18,8 +18,8 @@ from operator import eq, ge, gt, le, lt
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.options.partition_names import column_value
-from zkconsumer.spark.streaming.spans import (
+from zkconsumer.spark.options.offsets_json import column_value
+from zkconsumer.spark.streaming.stream_offsets import (
     ALL_OFFSETS,
     BEHIND_ALL,
     NO_OFFSETS,
@@ -29,8 +29,6 @@ from zkconsumer.spark.streaming.spans import (
     others,
     spans_of,
 )
-
-__all__ = ["MAX_SPANS", "NO_FILTERS", "PushedFilters", "push_filters"]
 
 MAX_SPANS: Final = 32
 """Most ranges of one partition after filters; each costs a task."""

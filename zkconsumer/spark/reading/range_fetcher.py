@@ -37,12 +37,9 @@ from zkconsumer.errors import shown_broker
 from zkconsumer.fetching.fetch_state import BROKEN_TRIES
 from zkconsumer.spark.errors import DataLoss, PartitionUnreadable
 from zkconsumer.spark.reading import connections
-from zkconsumer.spark.reading.leader_queries import ends_before
-from zkconsumer.spark.reading.leaders import LeaderSearch
-from zkconsumer.spark.reading.planning import PlannedRange
-from zkconsumer.spark.streaming.log_cuts import OTHER_EPOCH, LogMark, ask_cuts
-
-__all__ = ["DOUBT_S", "FetchedSet", "Interrupted", "LostOffsets", "RangeFetcher", "UnfetchableMessage"]
+from zkconsumer.spark.reading.bounds import PlannedRange
+from zkconsumer.spark.reading.connections import LeaderSearch
+from zkconsumer.spark.reading.leader_queries import OTHER_EPOCH, LogMark, ask_cuts, ends_before
 
 log = logging.getLogger(__name__)
 
@@ -185,9 +182,7 @@ class RangeFetcher:
             self._wait_out_throttle(self._connection(broker).throttled_s)
             return
         [answer] = answers
-        result = dialect_of(broker).classify(
-            answer, self._position, asked_bytes, self._max_bytes, broker.fetch_version
-        )
+        result = dialect_of(broker).classify(answer, self._position, asked_bytes, self._max_bytes, broker.fetch_version)
         yield from self._take(answer, broker, result)
 
     def _asked_bytes(self, consumer: SimpleConsumer) -> int:
@@ -239,9 +234,7 @@ class RangeFetcher:
 
     def _unfetchable(self, broker: Broker, result: FetchResult) -> UnfetchableMessage:
         kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
-        error = kind(
-            self._wanted.topic, self._wanted.partition, result.offset, result.next_offset, result.reason
-        )
+        error = kind(self._wanted.topic, self._wanted.partition, result.offset, result.next_offset, result.reason)
         self._moved_on(result.next_offset)
         return UnfetchableMessage(error, broker)
 

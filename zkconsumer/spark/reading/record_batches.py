@@ -19,14 +19,11 @@ from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import DamagedOffset, DecodeError, MessageError
 from simpleconsumer.types import MAX_INT64, Broker
 from zkconsumer.spark.errors import PartitionUnreadable
+from zkconsumer.spark.options.offsets_json import broker_of, column_value
 from zkconsumer.spark.options.options import SourceOptions
-from zkconsumer.spark.options.partition_names import broker_of, column_value
-from zkconsumer.spark.reading.leaders import search_leader
-from zkconsumer.spark.reading.planning import PlannedRange
-from zkconsumer.spark.reading.prefetch import Prefetcher
+from zkconsumer.spark.reading.bounds import PlannedRange
+from zkconsumer.spark.reading.connections import Prefetcher, search_leader
 from zkconsumer.spark.reading.range_fetcher import Fetched, FetchedSet, LostOffsets, RangeFetcher, UnfetchableMessage
-
-__all__ = ["ARROW_TYPES", "Rows", "read_range"]
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from simpleconsumer.types import TopicPartition
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets
 
-__all__ = ["Logs", "Loss", "Step", "next_step", "remaining_ranges", "shrunk", "needing_log_start"]
-
 _UNKNOWN = -1
 _CUT = "its log was truncated there when its leader changed"
 
@@ -117,9 +115,14 @@ def shrunk(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
 
 def needing_log_start(start: StreamOffsets, logs: Logs) -> list[TopicPartition]:
     """The partitions whose log start `next_step` needs: new, recreated and cut ones, and those with new messages."""
-    return sorted(name for name in logs.partitions
-                  if name not in start.offsets or name in logs.cuts or logs.is_recreated(name.topic, start)
-                  or logs.ends.get(name, _UNKNOWN) > start.offsets[name])
+    return sorted(
+        name
+        for name in logs.partitions
+        if name not in start.offsets
+        or name in logs.cuts
+        or logs.is_recreated(name.topic, start)
+        or logs.ends.get(name, _UNKNOWN) > start.offsets[name]
+    )
 
 
 def next_step(
@@ -169,7 +172,11 @@ def next_step(
 
 
 def _add_new(
-    step: Step, name: TopicPartition, start: StreamOffsets, logs: Logs, log_starts: Mapping[TopicPartition, int],
+    step: Step,
+    name: TopicPartition,
+    start: StreamOffsets,
+    logs: Logs,
+    log_starts: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None,
 ) -> None:
     """Store the start of a new partition, once it is known."""
@@ -192,8 +199,13 @@ def _go_back(step: Step, name: TopicPartition, at: int, cut: int, log_start: int
 
 
 def _continue(
-    step: Step, name: TopicPartition, at: int, end: int | None, log_start: int | None,
-    target: Mapping[TopicPartition, int] | None, kept_end: int | None,
+    step: Step,
+    name: TopicPartition,
+    at: int,
+    end: int | None,
+    log_start: int | None,
+    target: Mapping[TopicPartition, int] | None,
+    kept_end: int | None,
 ) -> None:
     """Continue a known partition at its position, or where its log continues."""
     if end is not None and end < at:

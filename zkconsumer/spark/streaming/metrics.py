@@ -12,14 +12,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
 from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.options.partition_names import are_byte_positions
+from zkconsumer.spark.options.offsets_json import are_byte_positions
 from zkconsumer.spark.streaming.stream_offsets import parse_stream_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
-
-__all__ = ["Lag", "lag_of", "source_metrics"]
 
 _Progress: TypeAlias = Union["StreamingQuery", "StreamingQueryProgress", None]
 

@@ -24,16 +24,14 @@ from dataclasses import replace
 from simpleconsumer.types import TopicPartition
 from zkconsumer.cluster.metadata_reader import MetadataReader
 from zkconsumer.spark.errors import AnotherCluster, MessagesLost, PlanningFailed
-from zkconsumer.spark.options.offset_spec import OffsetSpec
+from zkconsumer.spark.options.offsets_json import are_byte_positions
+from zkconsumer.spark.options.option_table import OffsetSpec
 from zkconsumer.spark.options.options import SourceOptions, TopicChoice
-from zkconsumer.spark.options.partition_names import are_byte_positions
 from zkconsumer.spark.reading.batch_planning import ask_for_ends, chosen_partitions, split_ranges
-from zkconsumer.spark.reading.bounds import resolve_bounds
+from zkconsumer.spark.reading.bounds import PlannedRange, resolve_bounds
 from zkconsumer.spark.reading.cluster_offsets import ClusterOffsets
-from zkconsumer.spark.reading.entry_bounds import at_entries, entry_positions
-from zkconsumer.spark.reading.planning import PlannedRange
+from zkconsumer.spark.reading.entry_positions import at_entries, entry_positions
 from zkconsumer.spark.settings_files import open_source
-from zkconsumer.spark.streaming.admission import TriggerDelay, admit
 from zkconsumer.spark.streaming.group_offsets import GroupOffsets, StreamGroup
 from zkconsumer.spark.streaming.log_changes import (
     Logs,
@@ -47,10 +45,8 @@ from zkconsumer.spark.streaming.log_changes import (
 from zkconsumer.spark.streaming.metrics import lag_of
 from zkconsumer.spark.streaming.stream_entries import StreamEntries
 from zkconsumer.spark.streaming.stream_logs import ENDS_S, StreamLogs
-from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, is_id
+from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, TriggerDelay, admit, is_id
 from zkconsumer_error import first_few
-
-__all__ = ["StreamDriver"]
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +129,7 @@ class StreamDriver:
         self._is_first_batch = True
         return self._initial
 
-    def next_offsets(
-        self, start: StreamOffsets, max_offsets: int | None, *, may_wait: bool = False
-    ) -> StreamOffsets:
+    def next_offsets(self, start: StreamOffsets, max_offsets: int | None, *, may_wait: bool = False) -> StreamOffsets:
         """Where the batch that starts at `start` ends: at `start` if there is nothing to read.
 
         Args:
@@ -239,8 +233,9 @@ class StreamDriver:
         known = {name.topic for name in start.offsets}
         topics = tuple(topic for topic in choice.topics if topic not in known)
         # A topic that was created anew with fewer partitions is a loss; without failOnDataLoss that is allowed.
-        partitions = tuple(name for name in choice.partitions
-                           if name not in start.offsets and (is_strict or name.topic not in known))
+        partitions = tuple(
+            name for name in choice.partitions if name not in start.offsets and (is_strict or name.topic not in known)
+        )
         if topics or partitions:
             chosen_partitions(cluster, replace(self._options, choice=TopicChoice(topics, partitions)))
 
@@ -318,8 +313,12 @@ class StreamDriver:
             if loss not in self._logged_losses:
                 self._logged_losses.add(loss)
                 self._skipped += loss.messages
-                log.warning("omitted, because failOnDataLoss is false: %s; %d %s in this run so far", loss,
-                            self._skipped, "bytes" if self._options.counts_bytes else "offsets")
+                log.warning(
+                    "omitted, because failOnDataLoss is false: %s; %d %s in this run so far",
+                    loss,
+                    self._skipped,
+                    "bytes" if self._options.counts_bytes else "offsets",
+                )
 
 
 def _identities(start: StreamOffsets, logs: Logs, step: Step) -> tuple[dict[str, int], int | None]:

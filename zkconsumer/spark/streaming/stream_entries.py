@@ -27,8 +27,6 @@ from zkconsumer.spark.errors import PlanningFailed
 from zkconsumer.spark.reading.entry_positions import EntryPositions, Tail
 from zkconsumer.spark.streaming.log_changes import Logs
 
-__all__ = ["StreamEntries"]
-
 log = logging.getLogger(__name__)
 
 _Positions = Mapping[TopicPartition, int]
@@ -72,8 +70,9 @@ class StreamEntries:
                 reasons[name] = f"its log was replaced or is damaged: {error}"
                 continue
             if found.position_is is PositionIs.INSIDE:
-                reasons[name] = (f"its log was replaced: position {at} is inside its entry from {found.start} to "
-                                 f"{found.end}")
+                reasons[name] = (
+                    f"its log was replaced: position {at} is inside its entry from {found.start} to {found.end}"
+                )
             else:
                 self._checked.add(name)
                 self._waiting.discard(name)
@@ -109,11 +108,10 @@ class StreamEntries:
                 else:
                     reasons[name] = (
                         f"its log was replaced: the {tail.position - tail.start} bytes before position "
-                        f"{tail.position} are not the bytes with which the last batch ended")
+                        f"{tail.position} are not the bytes with which the last batch ended"
+                    )
 
-    def remember(
-        self, starts: _Positions, ends: _Positions, leaders: Mapping[TopicPartition, Broker]
-    ) -> None:
+    def remember(self, starts: _Positions, ends: _Positions, leaders: Mapping[TopicPartition, Broker]) -> None:
         """Keep the last bytes before the end of a batch, of the partitions of which it reads something.
 
         Those of a broker that does not answer are not known; then the next position is only looked at.

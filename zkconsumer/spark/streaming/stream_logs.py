@@ -25,18 +25,15 @@ from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.types import Broker, TopicPartition
 from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.cluster.metadata_reader import MetadataReader, TopicRefused
-from zkconsumer.cluster.topic_partitions import read_partitions
-from zkconsumer.cluster.zookeeper_reads import READ_TIMEOUT_S, ClusterSilent, ZooKeeperSilent, read_all
+from zkconsumer.cluster.registry import read_partitions
+from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, ClusterSilent, ZooKeeperSilent, read_all
 from zkconsumer.config import READ_COMMITTED
 from zkconsumer.spark.options.options import SourceOptions
 from zkconsumer.spark.reading.cluster_offsets import refuse_unfit
-from zkconsumer.spark.reading.leader_queries import LeaderQueries
+from zkconsumer.spark.reading.leader_queries import LeaderQueries, LogMark
 from zkconsumer.spark.settings_files import security_here
 from zkconsumer.spark.streaming.log_changes import Logs, shrunk
-from zkconsumer.spark.streaming.log_cuts import LogMark
 from zkconsumer.spark.streaming.stream_offsets import StreamOffsets, number_of_cluster, number_of_topic
-
-__all__ = ["StreamLogs"]
 
 log = logging.getLogger(__name__)
 

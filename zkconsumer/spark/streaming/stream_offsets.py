@@ -18,23 +18,22 @@ each position stands in an entry `@epochs`, in the form of the offsets: `{"click
 {"0": 5}}}`. A later leader knows where its log differs from what earlier ones had (`log_cuts`).
 
 The keys are in checkpoints and never change. Rule: equal offsets give equal text, because Spark compares texts.
+
+Sets of offsets as spans: sorted pairs of a first offset and the one after the last, with gaps between the pairs.
+
+Limits the offsets of a micro-batch, shared among partitions by lag, and delays batches that are too small.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
-from simpleconsumer.types import TopicPartition
-from zkconsumer.spark.options.offsets_json import nested_offsets, read_offsets
-from zkconsumer.spark.options.partition_names import are_byte_positions
-
-__all__ = [
-    "EPOCHS_KEY", "ZXIDS_KEY", "StreamOffsets", "cluster_id_of", "is_id", "number_of_cluster", "number_of_topic",
-    "parse_stream_offsets",
-]  # fmt: skip
+from simpleconsumer.types import MAX_INT64, TopicPartition
+from zkconsumer.spark.options.offsets_json import are_byte_positions, nested_offsets, read_offsets
 
 ZXIDS_KEY = "@born"
 """The key of the entry with the number of each topic's incarnation, in place of offsets."""
@@ -44,7 +43,6 @@ EPOCHS_KEY = "@epochs"
 """The key of the entry with the epochs of leaders, in place of offsets."""
 CLUSTER_KEY = "@cluster"
 """The key of the cluster in that entry."""
-
 _NO_TOPICS = (ZXIDS_KEY, IDS_KEY, EPOCHS_KEY)
 _EXCERPT = 200
 _SMALLEST_ID = 2**63
@@ -155,3 +153,134 @@ def _numbers(ids: object) -> dict[str, int]:
     if not all(map(is_id, found.values())):
         raise ValueError(f"{IDS_KEY!r} has values that are not ids of topics")
     return found if CLUSTER_KEY not in ids else {**found, CLUSTER_KEY: number_of_cluster(ids[CLUSTER_KEY])}
+
+
+Spans = tuple[tuple[int, int], ...]
+BEHIND_ALL: Final = MAX_INT64 + 1
+"""As the end of a span: it has no end."""
+ALL_OFFSETS: Final[Spans] = ((0, BEHIND_ALL),)
+NO_OFFSETS: Final[Spans] = ()
+
+
+def spans_of(pairs: Iterable[tuple[int, int]]) -> Spans:
+    """Return the set of all offsets in any of the pairs, which may be empty, overlap, and come in any order.
+
+    >>> spans_of([(7, 9), (3, 5), (5, 6), (4, 4)])
+    ((3, 6), (7, 9))
+    """
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted((max(start, 0), min(end, BEHIND_ALL)) for start, end in pairs):
+        if start >= end:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def common(left: Spans, right: Spans) -> Spans:
+    """Return the offsets that are in both.
+
+    >>> common(((0, 5), (8, 20)), ((3, 10),))
+    ((3, 5), (8, 10))
+    """
+    found: list[tuple[int, int]] = []
+    here = there = 0
+    while here < len(left) and there < len(right):
+        start, end = max(left[here][0], right[there][0]), min(left[here][1], right[there][1])
+        if start < end:
+            found.append((start, end))
+        if left[here][1] < right[there][1]:
+            here += 1
+        else:
+            there += 1
+    return tuple(found)
+
+
+def others(spans: Spans) -> Spans:
+    """Return the offsets that are not in the set.
+
+    >>> others(((0, 5), (8, 9)))
+    ((5, 8), (9, 9223372036854775808))
+    """
+    edges = [0, *(edge for span in spans for edge in span), BEHIND_ALL]
+    return tuple((start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end)
+
+
+def at_most(spans: Spans, count: int) -> Spans:
+    """Return a set of at most `count` spans that contains this one: the shortest gaps are filled.
+
+    >>> at_most(((0, 5), (6, 7), (90, 95)), 2)
+    ((0, 7), (90, 95))
+    """
+    gaps = sorted(range(1, len(spans)), key=lambda after: spans[after][0] - spans[after - 1][1])
+    kept = sorted(gaps[len(gaps) - count + 1 :]) if len(spans) > count else range(1, len(spans))
+    cuts = [0, *kept, len(spans)]
+    return tuple((spans[first][0], spans[after - 1][1]) for first, after in pairwise(cuts) if after > first)
+
+
+def admit(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int | None
+) -> dict[TopicPartition, int]:
+    """Where the next batch ends in each partition of `positions`.
+
+    Each partition with new messages gets one offset, and a share of the rest in proportion to its lag. If there are
+    more such partitions than offsets, those with the largest lag come first, so that no partition waits for ever.
+
+    >>> a, b = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
+    >>> list(admit({a: 0, b: 50}, {a: 900, b: 150}, 100).values())
+    [90, 60]
+
+    Args:
+        positions: the next offset to read.
+        ends: where the logs end; a partition that is missing, or ends before its position, has nothing new.
+        max_offsets: the most offsets of the batch; `None` for no limit.
+    """
+    lags = {name: ends.get(name, at) - at for name, at in positions.items()}
+    waiting = {name: lag for name, lag in lags.items() if lag > 0}
+    if max_offsets is None or sum(waiting.values()) <= max_offsets:
+        shares = waiting
+    else:
+        shares = _shares(waiting, max_offsets)
+    return {name: at + shares.get(name, 0) for name, at in positions.items()}
+
+
+def _shares(lags: Mapping[TopicPartition, int], budget: int) -> dict[TopicPartition, int]:
+    """Shares whose sum is the budget, which is smaller than the sum of the lags."""
+    by_lag = sorted(lags, key=lambda name: (-lags[name], name))
+    if budget <= len(by_lag):
+        return dict.fromkeys(by_lag[:budget], 1)
+    rest = budget - len(by_lag)
+    rest_of_lags = sum(lags.values()) - len(by_lag)
+    shares = {name: 1 + rest * (lags[name] - 1) // rest_of_lags for name in by_lag}
+    # Rounding down leaves less than one offset for each partition; the partitions with the largest lags take it.
+    for name in by_lag[: budget - sum(shares.values())]:
+        shares[name] += 1
+    return shares
+
+
+class TriggerDelay:
+    """Decides whether there are enough offsets for a batch.
+
+    The first batch of a run does not wait, because the time of the last one is unknown.
+
+    Args:
+        min_offsets: least number of offsets of a batch.
+        max_delay_s: a smaller batch is allowed if the last one was this long ago.
+    """
+
+    def __init__(self, min_offsets: int, max_delay_s: float) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_s = max_delay_s
+        self._last: float | None = None
+
+    def must_wait(self, new_offsets: int, now: float) -> bool:
+        """Whether the new offsets have to wait for more."""
+        if not new_offsets:
+            return False
+        is_due = self._last is None or now - self._last >= self._max_delay_s
+        if new_offsets < self._min_offsets and not is_due:
+            return True
+        self._last = now
+        return False

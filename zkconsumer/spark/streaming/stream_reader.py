@@ -32,8 +32,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ZkStreamReader"]
-
 log = logging.getLogger(__name__)
 
 _LOGGER: Final = "zkconsumer"

@@ -14,15 +14,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zkconsumer.producer.messages.partitioners import (
+from zkconsumer.producer.partitioners import (
     Partitioner,
     partition_07,
     partition_08,
     partition_082,
     partition_murmur2,
 )
-
-__all__ = ["KeyColumn", "partition_indexes"]
 
 _LONGEST: Final = 1024
 _INT_MIN: Final = -(2**31)
@@ -108,9 +106,7 @@ def _java_hash(column: KeyColumn, lengths: NDArray[np.int64]) -> NDArray[np.int6
     return found
 
 
-def _murmur2(
-    data: NDArray[np.uint8], offsets: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _murmur2(data: NDArray[np.uint8], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return Kafka's murmur2 of each key."""
     order = np.argsort(-lengths, kind="stable")
     starts, sizes = offsets[:-1][order], lengths[order]

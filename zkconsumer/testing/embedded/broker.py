@@ -15,7 +15,7 @@ from typing import Final
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
-from zkconsumer.testing.embedded.reading import BadRequest
+from zkconsumer.testing.embedded.protocol import BadRequest
 from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
 from zkconsumer.testing.embedded.server import BrokerServer, Connection
 from zkconsumer.testing.errors import KitError

@@ -20,7 +20,6 @@ from kazoo.client import KazooClient
 from simpleconsumer.kafka011.batch_head import MAGIC
 from zkconsumer.testing.cluster import Cluster, NewTopic, broker_ids
 from zkconsumer.testing.embedded.broker import EmbeddedBroker
-from zkconsumer.testing.embedded.broker_08 import Broker08
 from zkconsumer.testing.embedded.coordination_08 import Coordination08
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.disk.storage import hold
@@ -32,7 +31,7 @@ from zkconsumer.testing.embedded.kafka07.coordination import VERSION as VERSION_
 from zkconsumer.testing.embedded.kafka07.coordination import Coordination07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
-from zkconsumer.testing.embedded.leading_broker import LeadingBroker
+from zkconsumer.testing.embedded.leading_broker import Broker08, LeadingBroker
 from zkconsumer.testing.embedded.registries.registry import Registry
 from zkconsumer.testing.embedded.settings import BrokerSettings
 from zkconsumer.testing.errors import KitError, StartFailed

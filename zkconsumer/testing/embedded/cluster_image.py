@@ -8,8 +8,7 @@ from typing import Protocol
 
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.leadership import PartitionState
-from zkconsumer.testing.embedded.protocol import BrokerAddress
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import BrokerAddress, TopicPartition
 from zkconsumer.testing.embedded.registries.registry import Registry
 
 Codes = dict[TopicPartition, int]

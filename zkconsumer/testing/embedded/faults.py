@@ -1,8 +1,8 @@
 """Faults of embedded brokers: declared beforehand, used up one by one, counted afterwards.
 
-    cluster.faults.add(Fault.error(6, api="fetch", topic="clicks", partition=0), times=3)
-    cluster.faults.add(Fault.delay(0.5, api="produce", broker=1))
-    cluster.faults.add(Fault.corrupt("clicks", 0, offset=17), times=None)
+cluster.faults.add(Fault.error(6, api="fetch", topic="clicks", partition=0), times=3)
+cluster.faults.add(Fault.delay(0.5, api="produce", broker=1))
+cluster.faults.add(Fault.corrupt("clicks", 0, offset=17), times=None)
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ class Fault:
         return cls(CLOSE, api, topic, count_bytes=after_bytes)
 
     @classmethod
-    def stall(
-        cls, seconds: float, api: str | None = None, topic: str | None = None, *, after_bytes: int = 0
-    ) -> Self:
+    def stall(cls, seconds: float, api: str | None = None, topic: str | None = None, *, after_bytes: int = 0) -> Self:
         """Do what was asked, send the first bytes of the answer, and the rest so many seconds later.
 
         The wait is no longer than the broker runs and the fault is not cleared.

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.disk.segment import LogSlice
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import TopicPartition
 from zkconsumer.testing.waiting import Deadline
 
 MAX_WAIT_S: Final = 600.0

@@ -10,11 +10,11 @@ from typing import Final
 
 from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import NoAnswer, Part, materialize
-from zkconsumer.testing.embedded.disk.entries import last_offset
 from zkconsumer.testing.embedded.disk.messages import ENTRY_OVERHEAD, entries
+from zkconsumer.testing.embedded.disk.segment import last_offset
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
 from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import TopicPartition
 
 _LENGTH = struct.Struct(">i")
 _BEFORE: Final = (faults.MOVE_LEADER, faults.MOVE_COORDINATOR, faults.KILL, faults.DELAY)

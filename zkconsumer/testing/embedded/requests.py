@@ -16,10 +16,8 @@ from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.fetch_wait import MAX_WAIT_S, FetchWait, close_all, interleaved
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
-from zkconsumer.testing.embedded.offset_storage import OffsetStorage
-from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
-from zkconsumer.testing.embedded.protocol import PartitionAnswer, TopicAnswer
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, OffsetStorage
+from zkconsumer.testing.embedded.protocol import PartitionAnswer, TopicAnswer, TopicPartition
 from zkconsumer_error import ErrorCode
 
 

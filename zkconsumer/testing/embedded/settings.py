@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.log import LogSettings
 
 _LOG_KEYS: Final = {
     "log.segment.bytes": "segment_bytes",

@@ -1,26 +1,30 @@
-"""Checks of a history: messages lost, skipped, repeated, out of order, owned twice, delivered by a zombie. Pure.
+"""Checks of a history: messages lost, skipped, repeated, out of order, owned twice, delivered by a zombie.
 
 Each check returns findings, one for each violation; an empty list means a clean history.
+
+The figures of a history: delivered, lost, repeated, the longest time without progress.
+
+`check_history` finds violations; these figures compare groups that may violate the promises, such as
+Java's, with groups that may not.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from zkconsumer.testing.history.events import Event, Ownership, Place, in_order, ownerships
-from zkconsumer.testing.history.floors import Floors
+from zkconsumer.testing.history.events import Entries, Event, Ownership, Place, in_order, ownerships
 from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, Trouble, name_of
-from zkconsumer.testing.history.repeats import count_allowed_repeats, find_repeated
-from zkconsumer.testing.history.rewinds import find_rewinds
-from zkconsumer.testing.history.zombies import find_zombies
+from zkconsumer.testing.history.repeats import count_allowed_repeats, find_repeated, find_zombies
+from zkconsumer.testing.history.rewinds import Floors, find_rewinds
 
 __all__ = [
-    "CHECKS", "OPERATOR", "NS", "Check", "Finding", "Limits", "Trouble", "check_history", "count_allowed_repeats",
-    "find_backwards", "find_early_commits", "find_inside", "find_lost", "find_orphans", "find_repeated", "find_rewinds",
-    "find_skipped", "find_two_owners", "find_zombies",
+    "CHECKS", "NS", "OPERATOR", "Check", "Figures", "Finding", "Limits", "Trouble", "check_history",
+    "count_allowed_repeats", "figures_of", "find_backwards", "find_early_commits", "find_inside", "find_lost",
+    "find_orphans", "find_repeated", "find_rewinds", "find_skipped", "find_two_owners", "find_zombies",
 ]  # fmt: skip
 
 Check = Callable[[Sequence[Event], Limits], list[Finding]]
@@ -262,3 +266,79 @@ CHECKS: tuple[Check, ...] = (
     find_inside,
     find_orphans,
 )
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A history in numbers.
+
+    acked: messages that were acknowledged to their producer.
+    lost: those of them that no member got.
+    repeated: deliveries beyond the first of each message.
+    repeated_by_same: those of them to the member that had got the message before.
+    put_back: how far offset nodes fell, in messages, over all falls.
+    longest_gap_s: longest time that some partition had messages to deliver and delivered none.
+    gap_place: that partition.
+    """
+
+    acked: int
+    lost: int
+    repeated: int
+    repeated_by_same: int
+    put_back: int
+    longest_gap_s: float
+    gap_place: Place | None
+
+
+def figures_of(events: Iterable[Event], since_ns: int = 0) -> Figures:
+    """The figures of a history.
+
+    Args:
+        since_ns: gaps before that moment do not count.
+    """
+    ordered = in_order(events)
+    acked = {(event.place, event.offset) for event in ordered if event.kind == "acked"}
+    deliveries = [event for event in ordered if event.kind == "deliver"]
+    times = Counter((event.place, event.offset) for event in deliveries)
+    gap_s, place = _longest_gap(ordered, since_ns)
+    return Figures(
+        acked=len(acked),
+        lost=len(acked - times.keys()),
+        repeated=times.total() - len(times),
+        repeated_by_same=_repeated_by_same(deliveries),
+        put_back=_put_back(ordered),
+        longest_gap_s=gap_s,
+        gap_place=place,
+    )
+
+
+def _repeated_by_same(deliveries: Iterable[Event]) -> int:
+    last: dict[tuple[Place, int], str] = {}
+    count = 0
+    for event in deliveries:
+        key = (event.place, event.offset)
+        count += last.get(key) == event.member
+        last[key] = event.member
+    return count
+
+
+def _put_back(events: Sequence[Event]) -> int:
+    entries = Entries.of_history(events)
+    last: dict[Place, int] = {}
+    total = 0
+    for event in events:
+        if event.kind == "offset_node" and event.offset >= 0:
+            number = entries.number_of(event.place, event.offset)
+            total += max(0, last.get(event.place, 0) - number)
+            last[event.place] = number
+    return total
+
+
+def _longest_gap(events: list[Event], since_ns: int) -> tuple[float, Place | None]:
+    longest: tuple[float, Place | None] = (0.0, None)
+    for finding in find_orphans(events, Limits(orphan_s=0.0, calm_ns=since_ns)):
+        start, end = finding.events
+        still_s = (end.time_ns - max(start.time_ns, since_ns)) / NS
+        if still_s > longest[0]:
+            longest = (still_s, start.place)
+    return longest

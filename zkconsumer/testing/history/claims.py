@@ -79,8 +79,10 @@ def find_hasty(events: Sequence[Event], limits: Limits) -> list[Finding]:
             waited_ns = event.time_ns - own[0].begin_ns if own else settle_ns
             is_back = event.topic in limits.reborn or (len(own) > 1 and _is_unnoticed(own, limits))
             if waited_ns < settle_ns and not is_back and not _is_put_off_enough(pending.since_ns(event), event, limits):
-                sentence = (f"{event.member} claimed {name_of(event.place)} {waited_ns / NS:.3f} s after it had become "
-                            f"its own, {limits.settle_s:g} s without a change are to pass")
+                sentence = (
+                    f"{event.member} claimed {name_of(event.place)} {waited_ns / NS:.3f} s after it had become "
+                    f"its own, {limits.settle_s:g} s without a change are to pass"
+                )
                 findings.append(Finding("hasty claim", sentence, (event,)))
         pending.see(event)
     return findings
@@ -180,11 +182,16 @@ def find_forbidden(events: Sequence[Event], limits: Limits) -> list[Finding]:
             terms.see(event)
         elif event.kind == "claimed" and event.member not in limits.unfenced:
             since_ns = terms.unassigned_since_ns(event.place)
-            if since_ns is None or event.time_ns - since_ns <= _UNNOTICED_NS \
-                    or was_troubled(event.member, since_ns, event.time_ns, limits):
+            if (
+                since_ns is None
+                or event.time_ns - since_ns <= _UNNOTICED_NS
+                or was_troubled(event.member, since_ns, event.time_ns, limits)
+            ):
                 continue
-            sentence = (f"{event.member} claimed {name_of(event.place)}, which no member was to claim for "
-                        f"{(event.time_ns - since_ns) / NS:.3f} s")
+            sentence = (
+                f"{event.member} claimed {name_of(event.place)}, which no member was to claim for "
+                f"{(event.time_ns - since_ns) / NS:.3f} s"
+            )
             findings.append(Finding("forbidden claim", sentence, (event,)))
     return findings
 

@@ -1,4 +1,8 @@
-"""Checks of a group: rightful owners, changes to other members' nodes, Java members kept waiting, request rates. Pure.
+"""Checks of a group: rightful owners, changes to other members' nodes, Java members kept waiting, request rates.
+
+Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
+
+Checks of leaves: each ended within its time-out, and reported correctly which positions were stored.
 
 Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
 """
@@ -12,16 +16,11 @@ from typing import Final, NamedTuple
 
 from rebalance.errors import UnequalSubscriptions, UnreadableNode, UnsupportedFilter
 from rebalance.subscription import Subscription
-from rebalance.zookeeper.generation import GENERATION_08, Generation
 from rebalance.zookeeper.snapshot import GroupSnapshot, Strategy, TopicNode, assign
+from rebalance.zookeeper.znodes_07 import GENERATION_08, Generation
 from zkconsumer.testing.history.claims import find_forbidden, find_hasty, find_stale, find_unclaimed
 from zkconsumer.testing.history.events import Event, Place, in_order
 from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of, was_troubled
-
-__all__ = [
-    "check_group", "find_busy", "find_exhausted", "find_touched", "find_unpaired", "find_wrong_owners",
-    "rightful_owners",
-]  # fmt: skip
 
 _PATIENCE_NS: Final = 20 * NS
 """Longer than a Java member's tries take."""
@@ -174,10 +173,12 @@ def _kept_away(gave_up: Event, tries: Sequence[_Try], limits: Limits) -> list[Fi
 def _kept_by_ours(tries: Sequence[_Try], limits: Limits) -> list[_Try]:
     """The tries at one partition, the newest first, back to the first that members of ours have to answer for."""
     since_ns = tries[-1].due_away_ns
-    return list(takewhile(
-        lambda each: each.holder and each.holder not in limits.unfenced and each.event.time_ns >= since_ns,
-        reversed(tries),
-    ))
+    return list(
+        takewhile(
+            lambda each: each.holder and each.holder not in limits.unfenced and each.event.time_ns >= since_ns,
+            reversed(tries),
+        )
+    )
 
 
 def find_busy(events: Sequence[Event], limits: Limits) -> list[Finding]:
@@ -249,8 +250,69 @@ def check_group(events: Iterable[Event], limits: Limits | None = None) -> list[F
     """The findings of all checks of a simulation's history, beyond `check_history`."""
     ordered = in_order(events)
     chosen = limits or Limits()
-    found = [finding for check in (find_touched, find_exhausted, find_busy, find_unpaired)
-             for finding in check(ordered, chosen)]
+    found = [
+        finding
+        for check in (find_touched, find_exhausted, find_busy, find_unpaired)
+        for finding in check(ordered, chosen)
+    ]
     certain = [each for each in ordered if each.kind != "due" or not (each.id or each.place in chosen.disputed)]
     claims = (find_hasty, find_stale, find_unclaimed, find_forbidden)
     return found + [finding for check in claims for finding in check(certain, chosen)]
+
+
+PAUSED: Final = "paused"
+"""The `id` of a leave whose process was stopped meanwhile: it cannot keep its time."""
+_SPARE_NS: Final = NS // 2
+_DRIFT: Final = 1.001
+"""By how much the clock of the process may be slow."""
+
+
+def check_leaves(events: Sequence[Event]) -> list[Finding]:
+    """The findings of both checks."""
+    return [*find_late_leaves(events), *find_false_stores(events)]
+
+
+def find_late_leaves(events: Sequence[Event]) -> list[Finding]:
+    """Leaves that took longer than their time-out and half a second, or did not come to an end.
+
+    The id of a `leaving` event is the time-out in seconds.
+    """
+    began: dict[str, Event] = {}
+    findings = []
+    for event in events:
+        if event.kind == "leaving" and event.id:
+            began.setdefault(event.member, event)
+        elif event.kind in ("left", "killed") and event.member in began:
+            start = began.pop(event.member)
+            took_ns = event.time_ns - start.time_ns
+            if event.kind == "left" and event.id != PAUSED and took_ns > _limit_ns(start):
+                sentence = f"{event.member} had {start.id} s to leave, and took {took_ns / NS:.3f} s"
+                findings.append(Finding("left late", sentence, (start, event)))
+    return findings
+
+
+def _limit_ns(start: Event) -> float:
+    return float(start.id) * NS * _DRIFT + _SPARE_NS
+
+
+def find_false_stores(events: Sequence[Event]) -> list[Finding]:
+    """Positions that a leave did not report as not stored, and that were never seen in ZooKeeper.
+
+    A higher offset counts as well, but not one of an earlier incarnation of the topic: starting there skips messages.
+    """
+    highest: dict[Place, int] = defaultdict(lambda: -1)
+    values: dict[Place, set[int]] = defaultdict(set)
+    findings = []
+    for event in events:
+        if event.kind == "offset_node":
+            highest[event.place] = max(highest[event.place], event.offset)
+            values[node_of(event.place)].add(event.offset)
+        elif event.kind == "said_stored" and highest[event.place] < event.offset:
+            if event.offset in values[node_of(event.place)]:
+                continue
+            sentence = (
+                f"{event.member} left as if {event.offset} of {name_of(event.place)} was stored, and the most "
+                f"that ever was is {highest[event.place]}"
+            )
+            findings.append(Finding("false store", sentence, (event,)))
+    return findings

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from zkconsumer.testing.history.entries import Entries
-from zkconsumer.testing.history.events import Event, Place
+from zkconsumer.testing.history.events import Entries, Event, Place
 
 NS = 1_000_000_000
 OPERATOR = "hand"
@@ -109,8 +108,9 @@ class Finding:
 
 def was_troubled(member: str, begin_ns: int, end_ns: int, limits: Limits) -> bool:
     """Whether one of the troubles of a member reaches into a time."""
-    return any(each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns
-               for each in limits.troubles)
+    return any(
+        each.concerns(member) and each.begin_ns <= end_ns and each.end_ns >= begin_ns for each in limits.troubles
+    )
 
 
 def node_of(place: Place) -> Place:

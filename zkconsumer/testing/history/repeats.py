@@ -1,4 +1,7 @@
-"""Checks of repeated messages: which ones an ungraceful end of an ownership explains, and which nothing does. Pure."""
+"""Checks of repeated messages: which ones an ungraceful end of an ownership explains, and which nothing does.
+
+Checks for zombies: members that deliver or commit what they do not own, or no longer own.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from zkconsumer.testing.history.events import Event, Ownership, Place, in_order, ownerships
-from zkconsumer.testing.history.floors import PutBacks
-from zkconsumer.testing.history.limits import NS, Finding, Limits, name_of, was_troubled
+from zkconsumer.testing.history.limits import NS, OPERATOR, Finding, Limits, name_of, node_of, was_troubled
+from zkconsumer.testing.history.rewinds import PutBacks
 
 _CALLED_NS: Final = NS // 20
 """How soon a listener is called after a drain that ended without the message in hand."""
@@ -108,8 +111,9 @@ def _explained(owned: Ownership, before: Event, next_ns: int, limits: Limits) ->
     # An entry is done with its last message, and is in hand since its first one.
     entry = limits.entries.of(before.place, before.offset)
     done_ns = next((done.time_ns for done in owned.done if done.offset == entry.last), in_hand_ns)
-    begun_ns = min((each.time_ns for each in owned.deliveries if entry.first <= each.offset <= entry.last),
-                   default=before.time_ns)
+    begun_ns = min(
+        (each.time_ns for each in owned.deliveries if entry.first <= each.offset <= entry.last), default=before.time_ns
+    )
     was_done = done_ns <= ended_ns
     broken_off = owned.gone_ns is not None or (owned.end is not None and owned.end.kind in ("lost", "killed"))
     if owned.graceful:
@@ -157,3 +161,68 @@ def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
         if trouble.concerns(member) and trouble.begin_ns <= ended_ns and trouble.end_ns >= sure_ns:
             sure_ns = min(sure_ns, trouble.begin_ns - margin_ns)
     return sure_ns
+
+
+_OWN_ACTS = ("released", "closed")
+"""A member that deletes its owner node itself has stopped before."""
+
+
+def find_zombies(events: Sequence[Event], limits: Limits) -> list[Finding]:
+    """Deliveries and commits by a member whose owner node had been gone for longer than the slack, or never was there.
+
+    Whether it never was there is known only where claims are in the history.
+    """
+    findings = []
+    gone: dict[tuple[str, Place], Event] = {}
+    claimed: set[tuple[str, Place]] = set()
+    are_claims_seen = any(event.kind == "claimed" for event in events)
+    for event in events:
+        key = (event.member, node_of(event.place))
+        if event.kind == "owner_gone":
+            gone.setdefault(key, event)
+        elif event.kind == "claimed":
+            claimed.add(key)
+            gone.pop(key, None)
+        elif event.kind == "assigned" and key in gone and not gone[key].id:
+            gone.pop(key, None)
+        elif event.kind in ("deliver", "commit") and event.member not in limits.unfenced:
+            what = "delivered" if event.kind == "deliver" else "committed"
+            if key in gone:
+                late_s = (event.time_ns - gone[key].time_ns) / NS
+                if not _may_be_late(event, gone[key], late_s, limits):
+                    when = f"{late_s:.3f} s after its owner node was gone"
+                    findings.append(
+                        Finding("zombie", f"{event.member} {what} {name_of(event.place)} {when}", (gone[key], event))
+                    )
+            elif are_claims_seen and key not in claimed:
+                sentence = f"{event.member} {what} {name_of(event.place)} and has never claimed it"
+                findings.append(Finding("zombie", sentence, (event,)))
+    return findings
+
+
+def _may_be_late(event: Event, gone: Event, late_s: float, limits: Limits) -> bool:
+    """Whether a delivery or commit after the end of the owner node is within what is promised."""
+    if gone.id in _OWN_ACTS:
+        # Without a fence a commit that was on its way may still arrive.
+        return event.kind == "commit" and not limits.commits_fenced and late_s <= limits.zombie_slack_s
+    is_taken = gone.id == OPERATOR or gone.id in limits.unfenced
+    if is_taken and _could_not_know(event, gone, limits):
+        return True  # its session lives
+    if event.kind == "commit" and limits.commits_fenced:
+        # The fence is the registration: in a living session commits succeed until the member learns of the deletion.
+        return late_s <= (limits.told_late_s if is_taken else 0.0 if gone.id else limits.zombie_slack_s)
+    if late_s <= (limits.told_late_s if is_taken or gone.id == "ended" else limits.zombie_slack_s):
+        return True
+    is_blind = any(each.begin_ns <= event.time_ns <= each.end_ns for each in limits.blind_spots)
+    return is_blind and late_s <= limits.blind_s
+
+
+def _could_not_know(event: Event, gone: Event, limits: Limits) -> bool:
+    """Whether a fault kept the member from learning of its owner node's end until shortly before."""
+    told_late_ns = int(limits.told_late_s * NS)
+    return any(
+        each.concerns(event.member)
+        and each.begin_ns <= event.time_ns
+        and each.end_ns >= max(gone.time_ns, event.time_ns - told_late_ns)
+        for each in limits.troubles
+    )

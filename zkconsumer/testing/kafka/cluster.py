@@ -11,19 +11,16 @@ from typing import Self
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.cluster import Cluster, NewTopic, broker_ids, grown
-from zkconsumer.testing.errors import KitError, StartFailed
+from zkconsumer.testing.errors import KitError, StartFailed, require
 from zkconsumer.testing.kafka import topics_07
-from zkconsumer.testing.kafka.jars import is_07, kafka_jars
-from zkconsumer.testing.kafka.known_versions import check_version
+from zkconsumer.testing.kafka.known_versions import check_version, is_07, kafka_jars
 from zkconsumer.testing.kafka.kraft_mode import BrokersOfKraft, check_mode, no_zookeeper
-from zkconsumer.testing.kafka.leaders import agreed_leaders
 from zkconsumer.testing.kafka.security import FIRST_WITH_LISTENER_JAAS, PLAINTEXT, BrokerCertificates, BrokerSecurity
 from zkconsumer.testing.kafka.server_process import KafkaServerProcess
 from zkconsumer.testing.kafka.settings import FIRST_WITH_TLS, FIRST_WITHOUT_ZOOKEEPER, version_tuple
-from zkconsumer.testing.kafka.topic_control import TopicControl, TopicsByRequests, TopicsInZooKeeper
+from zkconsumer.testing.kafka.topic_control import TopicControl, TopicsByRequests, TopicsInZooKeeper, agreed_leaders
 from zkconsumer.testing.kafka.zookeeper_mode import BrokersWithZooKeeper
 from zkconsumer.testing.processes import free_port
-from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 from zkconsumer.testing.zookeeper.server import ZooKeeperServer

@@ -1,16 +1,26 @@
-"""Listeners of brokers with TLS and SASL, beside the plain one that brokers use among themselves."""
+"""Listeners of brokers with TLS and SASL, beside the plain one that brokers use among themselves.
+
+Users of SASL's mechanism SCRAM, as brokers with ZooKeeper keep them there.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from kazoo.client import KazooClient
+
 from simpleconsumer.security.sasl import HASHES
 from zkconsumer.testing.certificates import LOCAL, Authority, Certificate, write_truststore
+from zkconsumer.testing.errors import refused, require, version_tuple
 from zkconsumer.testing.kafka.settings import PROTOCOLS
-from zkconsumer.testing.versions import refused, require, version_tuple
 
 PLAINTEXT = "PLAINTEXT"
 SECURED = PROTOCOLS[1:]
@@ -21,7 +31,6 @@ MECHANISMS = {"PLAIN": (0, 10), "SCRAM-SHA-256": (0, 10, 2), "SCRAM-SHA-512": (0
 FIRST_WITH_LISTENER_JAAS = (2, 0)
 """The first version of Kafka whose settings name the users of each listener; before, a file of the JVM does."""
 FIRST_WITH_REAUTHENTICATION = (2, 2)
-
 _STORE_PASSWORD = "store-password"
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -178,3 +187,31 @@ def protocols_of(version: str) -> list[str]:
 def mechanisms_of(version: str) -> list[str]:
     """The mechanisms of SASL that the kit starts brokers of a version with."""
     return [name for name, first in MECHANISMS.items() if version_tuple(version) >= first]
+
+
+_ITERATIONS = 4096
+
+
+def write(client: KazooClient, name: str, passwords: Mapping[str, str]) -> None:
+    """Write a user, whom brokers find when they start.
+
+    Args:
+        passwords: by mechanism.
+    """
+    config = {mechanism: _credential(mechanism, password) for mechanism, password in passwords.items()}
+    path, data = f"/config/users/{name}", json.dumps({"version": 1, "config": config}).encode()
+    client.ensure_path(path)
+    client.set(path, data)
+
+
+def _credential(mechanism: str, password: str) -> str:
+    """What brokers with ZooKeeper keep of a password: salt, keys, and iterations, and not the password.
+
+    Source: Kafka 2.8.2, ScramCredentialUtils.credentialToString.
+    """
+    name, salt = HASHES[mechanism], os.urandom(16)
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, _ITERATIONS)
+    stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    parts = (("salt", salt), ("stored_key", stored), ("server_key", hmac.digest(salted, b"Server Key", name)))
+    texts = [f"{key}={base64.b64encode(value).decode()}" for key, value in parts]
+    return ",".join([*texts, f"iterations={_ITERATIONS}"])

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from zkconsumer.testing.errors import KitError, StartFailed
-from zkconsumer.testing.java.class_archive import ClassArchive
-from zkconsumer.testing.java.runtime import find_java
+from zkconsumer.testing.java.runtime import ClassArchive, find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.waiting import Deadline, wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zkconsumer.testing.versions import version_tuple as version_tuple
+from zkconsumer.testing.errors import version_tuple as version_tuple
 
 SESSION_TIMEOUT_MS = 6000
 KRAFT_SESSION_TIMEOUT_MS = 3000

@@ -1,4 +1,7 @@
-"""What a cluster does with its topics, in ZooKeeper or by requests to brokers: made, grown, deleted, led elsewhere."""
+"""What a cluster does with its topics, in ZooKeeper or by requests to brokers: made, grown, deleted, led elsewhere.
+
+The leaders of a topic that all running brokers agree on, and that serve requests.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from zkconsumer.testing.errors import KitError
-from zkconsumer.testing.kafka import control_requests
+from zkconsumer.testing.kafka import probe
 from zkconsumer.testing.kafka import probe as kafka_probe
 from zkconsumer.testing.kafka import topics as kafka_topics
+from zkconsumer.testing.kafka.server_process import KafkaServerProcess
+from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.waiting import wait_until
 
 
@@ -108,7 +113,7 @@ class TopicsByRequests:
 
     def create(self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, object]) -> None:
         """Create a topic; KitError if it exists."""
-        if control_requests.create_topic(self._port(), topic, assignment, config) == control_requests.TOPIC_EXISTS:
+        if probe.create_topic(self._port(), topic, assignment, config) == probe.TOPIC_EXISTS:
             raise KitError(f"topic {topic} exists already")
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
@@ -117,16 +122,16 @@ class TopicsByRequests:
 
     def grow(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
         """Add partitions with these replicas."""
-        control_requests.add_partitions(self._port(), topic, added)
+        probe.add_partitions(self._port(), topic, added)
 
     def delete(self, topic: str) -> None:
         """Delete a topic; returns when no broker knows it."""
-        control_requests.delete_topic(self._port(), topic)
+        probe.delete_topic(self._port(), topic)
         gone = partial(self._unknown_everywhere, topic)
         wait_until(gone, self._timeout_s, f"topic {topic} to be deleted")
 
     def _unknown_everywhere(self, topic: str) -> bool:
-        return not any(control_requests.partitions_known(port, topic) for port in self._ports())
+        return not any(probe.partitions_known(port, topic) for port in self._ports())
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader that a broker names; None without one."""
@@ -135,24 +140,72 @@ class TopicsByRequests:
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Give a partition other replicas; returns when they have its messages."""
-        control_requests.reassign(self._port(), topic, partition, replicas)
+        probe.reassign(self._port(), topic, partition, replicas)
         is_done = partial(self._is_filled, topic, partition, replicas)
         wait_until(is_done, self._timeout_s, f"replicas {list(replicas)} of {topic}/{partition}")
 
     def _is_filled(self, topic: str, partition: int, replicas: Sequence[int]) -> bool:
-        if control_requests.is_reassigned(self._port(), topic, partition):
+        if probe.is_reassigned(self._port(), topic, partition):
             return False
         return self.assignment(topic).get(partition) == list(replicas)
 
     def elect_preferred(self, topic: str, partition: int) -> None:
         """Have the first replica lead."""
-        control_requests.elect_preferred(self._port(), topic, partition)
+        probe.elect_preferred(self._port(), topic, partition)
 
     def _partitions(self, topic: str) -> dict[int, kafka_probe.PartitionAnswer]:
-        return control_requests.partitions_known(self._port(), topic)
+        return probe.partitions_known(self._port(), topic)
 
     def _port(self) -> int:
         ports = self._ports()
         if not ports:
             raise KitError("no broker of the cluster runs")
         return ports[0]
+
+
+_FIRST_WITH_OFFSETS_1 = (0, 10, 1)
+
+
+def agreed_leaders(
+    brokers: Mapping[int, KafkaServerProcess], topic: str, partitions: Sequence[int], seen: dict[int, object]
+) -> dict[int | str, int] | None:
+    """Partition -> leader, if every running broker names the same leaders and those serve requests; None if not.
+
+    Args:
+        seen: is filled with what each broker said, for the error of whoever waits.
+    """
+    seen.clear()
+    agreed: dict[int, int] = {}
+    for broker in brokers.values():
+        if not broker.running or broker.process.paused:
+            continue
+        try:
+            told = kafka_probe.topic_leaders(broker.port, topic)
+        except OSError as error:
+            seen[broker.broker_id] = error
+            return None
+        seen[broker.broker_id] = told
+        for partition in partitions:
+            if partition not in told or told[partition].leader < 0:
+                return None
+            leader = told[partition].leader
+            if agreed.setdefault(partition, leader) != leader:
+                return None
+    return dict(agreed.items()) if agreed and _lead(brokers, topic, agreed) else None
+
+
+def _lead(brokers: Mapping[int, KafkaServerProcess], topic: str, leaders: Mapping[int, int]) -> bool:
+    """True if each leader answers for its partitions itself."""
+    for broker_id in set(leaders.values()):
+        broker = brokers.get(broker_id)
+        mine = [partition for partition, leader in leaders.items() if leader == broker_id]
+        if broker is None or not broker.running:
+            return False
+        version = int(version_tuple(broker.version) >= _FIRST_WITH_OFFSETS_1)
+        try:
+            errors = kafka_probe.offset_errors(broker.port, topic, mine, version=version)
+        except OSError:
+            return False
+        if set(errors) != set(mine) or any(errors.values()):
+            return False
+    return True

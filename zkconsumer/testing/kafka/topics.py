@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from zkconsumer.cluster.topic_payloads import format_grown_topic, format_topic, format_topic_config
+from rebalance.zookeeper.znodes import format_grown_topic, format_topic, format_topic_config
 
 REASSIGN = "/admin/reassign_partitions"
 ELECTION = "/admin/preferred_replica_election"

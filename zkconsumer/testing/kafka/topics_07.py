@@ -14,9 +14,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from zkconsumer.testing.cluster import Broker, Cluster, NewTopic
-from zkconsumer.testing.errors import KitError, NotSupported
+from zkconsumer.testing.errors import KitError, NotSupported, require
 from zkconsumer.testing.kafka.probe import OFFSETS_07, ask_on
-from zkconsumer.testing.versions import require
 from zkconsumer.testing.waiting import wait_until
 
 _PRODUCE_07 = 0

@@ -16,16 +16,14 @@ from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import JavaMissing, NotSupported, StartFailed
 from zkconsumer.testing.history.events import Event, id_of, partition_of
 from zkconsumer.testing.java import maven
-from zkconsumer.testing.java.class_archive import ClassArchive
-from zkconsumer.testing.java.runtime import MINIMUM_VERSION, Java, find_java
-from zkconsumer.testing.kafka.jars import is_07, kafka_jars
+from zkconsumer.testing.java.runtime import MINIMUM_VERSION, ClassArchive, Java, find_java
+from zkconsumer.testing.kafka.known_versions import is_07, kafka_jars
 from zkconsumer.testing.kafka.server_process import LOG4J
 from zkconsumer.testing.kafka.settings import version_tuple
-from zkconsumer.testing.members.group_member import DEFAULTS as DEFAULTS
-from zkconsumer.testing.members.group_member import Delivered as Delivered
-from zkconsumer.testing.members.group_member import MemberKind, Subscription
 from zkconsumer.testing.members.message_lines import decoded
-from zkconsumer.testing.members.recorded_member import RecordedMember
+from zkconsumer.testing.members.recorded_member import DEFAULTS as DEFAULTS
+from zkconsumer.testing.members.recorded_member import Delivered as Delivered
+from zkconsumer.testing.members.recorded_member import MemberKind, RecordedMember, Subscription
 from zkconsumer.testing.processes import ChildProcess
 
 SOURCE, SOURCE_07 = (Path(__file__).with_name(name) for name in ("Member.java", "Member07.java"))
@@ -120,13 +118,16 @@ class JavaMember(JavaProgram):
         work = str(round(work_ms or pause_ms))
         self._arguments = [subscription.kind, subscription.spec, str(subscription.streams), work]
         self._heap_mb = heap_mb
-        self._properties = _named_for(self.version, {
-            **DEFAULTS,
-            "zookeeper.connect": zookeeper_connect or cluster.zookeeper_connect,
-            "group.id": group,
-            "consumer.id": self.consumer_id,
-            **(settings or {}),
-        })
+        self._properties = _named_for(
+            self.version,
+            {
+                **DEFAULTS,
+                "zookeeper.connect": zookeeper_connect or cluster.zookeeper_connect,
+                "group.id": group,
+                "consumer.id": self.consumer_id,
+                **(settings or {}),
+            },
+        )
         self._stream_errors: list[str] = []
 
     def _launched(self) -> ChildProcess:

@@ -8,12 +8,10 @@ from pathlib import Path
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.errors import NotSupported
 from zkconsumer.testing.history.events import parse_event
-from zkconsumer.testing.kafka.jars import kafka_jars
+from zkconsumer.testing.kafka.known_versions import kafka_jars
 from zkconsumer.testing.kafka.settings import version_tuple
 from zkconsumer.testing.members.java_member import JavaProgram
 from zkconsumer.testing.processes import ChildProcess
-
-__all__ = ["KafkaJavaMember"]
 
 SOURCE = Path(__file__).with_name("KafkaMember.java")
 FIRST_VERSION = (0, 9)

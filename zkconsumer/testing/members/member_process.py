@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from zkconsumer.config.tables.keys import find_key, unknown_setting
 from zkconsumer.testing.cluster import Cluster
 from zkconsumer.testing.history.events import parse_event
-from zkconsumer.testing.members.group_member import DEFAULTS, Delivered, MemberKind, Subscription
 from zkconsumer.testing.members.message_lines import MESSAGE, parse_message
-from zkconsumer.testing.members.recorded_member import RecordedMember
+from zkconsumer.testing.members.recorded_member import DEFAULTS, Delivered, MemberKind, RecordedMember, Subscription
 from zkconsumer.testing.processes import ChildProcess
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 

@@ -15,7 +15,7 @@ from simpleconsumer.closing import Closing
 from zkconsumer.testing.errors import KitError
 from zkconsumer.testing.proxy.kafka_frames import KafkaRewriter, Rewrite
 from zkconsumer.testing.proxy.pipes import Connection, Direction, Rules
-from zkconsumer.testing.proxy.zookeeper_requests import RequestReader, ZooKeeperRequest
+from zkconsumer.testing.proxy.zookeeper_exchanges import RequestReader, ZooKeeperRequest
 
 BOTH: frozenset[Direction] = frozenset({"up", "down"})
 SEEN_REQUESTS = 100_000

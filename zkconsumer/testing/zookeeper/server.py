@@ -11,12 +11,10 @@ from typing import Any, Self
 
 from zkconsumer.testing.errors import KitError, StartFailed
 from zkconsumer.testing.java import maven
-from zkconsumer.testing.java.class_archive import ClassArchive
-from zkconsumer.testing.java.runtime import find_java
+from zkconsumer.testing.java.runtime import ClassArchive, find_java
 from zkconsumer.testing.processes import ChildProcess, free_port, free_ports
 from zkconsumer.testing.temporary_folders import remove_folder, temporary_folder
-from zkconsumer.testing.waiting import Deadline, wait_until
-from zkconsumer.testing.with_block import WithBlock
+from zkconsumer.testing.waiting import Deadline, WithBlock, wait_until
 from zkconsumer.testing.zookeeper import wire as zookeeper_wire
 from zkconsumer.testing.zookeeper.wire import end_session as end_session
 

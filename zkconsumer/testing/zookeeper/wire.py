@@ -73,9 +73,7 @@ def handshake(
         return granted
 
 
-def end_session(
-    connect: str, session_id: int, *, timeout_s: float = 10.0, tls: ssl.SSLContext | None = None
-) -> None:
+def end_session(connect: str, session_id: int, *, timeout_s: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
     """Close any client's session by its id alone: the `ephemeralOwner` of any of its nodes.
 
     Its ephemeral nodes vanish within milliseconds; its client sees an expired session. Works on Java clients too. That
@@ -128,8 +126,15 @@ class _UnknownSessionError(ConnectionRefusedError):
 
 
 def _connect(
-    host: str, port: int, session_id: int, password: bytes, session_timeout_ms: int, deadline: Deadline, *,
-    then: bytes = b"", tls: ssl.SSLContext | None = None,
+    host: str,
+    port: int,
+    session_id: int,
+    password: bytes,
+    session_timeout_ms: int,
+    deadline: Deadline,
+    *,
+    then: bytes = b"",
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[socket.socket, Handshake]:
     """A connection under a session, a new one if its id is 0, and what the server has granted.
 

@@ -3,26 +3,135 @@
 An entry is a message or wrapper of magic 0 or 1, or a record batch.
 
 Source: kafka.log.LogSegment, kafka.log.FileMessageSet (0.8.2.2).
+
+The index of a segment: a sparse table of positions in memory, and the `.index` file that the Java broker writes.
+
+File: entries of 8 bytes, `int32 offset - base offset, int32 position`, ascending.
+
+Source: kafka.log.OffsetIndex (0.8.2.2).
+
+Writes to the end of a segment's file: all of the bytes, or none.
+
+Offsets of the entries of a log: messages and wrappers of magic 0 and 1, record batches of magic 2.
+
+A message or wrapper has the offset of its last message, a batch that of its first one and how many more it takes. The
+magic stands at the same place in all of them.
+
+Source: org.apache.kafka.common.record.RecordBatch, DefaultRecordBatch (2.8).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import zlib
+from array import array
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
+from typing import Final
 
 from simpleconsumer.closing import Closing
 from simpleconsumer.kafka011.batch_head import MAGIC, MAGIC_AT, has_batch_checksum
-from zkconsumer.testing.embedded.disk.entries import OFFSETS_BYTES, last_offset
-from zkconsumer.testing.embedded.disk.file_ends import append_bytes
-from zkconsumer.testing.embedded.disk.index import OffsetIndex
 from zkconsumer.testing.embedded.disk.messages import ENTRY_OVERHEAD, SMALLEST_MESSAGE, Bytes
+
+OFFSETS_BYTES: Final = 27
+"""From how many bytes of an entry its offsets are known, whatever its magic."""
+_OFFSET = Struct(">q")
+_LAST_DELTA = Struct(">i")
+_LAST_DELTA_AT = 23
+
+
+def last_offset(data: Bytes, at: int) -> int:
+    """Return the last offset of the entry at a position, of which `OFFSETS_BYTES` are there, or all."""
+    offset = int(_OFFSET.unpack_from(data, at)[0])
+    if at + OFFSETS_BYTES <= len(data) and data[at + MAGIC_AT] == MAGIC:
+        return offset + int(_LAST_DELTA.unpack_from(data, at + _LAST_DELTA_AT)[0])
+    return offset
+
+
+def append_bytes(fd: int, end: int, data: Bytes) -> None:
+    """Write data behind the first `end` bytes of a file.
+
+    Raises:
+        OSError: The disk refused; the file is cut back to `end` bytes.
+    """
+    try:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], end + written)
+    except OSError:
+        os.ftruncate(fd, end)
+        raise
+
+
+class OffsetIndex:
+    """Ascending pairs of an offset (relative to the segment) and the position of an entry that starts with it.
+
+    Threads: none of its own; its log's lock guards it.
+    """
+
+    def __init__(self) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append(self, relative_offset: int, position: int) -> None:
+        """Add the next pair."""
+        self._offsets.append(relative_offset)
+        self._positions.append(position)
+
+    def lookup(self, relative_offset: int) -> int:
+        """Return a position from which a search for this offset can start; 0 before the first pair."""
+        at = bisect_right(self._offsets, relative_offset) - 1
+        return self._positions[at] if at >= 0 else 0
+
+    def last_position(self) -> int:
+        """Return the position of the last pair; 0 without one."""
+        return self._positions[-1] if self._positions else 0
+
+    def cut(self, size_bytes: int) -> None:
+        """Drop pairs that point at or behind a position."""
+        while self._positions and self._positions[-1] >= size_bytes:
+            self._positions.pop()
+            self._offsets.pop()
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        pairs = array("i", [0]) * (2 * len(self._offsets))
+        pairs[0::2] = self._offsets
+        pairs[1::2] = self._positions
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        path.write_bytes(pairs.tobytes())
+
+    @classmethod
+    def load(cls, path: Path, size_bytes: int) -> OffsetIndex | None:
+        """Return the index of a segment of that size; None if there is no file, or none that fits."""
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        pairs = array("i")
+        if len(data) % (2 * pairs.itemsize):
+            return None
+        pairs.frombytes(data)
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        index = cls()
+        index._offsets, index._positions = pairs[0::2], pairs[1::2]
+        for column in (index._offsets, index._positions):
+            if any(left >= right for left, right in pairwise(column)) or min(column, default=0) < 0:
+                return None
+        return index if index.last_position() < max(size_bytes, 1) else None
+
 
 _ENTRY = Struct(">qi")
 _CRC = Struct(">I")
-_OFFSET = Struct(">q")
 _WINDOW_BYTES = 64 * 1024
 _SEARCH_BYTES = 8 * 1024
 _LOG_SUFFIX = ".log"
@@ -240,9 +349,7 @@ class Segment(SegmentFile):
 
     def remove(self, offsets: Collection[int]) -> None:
         """Take the entries with these last offsets out, as compaction does; slices handed out stay as they are."""
-        kept = b"".join(
-            self.entry(at, size) for at, last, size in self.walk() if last not in offsets
-        )
+        kept = b"".join(self.entry(at, size) for at, last, size in self.walk() if last not in offsets)
         cleaned = self.path.with_suffix(".cleaned")
         cleaned.write_bytes(kept)
         cleaned.replace(self.path)

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Generic, TypeVar
 
-from zkconsumer.testing.embedded.disk.log import PartitionLog
-from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.log import LogSettings, PartitionLog
 from zkconsumer.testing.errors import KitError
 
 CLEAN_MARK: Final = ".kafka_cleanshutdown"

@@ -1,26 +1,62 @@
-"""An API as an embedded broker serves it: how a request is read, what it is answered, which faults may befall it."""
+"""An API as an embedded broker serves it: how a request is read, what it is answered, which faults may befall it.
+
+How brokers of one version of Kafka differ from others in requests of the same version.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simpleconsumer.messages.api import Api
 from simpleconsumer.messages.schema import Values
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage, Codes, Host
-from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from zkconsumer.testing.embedded.disk.log import LogSettings
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.faults import Fault
+from zkconsumer.testing.embedded.group_values import GroupRules
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
-from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import GroupCoordinator
-from zkconsumer.testing.embedded.kafka011.habits import Habits
+from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_coordinator import TransactionCoordinator
-from zkconsumer.testing.embedded.offset_storage import OffsetStorage
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
+from zkconsumer.testing.embedded.offsets import OffsetStorage
+from zkconsumer.testing.embedded.protocol import TopicPartition
 from zkconsumer_error import ErrorCode
+
+
+class Habits(NamedTuple):
+    """Of one version of Kafka.
+
+    Attributes:
+        log_magic: the newest format of entries in its logs: 0, 1, or 2 for record batches.
+        is_before_2: whether it answers as brokers before 2.0 do.
+        is_since_3: whether it does as brokers of 3.9 and later: a fetch brings no part of an entry that is too large,
+            an empty list of aborted transactions where the partition is unknown, and null in place of what it cannot
+            convert; a batch of a transaction is taken where the partition was added to it.
+        drops_headers: whether clients that do not know headers get messages without them; 0.11 answers error -1.
+        is_silent: whether it says nothing to a request that it does not know; others close the connection.
+        offset_record: the version of values of offsets in `__consumer_offsets`.
+        group_record: the same of groups.
+        forwards_changes: whether every broker takes changes of topics, and not the controller alone.
+        groups: how groups are coordinated; times and sizes are settings.
+        completing: the name of the state in which a group waits for its leader.
+        checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
+    """
+
+    log_magic: int = 2
+    is_before_2: bool = False
+    is_since_3: bool = False
+    drops_headers: bool = True
+    is_silent: bool = False
+    checks_added_partitions: bool = True
+    forwards_changes: bool = False
+    offset_record: int = 3
+    group_record: int = 3
+    groups: GroupRules = GroupRules()
+    completing: str = "CompletingRebalance"
+
 
 Body = TypeVar("Body")
 

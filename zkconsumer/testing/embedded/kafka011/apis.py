@@ -8,13 +8,13 @@ from zkconsumer.testing.embedded.kafka011 import (
     config_requests,
     controller_requests,
     fetch,
-    group_queries,
     member_requests,
     offset_requests,
     produce,
     topic_requests,
-    transaction_requests,
 )
+from zkconsumer.testing.embedded.kafka011 import member_requests as group_queries
+from zkconsumer.testing.embedded.kafka011 import produce as transaction_requests
 from zkconsumer.testing.embedded.kafka011.api import AnyApi
 
 SERVED: Final[dict[int, AnyApi]] = {

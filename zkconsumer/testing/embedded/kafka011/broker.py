@@ -15,22 +15,20 @@ from zkconsumer.testing.embedded import faults as faults
 from zkconsumer.testing.embedded.broker import Part, materialize, send
 from zkconsumer.testing.embedded.disk.segment import LogSlice
 from zkconsumer.testing.embedded.faults import Fault, FaultPlan
-from zkconsumer.testing.embedded.groups.values import GroupRules
-from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked
+from zkconsumer.testing.embedded.group_values import GroupRules
+from zkconsumer.testing.embedded.kafka011.api import AnyApi, Asked, Habits
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import FetchSessions
 from zkconsumer.testing.embedded.kafka011.generations import Generation
-from zkconsumer.testing.embedded.kafka011.groups.group_coordinator import GroupCoordinator
-from zkconsumer.testing.embedded.kafka011.groups.group_log import RecordFormats
-from zkconsumer.testing.embedded.kafka011.habits import Habits
+from zkconsumer.testing.embedded.kafka011.group_coordinator import GroupCoordinator
+from zkconsumer.testing.embedded.kafka011.group_log import RecordFormats
 from zkconsumer.testing.embedded.kafka011.log import BatchLog
 from zkconsumer.testing.embedded.kafka011.topic_requests import refused_version
-from zkconsumer.testing.embedded.kafka011.transactions.transaction_coordinator import TransactionCoordinator
+from zkconsumer.testing.embedded.kafka011.transaction_coordinator import TransactionCoordinator
 from zkconsumer.testing.embedded.leading_broker import LeadingBroker, MovesLeaders
 from zkconsumer.testing.embedded.mishaps import Befallen
-from zkconsumer.testing.embedded.offset_storage import OffsetStorage
-from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC
-from zkconsumer.testing.embedded.reading import BadRequest, Reader, TopicPartition
+from zkconsumer.testing.embedded.offsets import OFFSETS_TOPIC, OffsetStorage
+from zkconsumer.testing.embedded.protocol import BadRequest, Reader, TopicPartition
 from zkconsumer.testing.embedded.server import Connection
 from zkconsumer.testing.embedded.settings import BrokerSettings
 
@@ -75,9 +73,7 @@ class Broker011(LeadingBroker[BatchLog]):
         self.served: Mapping[int, range] = generation.served
         self.habits = generation.habits
         self.offset_storage = OffsetStorage(self)
-        self.fetch_sessions = FetchSessions(
-            settings.max_incremental_fetch_session_cache_slots, _SESSION_EVICTION_MS
-        )
+        self.fetch_sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, _SESSION_EVICTION_MS)
         self.groups = GroupCoordinator(
             self, _rules(settings, self.habits), _formats(self.habits), self._mishaps.loading_wait
         )

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from simpleconsumer.kafka011.batch_head import MAGIC
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
-from zkconsumer.testing.embedded.disk.log_settings import refused_setting, settings_in_force
+from zkconsumer.testing.embedded.disk.log import refused_setting, settings_in_force
 from zkconsumer.testing.embedded.disk.messages import Refusal
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import TopicPartition
 from zkconsumer_error import ErrorCode
 
 _TOPIC: Final = 2

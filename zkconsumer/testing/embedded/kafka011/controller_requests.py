@@ -20,7 +20,7 @@ from zkconsumer.testing.cluster import spread
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi
 from zkconsumer.testing.embedded.kafka011.config_requests import Denied, as_it_is, check_config, verdict
 from zkconsumer.testing.embedded.leadership import is_legal_topic
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import TopicPartition
 from zkconsumer.testing.embedded.registries.registry import TopicExists
 from zkconsumer_error import ErrorCode
 
@@ -61,7 +61,7 @@ def _answer_create(asked: Asked[Values]) -> Values:
 def _created_row(asked: Asked[Values], row: Values) -> Values:
     said = verdict(asked, row["name"], lambda: _create(asked, row))
     topic_id = asked.host.cluster.image.topic_ids.get(row["name"])
-    count, copies = (_counts(asked, row) if not said.code else (_BY_DEFAULT, _BY_DEFAULT))
+    count, copies = _counts(asked, row) if not said.code else (_BY_DEFAULT, _BY_DEFAULT)
     return {
         "name": row["name"], "error_code": said.code, "error_message": said.message,
         "topic_id": topic_id.hex() if topic_id and not said.code else None, "num_partitions": count,

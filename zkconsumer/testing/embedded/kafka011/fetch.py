@@ -33,7 +33,7 @@ from zkconsumer.testing.embedded.kafka011.conversion import (
 )
 from zkconsumer.testing.embedded.kafka011.fetch_sessions import NO_SESSION, FetchContext, Position, Seen
 from zkconsumer.testing.embedded.kafka011.writing import NULL_ARRAY, runs_of_topics
-from zkconsumer.testing.embedded.reading import Reader, TopicPartition
+from zkconsumer.testing.embedded.protocol import Reader, TopicPartition
 from zkconsumer_error import ErrorCode
 
 _ANY_EPOCH: Final = -1

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import TopicPartition
 from zkconsumer_error import ErrorCode
 
 NO_SESSION: Final = 0

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.kafka011.batch_head import MAGIC
 from simpleconsumer.messages import apis
-from zkconsumer.testing.embedded.groups.values import GroupRules
+from zkconsumer.testing.embedded.group_values import GroupRules
+from zkconsumer.testing.embedded.kafka011.api import Habits
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
-from zkconsumer.testing.embedded.kafka011.habits import Habits
 
 
 class Generation(NamedTuple):
@@ -71,18 +71,22 @@ def _of_topics(*newest: int) -> dict[int, range]:
 
 
 _NEWEST_OF_TOPICS: Final = _of_topics(7, 6, 2, 2, 3, 1, 0, 4)
-_KAFKA_4: Final = _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6) | _of_members(9, 5, 4, 5, 5, 2) | {
-    **_NEWEST_OF_TOPICS,
-    apis.CREATE_TOPICS.key: range(2, 8),
-    apis.DESCRIBE_CONFIGS.key: range(1, 5),
-    apis.DELETE_TOPICS.key: range(1, 7),
-    apis.PRODUCE.key: range(3, 14),
-    apis.FETCH.key: range(4, 19),
-    apis.LIST_OFFSETS.key: range(1, 12),
-    apis.OFFSET_COMMIT.key: range(2, 11),
-    apis.OFFSET_FETCH.key: range(1, 11),
-    apis.OFFSET_FOR_LEADER_EPOCH.key: range(2, 5),
-}
+_KAFKA_4: Final = (
+    _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6)
+    | _of_members(9, 5, 4, 5, 5, 2)
+    | {
+        **_NEWEST_OF_TOPICS,
+        apis.CREATE_TOPICS.key: range(2, 8),
+        apis.DESCRIBE_CONFIGS.key: range(1, 5),
+        apis.DELETE_TOPICS.key: range(1, 7),
+        apis.PRODUCE.key: range(3, 14),
+        apis.FETCH.key: range(4, 19),
+        apis.LIST_OFFSETS.key: range(1, 12),
+        apis.OFFSET_COMMIT.key: range(2, 11),
+        apis.OFFSET_FETCH.key: range(1, 11),
+        apis.OFFSET_FOR_LEADER_EPOCH.key: range(2, 5),
+    }
+)
 
 _BEFORE_2: Final = GroupRules(
     renews_while_completing=False, ends_without_sync=False, looks_at_state_first=True, dead_code=25

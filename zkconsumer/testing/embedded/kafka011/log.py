@@ -1,14 +1,17 @@
-"""The log of one partition with record batches; entries of older formats, from before an upgrade, may stand among them.
+"""The log of one partition with record batches; entries of older formats, from before an upgrade, may stand among
+them.
 
 Batches are kept as they were produced. What brokers keep in files beside the log (producers, aborted transactions) is
 read from the batches themselves when the log is opened; epochs of leaders are in their file.
 
 Source: kafka.log.Log, kafka.server.ReplicaManager (2.8).
+
+Reads and writes records of logs in which brokers keep what they coordinate, in the format of each log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,16 +19,13 @@ from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import SimpleConsumerError
 from simpleconsumer.kafka011.batch_head import CODEC_MASK, HEAD_BYTES, IS_CONTROL, MAGIC, MAGIC_AT, OVERHEAD, read_head
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
-from simpleconsumer.types import AbortedTransaction, ActiveProducer, OffsetAndTimestamp
-from zkconsumer.testing.embedded.disk.entries import last_offset
-from zkconsumer.testing.embedded.disk.log import Numbered, PartitionLog
-from zkconsumer.testing.embedded.disk.log_settings import LogSettings
+from simpleconsumer.types import AbortedTransaction, ActiveProducer, Message, OffsetAndTimestamp
+from zkconsumer.testing.embedded.disk.log import LogSettings, Numbered, PartitionLog
 from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal, check, entries
-from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment
+from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, last_offset
 from zkconsumer.testing.embedded.kafka011 import batches
-from zkconsumer.testing.embedded.kafka011.conversion import numbered_set
-from zkconsumer.testing.embedded.kafka011.epochs import FILE, LeaderEpochs
-from zkconsumer.testing.embedded.kafka011.producers import Producers
+from zkconsumer.testing.embedded.kafka011.batches import FILE, LeaderEpochs, Producers
+from zkconsumer.testing.embedded.kafka011.conversion import OldMessage, encode_set, numbered_set
 from zkconsumer_error import ErrorCode
 
 FENCED_EPOCH: Final = 74
@@ -355,3 +355,42 @@ def _first_at(entry: bytes, time_ms: int, start_offset: int) -> OffsetAndTimesta
     except SimpleConsumerError:
         pass  # damaged on purpose: it has no time
     return None
+
+
+_READ_BYTES: Final = 1024 * 1024
+
+
+def records_from(log: BatchLog, topic: str, offset: int) -> Iterator[Message]:
+    """Yield the messages of a log from an offset on, up to its end.
+
+    Raises:
+        Refusal: 6 the log was closed.
+    """
+    while offset < log.end_offset:
+        before = offset
+        read = log.read_batches(before, _READ_BYTES, whole_first=True, is_committed=False)
+        with read.data as part:
+            data = part.read()
+        for message in KAFKA011.decode_messages(data, topic, 0, before):
+            offset = message.next_offset
+            yield message
+        if offset == before:
+            return
+
+
+def append_records(
+    log: BatchLog, records: Sequence[tuple[bytes, bytes | None]], now_ms: int, magic: int = MAGIC
+) -> None:
+    """Append keys and values, which come into the log together.
+
+    Args:
+        magic: the format of entries.
+
+    Raises:
+        Refusal: 6 the log was closed, 10 they are too large.
+    """
+    if magic == MAGIC:
+        log.append_batch(encode_record_batch(records, timestamp_ms=now_ms))
+        return
+    messages = [OldMessage(number, key, value, now_ms, magic) for number, (key, value) in enumerate(records)]
+    log.append_set(encode_set(messages, magic, 0, 0), magic)

@@ -13,15 +13,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
-from simpleconsumer.partition_rows import topics_of
+from simpleconsumer.primitives import topics_of
 from zkconsumer.testing.embedded.disk.messages import Refusal
-from zkconsumer.testing.embedded.groups.values import Who
+from zkconsumer.testing.embedded.group_values import Who
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, refuse
-from zkconsumer.testing.embedded.kafka011.groups.offset_records import StoredOffset
+from zkconsumer.testing.embedded.kafka011.group_records import StoredOffset
 from zkconsumer.testing.embedded.kafka011.member_requests import who_of
-from zkconsumer.testing.embedded.offset_storage import MAX_METADATA_BYTES
-from zkconsumer.testing.embedded.protocol import CommittedOffset
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.offsets import MAX_METADATA_BYTES
+from zkconsumer.testing.embedded.protocol import CommittedOffset, TopicPartition
 from zkconsumer_error import ErrorCode
 
 _NAMELESS: Final = "\0"

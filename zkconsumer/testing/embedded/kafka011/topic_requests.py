@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
-from simpleconsumer.partition_rows import topics_of
+from simpleconsumer.primitives import topics_of
 from zkconsumer.testing.embedded.broker import Part
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.disk.log import EARLIEST, LATEST
 from zkconsumer.testing.embedded.disk.messages import Refusal
-from zkconsumer.testing.embedded.internal_topics import INTERNAL_TOPICS, make_internal
 from zkconsumer.testing.embedded.kafka011.api import Asked, ServedApi, refuse
-from zkconsumer.testing.embedded.kafka011.epochs import UNKNOWN_EPOCH
+from zkconsumer.testing.embedded.kafka011.batches import UNKNOWN_EPOCH
 from zkconsumer.testing.embedded.leadership import NO_LEADER, PartitionState, is_legal_topic
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.offsets import INTERNAL_TOPICS, make_internal
+from zkconsumer.testing.embedded.protocol import TopicPartition
 from zkconsumer_error import ErrorCode
 
 _TO_THE_END: Final = -1
@@ -277,9 +277,7 @@ def _cut(asked: Asked[dict[TopicPartition, int]], where: TopicPartition, offset:
     return {"partition_index": where[1], "low_watermark": start, "error_code": code}
 
 
-DELETE_RECORDS: Final = ServedApi(
-    apis.DELETE_RECORDS, "delete_records", range(3), _read_records, _answer_records, list
-)
+DELETE_RECORDS: Final = ServedApi(apis.DELETE_RECORDS, "delete_records", range(3), _read_records, _answer_records, list)
 
 
 # -- DescribeProducers -------------------------------------------------------------------------------------------------

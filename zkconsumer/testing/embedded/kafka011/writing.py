@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from simpleconsumer.primitives import encode_array, encode_string
-from zkconsumer.testing.embedded.reading import TopicPartition
+from zkconsumer.testing.embedded.protocol import TopicPartition
 
 NULL_ARRAY: Final = b"\xff\xff\xff\xff"
 

@@ -13,10 +13,9 @@ from zkconsumer.testing.embedded.kafka07.broker import Broker07
 from zkconsumer.testing.embedded.kafka07.log import ByteLog
 from zkconsumer.testing.embedded.kafka07.registration import IDS, Registration07
 from zkconsumer.testing.embedded.kafka07.settings import BrokerSettings07
-from zkconsumer.testing.embedded.registries.session import cluster_client, end_owner
-from zkconsumer.testing.errors import KitError
+from zkconsumer.testing.embedded.registries.zookeeper import cluster_client, end_owner
+from zkconsumer.testing.errors import KitError, refused, require
 from zkconsumer.testing.kafka import topics_07
-from zkconsumer.testing.versions import refused, require
 
 VERSION = "0.7.2"
 

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from zkconsumer.testing.embedded.registries.registry import RegistryUnavailable
-from zkconsumer.testing.embedded.registries.session import BrokerSession, done, end_owner
+from zkconsumer.testing.embedded.registries.zookeeper import BrokerSession, done, end_owner
 from zkconsumer.testing.zookeeper.login import ZooKeeperLogin
 
 IDS: Final = "/brokers/ids"

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from zkconsumer.cluster.topic_payloads import format_topic
+from rebalance.zookeeper.znodes import format_topic
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress
 from zkconsumer.testing.embedded.registries.registry import Assignment, id_text

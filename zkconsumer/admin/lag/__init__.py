@@ -1,1 +1,0 @@
-"""Reads the lag of groups, once or at intervals."""

@@ -1,1 +1,0 @@
-"""What commands need of a terminal: tables, signals, standard streams, temporary folders."""

@@ -1,1 +1,0 @@
-"""Messages before they are sent: keys, values, encoders, partitioners and handlers."""

@@ -1,1 +1,0 @@
-"""Transactions of producers, and the broker that coordinates them."""

@@ -1,1 +1,0 @@
-"""Merges the small files of a load."""

@@ -1,1 +1,0 @@
-"""Writes the rows of a load into a Delta or an Iceberg table."""
