@@ -140,8 +140,8 @@ MOST: Final[dict[str, float]] = {
     "files with fewer than 40 lines of code": 33,
     "imports and __all__, in percent of the code": 10.1,
     "file names that several files have": 44,
-    "class names that several files have": 86,
-    "lines of docs/ARCHITECTURE.md": 327,
+    "class names that several files have": 85,
+    "lines of docs/ARCHITECTURE.md": 316,
 }
 """The bounds: what each figure was when it was last lowered."""
 
