@@ -87,9 +87,6 @@ class DiskPartition:
         self.epochs = epochs or {}
         self.is_07 = any(segment.name.kind == "kafka" for segment in segments)
 
-    def __repr__(self) -> str:
-        return f"<DiskPartition {self.topic}-{self.partition} in {self.folder}>"
-
     @property
     def size_bytes(self) -> int:
         """How many bytes its segments have."""
