@@ -107,7 +107,7 @@ def test_refusals_name_the_value_the_limit_and_the_place_and_change_nothing(
         "is an internal topic": lambda: admin.delete_topic("__consumer_offsets"),
     }  # fmt: skip
     if age(cluster) >= (1, 0):
-        refused["has 2 partitions, so 2 would not be more"] = lambda: admin.grow_topic(f"{topic}.a", 2)
+        refused["has 2 partitions, so it cannot grow to 2"] = lambda: admin.grow_topic(f"{topic}.a", 2)
         refused["moves partition 0, which exists with the replicas 1"] = lambda: admin.grow_topic(
             f"{topic}.a", 3, assignment={0: [0], 1: [0], 2: [1]}
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 from simpleconsumer.calls.broker_client import BrokerClient
@@ -254,11 +254,8 @@ class ControllerCalls:
         """
         found = []
         for broker in self.cluster.brokers():
-            try:
-                with self.client(broker) as client:
-                    found.append(client.ask(KAFKA011.cluster_metadata([topic])).topics[topic])
-            except SimpleConsumerError:
-                continue
+            with suppress(SimpleConsumerError), self.client(broker) as client:
+                found.append(client.ask(KAFKA011.cluster_metadata([topic])).topics[topic])
         return found
 
     @contextmanager

@@ -150,8 +150,8 @@ def check_new_name(name: str, known: Collection[str], where: str = "") -> None:
     alike = [other for other in known if other.replace(".", "_") == name.replace(".", "_")]
     if alike:
         raise TopicRefused(
-            f"the names {name!r} and {alike[0]!r} (which exists{where}) collide: in the names of metrics brokers "
-            "write `_` for `.`",
+            f"the names {name!r} and {alike[0]!r} (which exists{where}) collide, because brokers write `_` "
+            "for `.` in the names of metrics",
             "choose another name",
         )
 
@@ -256,11 +256,12 @@ def added_replicas(present: _Replicas, growth: Growth, racks: Mapping[int, str |
 
 def check_more(present: _Replicas, growth: Growth) -> None:
     """Raise TopicRefused unless a topic gets more partitions than it has."""
-    if growth.partitions <= len(present):
+    has, wanted = count_of(len(present), "partition"), growth.partitions
+    if wanted <= len(present):
         raise TopicRefused(
-            f"topic {growth.topic!r} has {count_of(len(present), 'partition')}, so {growth.partitions} would not be "
-            "more", "partitions can be added and never removed",
-        )  # fmt: skip
+            f"topic {growth.topic!r} has {has}, so it cannot grow to {wanted}",
+            "partitions can be added, but never removed",
+        )
 
 
 def _present(topic: str, data: bytes) -> dict[int, tuple[int, ...]]:

@@ -170,7 +170,7 @@ def read_brokers(port: ZooKeeperPort) -> TopicBrokers:
 def _controller(fields: Mapping[str, object]) -> int | None:
     if _number(fields.get("kraftControllerEpoch"), -1) >= 0:
         raise TopicRefused(
-            "this cluster is on its way from ZooKeeper to KRaft: its controller does not read topics in ZooKeeper",
+            "this cluster is migrating from ZooKeeper to KRaft: its controller does not read topics from ZooKeeper",
             "give --bootstrap-server in place of --zookeeper (BrokerAdmin in place of Admin)",
         )
     number = _number(fields.get("brokerid"), -1)
