@@ -138,7 +138,7 @@ class InvalidName(RebalanceError, ValueError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name!r}: {self.reason}"
+        return f"{self.kind} {self.name!r} {self.reason}"
 
 
 class UnsupportedFilter(RebalanceError):

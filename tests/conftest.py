@@ -2,7 +2,7 @@
 
 A test that asks for a real server is marked `real`. Where Java or the jars are missing it is skipped with the
 sentence that says what to install, unless ZKCONSUMER_REQUIRE_REAL=1 is set, which turns the skip into a failure:
-continuous integration must not pass by skipping. Tests marked `slow` run only when `-m` asks for them.
+continuous integration must not pass by skipping. Tests marked `slow` run only when `-m` names that mark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ settings.load_profile("unhurried")
 pytest_plugins = ["zkconsumer.testing.pytest_plugin"]
 """Brings `zookeeper`, `kafka_cluster(s)`, `embedded_cluster(s)`, and the skip where Java or the jars are missing."""
 
-REAL_FIXTURES = {"zookeeper", "kafka_clusters", "secured_clusters", "embedded_clusters"}
+REAL_FIXTURES = {"zookeeper", "kafka_clusters", "secured_clusters", "embedded_clusters", "spark"}
+INNER_LOOP = "not real"
+"""The tests to run often: `tests/run -m "not real"`."""
 
 SPARK_FILES = {
     "tests/spark/on_kafka_07/test_load_07.py",
@@ -128,8 +130,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def is_default_suite(config: pytest.Config) -> bool:
     """Whether the whole default suite runs, and not some tests that were chosen."""
-    option = config.option
-    chosen = option.markexpr or option.keyword or getattr(option, "lf", False)
+    return not config.option.markexpr and _is_unchosen(config)
+
+
+def is_inner_loop(config: pytest.Config) -> bool:
+    """Whether all tests of the default suite run that need no real servers."""
+    return str(config.option.markexpr) == INNER_LOOP and _is_unchosen(config)
+
+
+def _is_unchosen(config: pytest.Config) -> bool:
+    chosen = config.option.keyword or getattr(config.option, "lf", False)
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
 
 
@@ -137,8 +147,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[LEFT_OUT] = config.workerinput["left_out"]
     else:
-        is_whole = config.option.all_sets or not is_default_suite(config)
-        config.stash[LEFT_OUT] = [] if is_whole else sets.unchanged()
+        leaves_out = is_default_suite(config) or is_inner_loop(config)
+        config.stash[LEFT_OUT] = sets.unchanged() if leaves_out and not config.option.all_sets else []
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -185,7 +195,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real)
-    if not config.option.markexpr and not any("::" in argument for argument in config.args):
+    if "slow" not in config.option.markexpr and not any("::" in argument for argument in config.args):
         slow = [item for item in items if item.get_closest_marker("slow")]
         if slow:
             config.hook.pytest_deselected(items=slow)

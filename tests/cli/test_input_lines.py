@@ -105,7 +105,7 @@ def test_separators_of_headers_are_texts_of_any_length() -> None:
         (b"h:v!k", r"it has no key separator '\\t': 'h:v!k'"),
         (b"a:1,hv!k\tv", "its header 'hv' has no ':' between name and value"),
         (b"NIL:v!k\tv", "the name of its header 'NIL:v' is null, but a name cannot be null"),
-        (b"\xff:v!k\tv", "the name of its header '\ufffd' is no UTF-8"),
+        (b"\xff:v!k\tv", "the name of its header '\ufffd' is not UTF-8, as names have to be"),
     ],
 )
 def test_a_line_whose_headers_cannot_be_read_is_refused(line: bytes, said: str) -> None:

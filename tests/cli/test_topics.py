@@ -181,7 +181,7 @@ def test_a_topic_named_as_a_command_is_listed_and_a_late_command_is_explained(
         (["create", "t", "--topic-config", "retention.ms"], 2, "'retention.ms' is not name=value"),
         (["create", "t", "--config", "retention.ms=1", "--config", "retention.ms=2"], 2, "retention.ms is given twice"),
         (["create", "t", "--config", "retention.ms=soon"], 1, "retention.ms is 'soon'; it must be an integer"),
-        (["create", "a/b"], 1, "topic 'a/b': is not made of"),
+        (["create", "a/b"], 1, "topic 'a/b' has characters other than"),
         (["create", ".."], 1, "topic '..'"),
         (["grow", "t"], 2, "Missing option '--partitions'"),
         (["delete", "no-such-topic"], 1, "topic 'no-such-topic' does not exist"),

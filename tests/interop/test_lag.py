@@ -183,7 +183,7 @@ def test_the_command_prints_tables_and_json(cluster: EmbeddedCluster, client: Ka
         (["a", "--group-filter", "x"], 2, "--group-filter needs --all"),
         (["--all", "--topic-filter", "("], 2, "'(' is not a regular expression"),
         (["--all", "--interval-s", "0"], 2, "0.0 is not in the range"),
-        (["a/b"], 1, "group 'a/b': is not made of"),
+        (["a/b"], 1, "group 'a/b' has characters other than"),
         (["no-such-group"], 1, "group 'no-such-group' does not exist"),
     ],
 )

@@ -21,7 +21,7 @@ WAIT_S = 20.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(1) as made:
+    with EmbeddedCluster(1, zookeeper=False) as made:
         yield made
 
 

@@ -199,7 +199,7 @@ def test_a_broker_that_never_answers_ends_in_an_error_in_time(embedded: Embedded
 
 
 def test_one_message_that_the_broker_finds_too_large_fails_no_other(fresh_topic: Callable[[], str]) -> None:
-    with EmbeddedCluster(2, settings={"message.max.bytes": 1000}) as small:
+    with EmbeddedCluster(2, settings={"message.max.bytes": 1000}, zookeeper=False) as small:
         topic = fresh_topic()
         small.create_topic(topic, 1)
         with producer(small, producer_type="async", queue_buffering_max_ms=100) as made:

@@ -20,7 +20,7 @@ OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(1) as made:
+    with EmbeddedCluster(1, zookeeper=False) as made:
         yield made
 
 

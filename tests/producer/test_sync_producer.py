@@ -32,13 +32,13 @@ def newer(request: pytest.FixtureRequest, kafka_clusters: Callable[[str, int], K
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(1) as made:
+    with EmbeddedCluster(1, zookeeper=False) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def embedded_07() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(1, generation="0.7") as made:
+    with EmbeddedCluster(1, generation="0.7", zookeeper=False) as made:
         yield made
 
 

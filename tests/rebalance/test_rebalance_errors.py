@@ -15,7 +15,7 @@ from rebalance import errors
         (errors.UnreadableNode("/p", "not JSON", b"{"), "/p: not JSON: b'{'"),
         (errors.UnreadableNode("/p", "nothing", None), "/p: nothing: no data"),
         (errors.Kafka07Node("/p", "of 0.7", b"x"), "/p: of 0.7: b'x'"),
-        (errors.InvalidName("group", "a/b", "no"), "group 'a/b': no"),
+        (errors.InvalidName("group", "a/b", "is not allowed"), "group 'a/b' is not allowed"),
         (errors.UnsupportedFilter("a[", "not closed", 1), "topic filter 'a[' at position 1: not closed"),
         (errors.UnsupportedFilter("a", "odd"), "topic filter 'a': odd"),
         (errors.ConsumerIdInUse("/ids/c", 0x15A), "/ids/c: held by session 0x15a"),

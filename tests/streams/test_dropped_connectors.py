@@ -22,11 +22,14 @@ PATIENCE_S = 20.0
 TOPIC = "hundred"
 
 
-@pytest.fixture(params=["brokers", "zookeeper"])
+@pytest.fixture(params=["brokers", pytest.param("zookeeper", marks=pytest.mark.real)])
 def config(request: pytest.FixtureRequest) -> Iterator[ConsumerConfig]:
     by_brokers = request.param == "brokers"
-    generation, settings = ("3.9", {"group.min.session.timeout.ms": 100}) if by_brokers else ("0.8", {})
-    with EmbeddedCluster(1, generation=generation, settings=settings) as cluster:
+    kind: dict[str, Any] = (
+        {"generation": "3.9", "settings": {"group.min.session.timeout.ms": 100}, "zookeeper": False} if by_brokers
+        else {}
+    )  # fmt: skip
+    with EmbeddedCluster(1, **kind) as cluster:
         cluster.create_topic(TOPIC, 1)
         load(cluster, TOPIC, 100)
         place: dict[str, Any] = (
