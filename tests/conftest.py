@@ -143,6 +143,11 @@ def _is_unchosen(config: pytest.Config) -> bool:
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name long bytes by their argument: gzip compresses differently in each process, and names must be the same."""
+    return argname if isinstance(val, bytes) and len(val) > 32 else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[LEFT_OUT] = config.workerinput["left_out"]
