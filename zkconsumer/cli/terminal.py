@@ -336,3 +336,21 @@ def _make(prefix: str) -> tuple[Path, subprocess.Popen[bytes]]:
             raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def say(line: str) -> None:
+    """Print a line. When nobody reads any more (`| head`) the program goes on, and stops all that it started in order.
+
+    Raises:
+        OSError: Standard output cannot be written.
+    """
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        discard_output()
+
+
+def warn(line: str) -> None:
+    """Print a line on stderr, if that can be written."""
+    with suppress(OSError):
+        click.echo(line, err=True)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zkconsumer.cli.demo.display import say, warn
 from zkconsumer.cli.option_types import Seconds
-from zkconsumer.cli.terminal import CliError, Interrupted, LeaveSignals, refuse_if_full, scratch_folder
+from zkconsumer.cli.terminal import CliError, Interrupted, LeaveSignals, refuse_if_full, say, scratch_folder, warn
 
 if TYPE_CHECKING:
     from zkconsumer.cli.demo.display import Display, Narrator

@@ -3,8 +3,6 @@
 Writes a demonstration to one animated SVG file, for a page that cannot run anything.
 
 Keeps what has happened so far in a demonstration, and shows it.
-
-Prints the lines of a demonstration; a reader that goes away does not end it.
 """
 
 from __future__ import annotations
@@ -14,37 +12,17 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Protocol
 
-import click
 from rich.console import Console
 
 from zkconsumer.cli.demo import scene as view
 from zkconsumer.cli.demo.scene import Happening, Scene
-from zkconsumer.cli.terminal import discard_output
-
-
-def say(line: str) -> None:
-    """Print a line. When nobody reads any more (`| head`) the demonstration goes on, and stops all processes in order.
-
-    Raises:
-        OSError: Standard output cannot be written.
-    """
-    try:
-        click.echo(line)
-    except BrokenPipeError:
-        discard_output()
-
-
-def warn(line: str) -> None:
-    """Print a line on stderr, if that can be written."""
-    with suppress(OSError):
-        click.echo(line, err=True)
-
+from zkconsumer.cli.terminal import say
 
 _COUNTS_EVERY_S = 5.0
 
