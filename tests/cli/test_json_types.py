@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,34 +14,44 @@ import click
 import pytest
 from kazoo.client import KazooClient
 
+from simpleconsumer.kafka011.record_encode import encode_record_batch
 from tests.admin.broker_states import ONE, ZERO, classic, member, newest, state
 from tests.cli.command_line import TIMEOUT_S, run
 from tests.cli.forked_commands import commands
+from tests.log.written_logs import file_name, write_log
 from zkconsumer.admin import BrokerOffsets
 from zkconsumer.admin.groups.broker_group_report import broker_group_report
 from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.cli.program import program
 from zkconsumer.producer import Producer, ProducerConfig
 from zkconsumer.testing import EmbeddedCluster, load
+from zkconsumer.testing.embedded.kafka011.group_records import (
+    OffsetKey,
+    StoredOffset,
+    encode_offset,
+    encode_offset_key,
+)
 
 NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "object", "null"
 
 _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
-             "partition_node old_text store lag_unit program coordination coordinator_address member_id"),
+             "partition_node old_text store lag_unit program coordination coordinator_address member_id value_encoding "
+             "metadata"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
                      "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "
-                     "transaction_start"),
+                     "transaction_start first_ms last_ms first_offset next_offset high_watermark commit_ms "
+                     "leader_epoch"),
     ({NUMBER}, "lag_unknown member_count partition_count owned unowned nodes read_at duration_s known files seconds "
                "left producer_id offset_count_in_zookeeper offset_count_in_kafka start end messages bytes bad missing "
-               "files_before entry_index bytes_before files_after bytes_after"),
+               "files_before entry_index bytes_before files_after bytes_after segments size_bytes"),
     ({FLAG}, "passing fault fine written done deleted expires is_released good is_default offsets_in_zookeeper "
              "members_known owners_known"),
     ({FLAG, NULL}, "stored offsets_in_kafka"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
              "offsets warnings producers lines values versions lost silent unread "
-             "assigned"),
+             "assigned formats headers"),
     ({LIST, NULL}, "isr subscribed target"),
     ({OBJECT}, "subscription config"),
     ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason state protocol_type "
@@ -108,13 +119,30 @@ def cluster() -> Iterator[EmbeddedCluster]:
         client.close()
 
 
+def log_folder(folder: Path) -> Path:
+    """Log folders as a broker leaves them: a topic, and the offsets of a group."""
+    made = folder / "logs"
+    if not made.exists():
+        made.mkdir()
+        write_log(made, random.Random(3), ("2",))
+        offsets = made / "__consumer_offsets-7"
+        offsets.mkdir()
+        row = (encode_offset_key(OffsetKey("billing", "clicks", 0)), encode_offset(StoredOffset(5, "", -1, 7), 1))
+        (offsets / file_name(0)).write_bytes(encode_record_batch([row], timestamp_ms=5))
+    return made
+
+
 def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
     """Command -> calls of it that print every kind of row."""
     properties = folder / "consumer.properties"
     properties.write_text("group.id=g\nzookeeper.connect=localhost:1\nretries=3\nfetch.size=7\n")
     offsets = folder / "offsets"
     offsets.write_text("/consumers/done/offsets/clicks/0:2\n/consumers/done/offsets/clicks/1:2\n")
+    logs = str(log_folder(folder))
     return {
+        "log list": [[logs]],
+        "log dump": [[logs, "--topic", "clicks"]],
+        "log groups": [[logs]],
         "consume": [["--topic", "clicks", "--from-beginning", "--max-messages", "3"]],
         "describe": [["live"], ["done"]],
         "verify": [["live", "--patience", "0"], ["gone", "--patience", "0"]],
@@ -141,7 +169,7 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
 
 SPARK: Final = {"load", "compact-files"}
 """Commands that need Spark; `test_reports_of_spark` has their values."""
-OFFLINE: Final = {"cluster versions", "check-config"}
+OFFLINE: Final = {"cluster versions", "check-config", "log list", "log dump", "log groups", "log check"}
 OF_NEWER_BROKERS: Final = {"topics cut", "topics producers"}
 """Commands that brokers of Kafka 0.8 do not serve."""
 
@@ -247,7 +275,7 @@ def without_reader(arguments: Sequence[str]) -> subprocess.CompletedProcess[byte
 def test_a_closed_pipe_ends_every_command_quietly(
     cluster: EmbeddedCluster, newer: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    found = calls(tmp_path)
+    found = {**calls(tmp_path), "log check": [[str(log_folder(tmp_path))]]}
     names = [name for name, _ in leaves(program) if name not in SERVERS]
     assert set(names) <= found.keys() | MORE.keys()
     ends: dict[str, tuple[int, bytes]] = {}

@@ -53,7 +53,7 @@ def test_a_list_of_any_format(tmp_path: Path, forms: tuple[str, ...]) -> None:
     log = sound(tmp_path, *forms)
     result = run("list", tmp_path, "--json")
     assert result.exit_code == 0, result.output
-    [row] = json.loads(result.stdout)
+    [row] = json.loads(result.stdout)["partitions"]
     assert (row["topic"], row["partition"], row["segments"]) == (TOPIC, 0, len(log.files))
     assert (row["first_offset"], row["next_offset"], row["problems"]) == (0, log.end, [])
     assert row["size_bytes"] == sum(log.path(file).stat().st_size for file in log.files)
@@ -67,7 +67,7 @@ def test_a_list_of_any_format(tmp_path: Path, forms: tuple[str, ...]) -> None:
 def test_a_list_names_what_heads_show(tmp_path: Path, has_index: bool) -> None:
     log = write_log(tmp_path, random.Random(3), ("2",), has_index=has_index)
     log.path(log.files[1]).unlink()
-    [row] = json.loads(run("list", tmp_path, "--json").stdout)
+    [row] = json.loads(run("list", tmp_path, "--json").stdout)["partitions"]
     first, end = log.base(log.files[1]), log.base(log.files[2])
     assert row["problems"] == [f"offsets {first} to {end - 1} before {log.files[2]} are missing"]
     assert f"{TOPIC}-0: offsets {first}" in run("list", tmp_path).stderr
@@ -223,7 +223,7 @@ def test_positions_of_groups_in_every_version(tmp_path: Path) -> None:
     result = run("groups", tmp_path, "--json")
     assert result.exit_code == 1  # of three records nothing can be made
     assert "3 records of __consumer_offsets cannot be read" in result.stderr
-    found = json.loads(result.stdout)
+    found = json.loads(result.stdout)["offsets"]
     assert [(row["group"], row["topic"], row["offset"]) for row in found] == [
         *(("billing", f"version-{version}", 10 + version) for version in range(5)), ("old", "clicks", 7),
     ]  # fmt: skip

@@ -95,13 +95,13 @@ def log() -> None:
 @log.command("list", epilog=_LIST_EPILOG)
 @_folders
 @click.option("--topic", metavar="TOPIC", help="Only this topic.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def list_logs(folders: tuple[Path, ...], topic: str | None, as_json: bool) -> None:
     """List topics and partitions: offsets, times, sizes, formats."""
     found = [each for each in open_log(*folders).partitions if topic in (None, each.topic)]
     rows = [outline_of(each) for each in found]
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        click.echo(json.dumps({"partitions": [asdict(row) for row in rows]}))
         return
     print_table(
         ["TOPIC", "PARTITION", "FIRST", "NEXT", "FROM", "TO", "BYTES", "FILES", "FORMATS", "PROBLEMS"],
@@ -278,7 +278,7 @@ def _sentences(event: Damage | Gap | LogTail) -> Iterator[str]:
 @log.command("groups", epilog=_GROUPS_EPILOG)
 @_folders
 @click.option("--group", "names", metavar="GROUP", multiple=True, help="Only this group; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def groups(folders: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> None:
     """Print the positions of groups, out of __consumer_offsets."""
     positions, problems = GroupPositions(), 0
@@ -295,7 +295,7 @@ def groups(folders: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> 
                 click.echo(f"zkconsumer: {found.topic}-{found.partition}: {sentence}", err=True)
     rows = [row for row in positions.rows() if not names or row.group in names]
     if as_json:
-        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+        click.echo(json.dumps({"offsets": [row._asdict() for row in rows]}))
     else:
         print_table(
             ["GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "METADATA"],
