@@ -160,7 +160,7 @@ def set_by_nodes(
     present = {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
     for name in unset:
         if name not in present and (hint := nearest_setting(name)):
-            raise TopicRefused(f"topic {topic!r} is not set: {name!r} is no setting of a topic", hint)
+            raise TopicRefused(f"topic {topic!r} is not set: {name!r} is not a setting of a topic", hint)
     wanted.update(checked)
     changes = _changes(present, wanted)
     if dry_run or not changes:

@@ -330,7 +330,7 @@ def check_settings(settings: Mapping[str, object], registration_version: int) ->
         setting = _SETTINGS.get(name)
         if setting is None:
             remedy = nearest_setting(name) or f"known are {', '.join(_SETTINGS)}"
-            raise TopicRefused(f"{name!r} is no setting of a topic", remedy)
+            raise TopicRefused(f"{name!r} is not a setting of a topic", remedy)
         if setting.since > registration_version:
             release = _RELEASES[setting.since]
             raise TopicRefused(

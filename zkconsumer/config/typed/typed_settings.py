@@ -12,6 +12,8 @@ from typing import Literal, TypedDict
 from rebalance.brokers.assignor import Assignor
 from zkconsumer.config.tables.kafka_consumer_keys import Deserializer
 
+__all__ = ["ConsumerSettings", "KafkaConsumerSettings", "OptionalSettings", "ProducerSettings"]
+
 
 class SharedSettings(TypedDict, total=False):
     """Those of connections, which all of them have."""
