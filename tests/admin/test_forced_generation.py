@@ -86,7 +86,7 @@ def test_brokers_of_the_other_generation_are_named_with_the_remedy(
     with pytest.raises(ConfigError) as refused:
         tree.admin(generation)
     assert str(refused.value) == f"kafka.generation is {generation!r}; it {sentence}"
-    with pytest.raises(ConfigError, match="as broker 3 is registered"):
+    with pytest.raises(ConfigError, match="because broker 3 is registered"):
         read_topic(tree.hosts, "clicks", properties={"kafka.generation": generation})
     file = tmp_path / "consumer.properties"
     file.write_text(f"# a comment\nkafka.generation={generation}\n")

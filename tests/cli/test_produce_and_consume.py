@@ -140,7 +140,9 @@ def test_from_beginning_is_refused_for_a_group_with_offsets_until_they_are_delet
     refused = run(*arguments)
     assert refused.returncode == 1
     assert refused.stdout == b""
-    assert refused.stderr.startswith(b"zkconsumer: group '%b' has offsets of 1 partition " % fresh_group.encode())
+    assert refused.stderr.startswith(
+        b"zkconsumer: group '%b' already has offsets for 1 partition, " % fresh_group.encode()
+    )
     assert run(*arguments, "--delete-offsets").stdout.split() == [b"0", b"1"]
     assert stored(kafka_0822, fresh_group, other) == {0: 7}
 

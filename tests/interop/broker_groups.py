@@ -17,7 +17,7 @@ from rebalance.brokers.consumer_protocol import (
     decode_assignment,
     encode_subscription,
 )
-from simpleconsumer.calls.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.errors import ConnectionFailed
 from simpleconsumer.probe import probed_broker
@@ -181,17 +181,17 @@ def _broker_at(port: int) -> Broker:
     return probed_broker("127.0.0.1", port)
 
 
-def client_of(cluster: KafkaCluster, timeout_s: float = 40.0) -> CoordinatorClient:
+def client_of(cluster: KafkaCluster, timeout_s: float = 40.0) -> GroupsClient:
     """A connection to the first broker, which coordinates all groups of a cluster of one broker."""
     broker = _broker_at(cluster.port(0))
-    return CoordinatorClient(broker.host, broker.port, timeout_s, "test", dialect=dialect_of(broker))
+    return GroupsClient(broker.host, broker.port, timeout_s, "test", dialect=dialect_of(broker))
 
 
 def stored(cluster: KafkaCluster, group: str, topic: str, partitions: Collection[int]) -> list[int]:
     """The stored offsets, -1 for none."""
     names = [TopicPartition(topic, each) for each in partitions]
     with client_of(cluster) as client:
-        found = client.committed(group, names)
+        found = client.fetch_offsets(group, names)
     return [found[name][1].offset for name in names]
 
 

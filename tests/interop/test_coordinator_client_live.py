@@ -18,7 +18,7 @@ from rebalance.brokers.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from simpleconsumer.calls.coordinator_client import CoordinatorClient
+from simpleconsumer.calls.coordinator_client import GroupsClient
 from simpleconsumer.dialect import dialect_of
 from simpleconsumer.probe import probed_broker
 from simpleconsumer.types import (
@@ -45,7 +45,7 @@ class Member:
 
     def __init__(self, cluster: KafkaCluster, group: str) -> None:
         broker = probed_broker("127.0.0.1", cluster.port(0))
-        self.client = CoordinatorClient(broker.host, broker.port, 40.0, "member", dialect=dialect_of(broker))
+        self.client = GroupsClient(broker.host, broker.port, 40.0, "member", dialect=dialect_of(broker))
         self.group = group
         self.id = ""
         self.joined: JoinedGroup | None = None
@@ -87,7 +87,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     with KafkaCluster(request.param) as made:
         made.create_topic("clicks", 2)
         dialect = dialect_of(probed_broker("127.0.0.1", made.port(0)))
-        with CoordinatorClient("127.0.0.1", made.port(0), dialect=dialect) as client:
+        with GroupsClient("127.0.0.1", made.port(0), dialect=dialect) as client:
             wait_until(lambda: client.ask(client.dialect.coordinator("g"))[0] == 0, 60, "a coordinator")
         yield made
 
@@ -101,21 +101,21 @@ def test_two_members_share_a_topic_and_what_is_over_is_refused(
         assert one.join().leader == one.id
         assert one.sync() == [("clicks", 0), ("clicks", 1)]
         assert one.client.heartbeat(one.now) == 0
-        assert one.client.commit(one.now, {ZERO: OffsetAndMetadata(5, "m")}) == {ZERO: 0}
+        assert one.client.commit_offsets_as(one.now, {ZERO: OffsetAndMetadata(5, "m")}) == {ZERO: 0}
 
         joining = threads.submit(two.join)
         wait_until(lambda: one.client.heartbeat(one.now) == 27, 15, "the group to rebalance")
         before = one.now
-        assert one.client.commit(one.now, {ONE: OffsetAndMetadata(6)}) == {ONE: 0}  # still its own
+        assert one.client.commit_offsets_as(one.now, {ONE: OffsetAndMetadata(6)}) == {ONE: 0}  # still its own
         one.join()
         joining.result(30)
         assert before.generation != one.now.generation == two.now.generation
         follower = threads.submit(two.sync)
         assert sorted(one.sync() + follower.result(30)) == [("clicks", 0), ("clicks", 1)]
 
-        assert one.client.commit(before, {ZERO: OffsetAndMetadata(1)}) == {ZERO: 22}
+        assert one.client.commit_offsets_as(before, {ZERO: OffsetAndMetadata(1)}) == {ZERO: 22}
         assert one.client.heartbeat(before) == 22
-        stored = two.client.committed(group, [ZERO, ONE])
+        stored = two.client.fetch_offsets(group, [ZERO, ONE])
         assert {name: (code, each.offset) for name, (code, each) in stored.items()} == {ZERO: (0, 5), ONE: (0, 6)}
 
         assert two.leave() == 0

@@ -101,9 +101,9 @@ def test_a_member_that_joins_java_members_takes_their_order(
             }
             got = read(streams, len(sent))
             assert sorted(message.value.decode() for message in got) == sorted(sent.values())
-            named = [each for each in ours.status().warnings if "roundrobin.order is 1.0, as " in each]
+            named = [each for each in ours.status().warnings if "roundrobin.order is 1.0, because " in each]
             assert len(named) == (order == "1.0")
-            assert ("roundrobin.order is 1.0, as " in caplog.text) == (order == "1.0")
+            assert ("roundrobin.order is 1.0, because " in caplog.text) == (order == "1.0")
         wait_for(cluster, group, table(group, "java", order), "the Java member to own all again")
         assert java.gave_up == 0
 

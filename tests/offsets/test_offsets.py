@@ -340,7 +340,7 @@ def test_an_explicit_commit_may_lower_what_it_knows_but_not_what_was_raised_mean
     assert stored(client, store) == (b"20", 1)
     client.set(node(store, 0), b"100")
     failed = store.commit({(TOPIC, 0): 10}, explicit=True)
-    assert "100 is stored" in failed[TOPIC, 0]
+    assert "has stored 100, which is higher than 10" in failed[TOPIC, 0]
     assert stored(client, store) == (b"100", 2)
 
 

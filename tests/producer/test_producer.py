@@ -128,7 +128,7 @@ def test_what_cannot_be_sent_is_named_and_the_rest_is_sent(cluster: Cluster, fre
         made.send_all([b"a", "text", b"b", b"x" * 1_000_001, (b"k",), b"c"], topic)
     error = caught.value
     assert (error.sent, error.failed, [number for number, _ in error.failures]) == (3, 3, [1, 3, 4])
-    assert str(error).startswith("3 of 6 messages were not sent; the first one is number 1: 'text' is of type str, ")
+    assert str(error).startswith("3 of 6 messages were not sent; the first one is number 1: 'text' is of type str; ")
     assert everything(cluster, topic) == [b"a", b"b", b"c"]
 
 
@@ -174,7 +174,7 @@ def test_a_partition_whose_leader_moves_keeps_its_order(embedded: EmbeddedCluste
 
 def test_a_message_whose_retries_are_used_up_is_named(embedded: EmbeddedCluster, topic: str) -> None:
     embedded.faults.add(Fault.error(6, api="produce", topic=topic, partition=1), times=None)
-    wanted = rf"{topic}/1 was not acknowledged in 3 tries: .*NotLeader"
+    wanted = rf"{topic}/1 was not acknowledged in 3 attempts: .*NotLeader"
     with producer(embedded, message_send_max_retries=2) as made, pytest.raises(MessageNotSent, match=wanted) as caught:
         made.send(topic, b"lost", partition=1)
     assert (caught.value.topic, caught.value.partition, caught.value.tries) == (topic, 1, 3)
@@ -192,7 +192,7 @@ def test_an_acknowledgement_that_is_lost_may_repeat_a_message_and_loses_none(
 
 def test_a_broker_that_never_answers_ends_in_an_error_in_time(embedded: EmbeddedCluster, topic: str) -> None:
     embedded.faults.add(Fault.delay(60.0, api="produce", topic=topic), times=None)
-    wanted = r"in 2 tries: .*no answer within 0\.4 s; it may be stored"
+    wanted = r"in 2 attempts: .*no answer within 0\.4 s; it may be stored"
     settings = {"request_timeout_ms": 200, "message_send_max_retries": 1}
     with producer(embedded, **settings) as made, pytest.raises(MessageNotSent, match=wanted):
         made.send(topic, b"v", partition=0)
@@ -224,7 +224,7 @@ def test_a_full_queue_says_so_and_keeps_what_it_has(embedded: EmbeddedCluster, t
         made.send(topic, b"0", partition=0)
         for n in range(1, 10):
             made.send(topic, b"%d" % n, partition=0)
-        with pytest.raises(QueueFull, match=r"it holds 10 messages \(queue\.buffering\.max\.messages\)"):
+        with pytest.raises(QueueFull, match=r"it has 10 messages \(queue\.buffering\.max\.messages\)"):
             made.send(topic, b"one more", partition=0)
         assert made.flush(WAIT_S)
     assert everything(embedded, topic) == [b"%d" % n for n in range(10)]

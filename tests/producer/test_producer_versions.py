@@ -167,7 +167,7 @@ def test_too_few_replicas_are_named(cluster: KafkaCluster) -> None:
         metadata_broker_list=brokers(cluster), request_required_acks=-1, message_send_max_retries=2, retry_backoff_ms=20
     )
     with Producer(config) as made:
-        with pytest.raises(MessageNotSent, match=r"in 3 tries: .*NotEnoughReplicas") as caught:
+        with pytest.raises(MessageNotSent, match=r"in 3 attempts: .*NotEnoughReplicas") as caught:
             made.send("two-replicas", b"v")
         assert caught.value.may_be_stored or stored(cluster, "two-replicas", 0) == []
         cluster.start(1)

@@ -22,9 +22,10 @@ LINE = b"/consumers/group/offsets/topic/0:1\n"
 """What the commands read from stdin: a line of `offsets import`, and a message of `produce`."""
 
 OFFLINE = {
-    "cluster up", "cluster versions", "compact-files", "completion", "demo", "spark-zip", "check-config",
+    "cluster up", "cluster versions", "compact-files", "completion", "demo", "spark-zip", "check-config", "log list",
+    "log check", "log dump", "log groups",
 }  # fmt: skip
-"""Commands that connect to no ZooKeeper that exists already."""
+"""Commands that connect to no cluster that exists already."""
 
 WORDS = {
     "group": "group", "groups": "group", "topic": "topic", "topics": "topic", "names": "group", "partition": "0",

@@ -202,7 +202,10 @@ def test_snappy_streams_are_joined() -> None:
 
 
 def test_snappy_errors_say_where_it_breaks_off() -> None:
-    for cut, error in ((26, "the block at byte 20 ends 1 bytes behind"), (42, "the header .* at byte 27 is cut off")):
+    for cut, error in (
+        (26, "the block at byte 20 ends 1 bytes after the end"),
+        (42, "the header .* at byte 27 is cut off"),
+    ):
         with pytest.raises(DecodeError, match=f"snappy: {error}"):
             decompress(SNAPPY, (XERIAL_HELLO + XERIAL_HELLO)[:cut], MEBIBYTE)
     with pytest.raises(DecodeError, match="snappy: corrupt block of 3 bytes"):

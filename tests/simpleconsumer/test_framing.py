@@ -19,7 +19,7 @@ def test_negative_sizes_are_broken_framing(size: int) -> None:
 
 def test_a_frame_above_the_limit_is_refused_at_its_size_field() -> None:
     assert frame_size(struct.pack(">i", 10), max_frame_bytes=10) == 10
-    with pytest.raises(LimitExceeded, match="frame of 11 bytes, at most 10 are taken"):
+    with pytest.raises(LimitExceeded, match="frame of 11 bytes, at most 10 are accepted"):
         frame_size(struct.pack(">i", 11), max_frame_bytes=10)
 
 

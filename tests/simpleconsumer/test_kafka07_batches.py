@@ -205,7 +205,7 @@ def test_an_entry_without_messages_at_the_end_of_a_part_is_looked_for_in_that_pa
 
 def test_a_size_of_batches_up_to_the_limit_is_taken() -> None:
     assert len(batches_of(PLAIN, max_batch_bytes=LARGEST_BATCH_BYTES)[1]) == 1
-    with pytest.raises(ValueError, match="max_batch_bytes is 268435457: from 1 to 268435456 are possible"):
+    with pytest.raises(ValueError, match="max_batch_bytes is 268435457; it must be from 1 to 268435456"):
         decode_columns(PLAIN, "t", PARTITION, max_batch_bytes=LARGEST_BATCH_BYTES + 1)
 
 

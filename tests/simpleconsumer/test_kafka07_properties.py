@@ -399,7 +399,7 @@ def test_wrong_columns_and_sizes_are_refused() -> None:
     for wrong in (["values"], [], "value", ["value", "value"]):
         with pytest.raises(ValueError, match="some of key, value, offset, entry_index, next_offset, timestamp_ms"):
             KAFKA07.decode_columns(b"", "t", PARTITION, 0, columns=wrong)
-    with pytest.raises(ValueError, match="max_batch_bytes is 0: from 1 to 268435456 are possible"):
+    with pytest.raises(ValueError, match="max_batch_bytes is 0; it must be from 1 to 268435456"):
         KAFKA07.decode_columns(b"", "t", PARTITION, 0, columns=["value"], max_batch_bytes=0)
 
 

@@ -46,6 +46,6 @@ def test_the_brokers_decide_unless_the_settings_do(
         if is_of_07:
             with pytest.raises(LoadRefused, match="cannot be limited by messages or time"):
                 limited(found, 5.0)
-            with pytest.raises(LoadRefused, match=r"a table \(iceberg\) takes"):
+            with pytest.raises(LoadRefused, match=r"a table \(iceberg\) cannot have messages of Kafka 0.7"):
                 of_found_generation(LoadSettings(source, "/nowhere", Shape("iceberg", "date")), port)
     assert found.options().counts_bytes == found.shape.has_places == is_of_07

@@ -100,5 +100,5 @@ def test_without_a_limit_there_is_one_run(spark: SparkSession, settings: LoadSet
 
 
 def test_nothing_at_a_time_is_refused(settings: LoadSettings) -> None:
-    with pytest.raises(LoadRefused, match="max_messages is 0: at least 1"):
+    with pytest.raises(LoadRefused, match="max_messages is 0; it must be at least 1"):
         replace(settings, max_messages=0)

@@ -202,7 +202,7 @@ class TwoStores:
         Args:
             store: Where the offset is that is not taken.
         """
-        what = "read messages are read again" if self._reset == "smallest" else "unread messages are skipped"
+        what = "messages that were read are read again" if self._reset == "smallest" else "unread messages are skipped"
         return (f": auto.offset.reset is {self._reset}, so {what}; to start from the offset in {store}, set "
                 f"offsets.intent=max, or offsets.storage={store.lower()} if the group stores its offsets "
                 "there")  # fmt: skip

@@ -85,7 +85,9 @@ def test_a_claim_that_is_left_behind_is_found_and_released(
     assert "persistent-owner" in [each.kind for each in admin.verify(fresh_group, patience_s=0).faults]
     assert admin.release(fresh_group, topic, "0-1").is_released
     assert cluster.client.exists(path) is None
-    with pytest.raises(NotFound, match="5-0 now, as broker 5 is not registered with it; it has 0-0, 0-1, 1-0, 1-1"):
+    with pytest.raises(
+        NotFound, match="5-0 now, because broker 5 is not registered with it; it has 0-0, 0-1, 1-0, 1-1"
+    ):
         admin.release(fresh_group, topic, "5-0")
 
 
@@ -186,9 +188,11 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
         assert [each.kind for each in admin.verify(fresh_group, patience_s=0, least_members=0).findings] == [
             "stale-offset", "stale-offset",
         ]  # fmt: skip
-        with pytest.raises(NotFound, match="no partition 1-0 now, as broker 1 is not registered with it; it has 0-0"):
+        with pytest.raises(
+            NotFound, match="no partition 1-0 now, because broker 1 is not registered with it; it has 0-0"
+        ):
             admin.set_offsets(fresh_group, topic, "earliest", ["1-0"])
-        with pytest.raises(OffsetsNotSet, match="partition, as broker 1 is not registered with it; the topic has"):
+        with pytest.raises(OffsetsNotSet, match="partition, because broker 1 is not registered with it; the topic has"):
             admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/1-0:0\n")
         left_out = (
             f"left out, because no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets stay",

@@ -180,7 +180,9 @@ def test_a_partition_that_does_not_exist_is_named_with_those_that_do(cluster: Bo
     from zkconsumer.spark.options.options import batch_options
 
     given = {"zookeeper.connect": options.config.zookeeper_connect, "kafka.generation": "0.7", "assign": assign}
-    with pytest.raises(TopicMissing, match=r"no partition 3-7 of topic .* it has 0-0, 0-1, 1-0, 1-1 on the brokers"):
+    with pytest.raises(
+        TopicMissing, match=r"partition 3-7 of topic .* does not exist in .* has 0-0, 0-1, 1-0, 1-1 on the brokers"
+    ):
         plan_batch(batch_options(given))
 
 

@@ -113,8 +113,8 @@ def parse_store(text: str) -> str | None:
 def fault_of(content: str) -> str | None:
     """Return why a line cannot be used, a clause; None if it can.
 
-    >>> fault_of("/consumers/g/offsets/t/00:42")
-    "the partition '00' is no number from 0 to 999999999 without leading zeros, and no name of Kafka 0.7 such as 0-3"
+    >>> fault_of("/consumers/g/offsets/t/1:x")
+    "the offset 'x' is not a number from 0 to 9223372036854775807"
     """
     found = _LINE.fullmatch(content)
     if found is None:
