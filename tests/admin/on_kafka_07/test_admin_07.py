@@ -192,7 +192,9 @@ def test_partitions_of_a_broker_that_is_gone_are_named(
             NotFound, match="no partition 1-0 now, because broker 1 is not registered with it; it has 0-0"
         ):
             admin.set_offsets(fresh_group, topic, "earliest", ["1-0"])
-        with pytest.raises(OffsetsNotSet, match="does not exist, because broker 1 is not registered with it; the topic has"):
+        with pytest.raises(
+            OffsetsNotSet, match="does not exist, because broker 1 is not registered with it; the topic has"
+        ):
             admin.import_offsets(f"/consumers/{fresh_group}/offsets/{topic}/1-0:0\n")
         left_out = (
             f"left out, because no registered broker has them now: {topic}-1-0, {topic}-1-1; their offsets stay",
