@@ -251,7 +251,7 @@ class TableScenarios(ABC):
         settings = replace(self.settings(kafka_0822, tmp_path, topic), shape=Shape(self.format, "none", text=True))
         with pytest.raises(LoadRefused, match="no column 'date', which a load by date writes"):
             run_load(spark, replace(settings, shape=Shape(self.format, "date", text=True)))
-        with pytest.raises(LoadRefused, match=r"column 'key' of the \w+ table in .* is string, and binary"):
+        with pytest.raises(LoadRefused, match=r"column 'key' of the \w+ table in .* is string, but binary"):
             run_load(spark, replace(settings, shape=Shape(self.format, "none")))
         assert run_load(spark, settings).run == 1
         assert self.offsets(spark, tmp_path) == {0: [*range(100)], 1: [*range(40)]}
