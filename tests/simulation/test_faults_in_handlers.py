@@ -90,8 +90,8 @@ def test_the_scene_is_sound_and_has_most_of_what_a_coordinator_does(handlers: Ha
     assert not run.findings
     modules = {part for name in handlers.seen for part in name.split(".")}
     assert modules >= {
-        "audit", "claims", "commits", "coordinator", "member_partitions", "pipeline", "registration", "session",
-        "takeover", "group_reader", "zookeeper_offsets", "commit_batch",
+        "owner_audit", "claims", "commits", "coordinator", "member_partitions", "pipeline", "session", "takeover",
+        "group_reader", "zookeeper_offsets", "commit_batch",
     }  # fmt: skip
     assert len(handlers.seen) > 40, handlers.seen
 

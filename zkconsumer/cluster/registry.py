@@ -26,7 +26,7 @@ def why_away(missing: Iterable[int | str], known: Iterable[int | str]) -> str:
     """Return why partitions are missing, a clause that names brokers of Kafka 0.7 that are away; empty without any.
 
     >>> why_away(["1-0"], ["0-0", "0-1"])
-    ', as broker 1 is not registered with it'
+    ', because broker 1 is not registered with it'
 
     Args:
         missing: Partitions that a topic does not have.
