@@ -58,7 +58,7 @@ def shown(error: BaseException) -> str:
 
 
 class ZkConsumerError(Exception):
-    """Root of everything that is raised on purpose, wrong arguments (`ValueError`, `TypeError`) aside.
+    """Base class of all errors raised on purpose, except for wrong arguments (`ValueError`, `TypeError`).
 
     Attributes:
         remedy: What to do about it, a clause; empty where the message says it all.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.known_topics import SeenTopic
 from rebalance.lease import Lease
 from rebalance.loop import Loop
@@ -58,30 +58,30 @@ class GrantedClaims:
 
     def claim(self, partition: Partition, thread_id: str, report: Report, *, is_vacant: bool) -> None:
         """Report that the partition is claimed."""
-        self._report(report, p.Claimed(thread_id))
+        self._report(report, steps.Claimed(thread_id))
 
     def await_end(
         self, partition: Partition, report: Report, changed: OwnerChanged, is_awaited: Callable[[], bool]
     ) -> None:
         """Report that nobody else has the partition."""
-        self._report(report, p.OwnerGone())
+        self._report(report, steps.OwnerGone())
 
     def inspect(self, partition: Partition, report: Report, changed: OwnerChanged, *, after_event: bool) -> None:
         """Report nothing: only an assignment, or the end of the membership, changes who owns the partition."""
 
     def find_out(self, partition: Partition, report: Report) -> None:
         """Report that nobody has the partition."""
-        self._report(report, p.OwnerGone())
+        self._report(report, steps.OwnerGone())
 
     def move_to_thread(self, partition: Partition, thread_id: str, version: int, report: Report) -> None:
         """Report that the partition is another thread's."""
-        self._report(report, p.MovedToThread(thread_id, version + 1))
+        self._report(report, steps.MovedToThread(thread_id, version + 1))
 
     def release(self, partition: Partition, report: Report) -> None:
         """Report that the partition is released."""
-        self._report(report, p.Released())
+        self._report(report, steps.Released())
 
-    def _report(self, report: Report, event: p.Event) -> None:
+    def _report(self, report: Report, event: steps.Event) -> None:
         """Report at the end of the step, when what has asked is done."""
         self._loop.after_step(lambda: report(event))
 
@@ -142,13 +142,13 @@ class AssignedCoordinator:
             return
         wanted = dict.fromkeys(partitions, thread_id)
         self._partitions.set_assignment(Assignment(wanted, wanted), _NoTopics({}))
-        self._partitions.handle_all(p.ClaimsAllowed())
+        self._partitions.handle_all(steps.ClaimsAllowed())
 
     def fail(self, error: Exception) -> None:
         """Deliver nothing any more."""
         self.error = error
         self.lease.end()
-        self._partitions.handle_all(p.SessionOver())
+        self._partitions.handle_all(steps.SessionOver())
         self._delivery.fail(error)
         self._offsets.session_over()
 
@@ -185,7 +185,7 @@ class AssignedCoordinator:
 
     def recheck(self, cause: str) -> None:
         """Deliver again what is wanted again."""
-        self._loop.post(self._partitions.handle_all, p.ClaimsAllowed())
+        self._loop.post(self._partitions.handle_all, steps.ClaimsAllowed())
 
     def fenced(self) -> None:
         """Do nothing: claims that are granted are not refused."""

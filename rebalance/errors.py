@@ -32,7 +32,7 @@ _CREDENTIALS_DEMANDED = "SessionClosedRequireSasl"
 
 
 class RebalanceError(ZkConsumerError):
-    """Root of the errors of this package, wrong arguments (`ValueError`, `TypeError`) aside."""
+    """Base class of the errors of this package, except for wrong arguments (`ValueError`, `TypeError`)."""
 
 
 class UnreadableNode(RebalanceError):

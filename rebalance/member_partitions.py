@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.known_topics import KnownTopics, TopicsSeen
 from rebalance.loop import Loop
 from rebalance.ports import Claims, Member, MemberParts, is_same_session
@@ -25,8 +25,8 @@ from rebalance.takeover import MemberPartition, Takeover, by_reason
 log = logging.getLogger(__name__)
 
 _COMMIT_AGAIN_S = 0.1
-_WAITING = (p.PartitionState.FREE, p.PartitionState.BLOCKED, p.PartitionState.CLAIMING)
-_RELEASING = (p.PartitionState.DRAINING, p.PartitionState.RELEASING, p.PartitionState.UNKNOWN)
+_WAITING = (steps.PartitionState.FREE, steps.PartitionState.BLOCKED, steps.PartitionState.CLAIMING)
+_RELEASING = (steps.PartitionState.DRAINING, steps.PartitionState.RELEASING, steps.PartitionState.UNKNOWN)
 _LISTENER_LEAST_S = 0.5
 """What the listener always gets for its commits, even after a drain that used up all the time."""
 
@@ -102,11 +102,11 @@ class MemberPartitions:
             else:
                 is_unwanted = partition not in assignment.mine
             if is_unwanted:
-                self.handle(partition, p.Want(None))
+                self.handle(partition, steps.Want(None))
         for partition, thread_id in assignment.mine.items():
             if partition not in self.all:
-                self.all[partition] = MemberPartition(p.PartitionMachine(), self._loop.clock())
-            self.handle(partition, p.Want(thread_id))
+                self.all[partition] = MemberPartition(steps.PartitionMachine(), self._loop.clock())
+            self.handle(partition, steps.Want(thread_id))
 
     def note_topics(self, snapshot: TopicsSeen) -> None:
         """Start topics anew that were deleted and created again."""
@@ -120,7 +120,7 @@ class MemberPartitions:
         for partition, entry in self.all.items():
             if partition[0] != topic:
                 continue
-            if entry.machine.state is p.PartitionState.OWNED:
+            if entry.machine.state is steps.PartitionState.OWNED:
                 self._delivery.abandon(partition)
                 self._lost.append(partition)
                 self._loop.after_step(self._notify_lost)
@@ -131,7 +131,7 @@ class MemberPartitions:
                 self._drained(partition, entry, None)
             entry.position = None
 
-    def handle_all(self, event: p.Event) -> None:
+    def handle_all(self, event: steps.Event) -> None:
         """Pass one event to the machine of every partition."""
         for partition in list(self.all):
             self.handle(partition, event)
@@ -142,7 +142,7 @@ class MemberPartitions:
 
     # -- the machines of the partitions ----------------------------------------------------------------------------
 
-    def handle(self, partition: Partition, event: p.Event) -> None:
+    def handle(self, partition: Partition, event: steps.Event) -> None:
         entry = self.all.get(partition)
         if entry is None or self._closed:
             return
@@ -162,9 +162,9 @@ class MemberPartitions:
                 entry.machine.state.value,
                 type(event).__name__,
             )
-            if before in (p.PartitionState.OWNED, p.PartitionState.DRAINING):
+            if before in (steps.PartitionState.OWNED, steps.PartitionState.DRAINING):
                 entry.turn = 0
-        if isinstance(event, p.Fenced):
+        if isinstance(event, steps.Fenced):
             self._follower.fenced()
         for action in actions:
             self._do_partition(partition, entry, action)
@@ -173,38 +173,38 @@ class MemberPartitions:
             self._offsets.released(partition)
         self._follower.partitions_moved()
 
-    def _do_partition(self, partition: Partition, entry: MemberPartition, action: p.Action) -> None:
+    def _do_partition(self, partition: Partition, entry: MemberPartition, action: steps.Action) -> None:
         match action:
-            case p.Claim(thread_id, is_vacant):
+            case steps.Claim(thread_id, is_vacant):
                 self._claims.claim(partition, thread_id, self._answer_handler(partition, entry), is_vacant=is_vacant)
-            case p.AwaitEnd():
+            case steps.AwaitEnd():
                 report = self._answer_handler(partition, entry)
                 number = entry.asked
                 self._claims.await_end(partition, report, self._owner_changed, lambda: entry.asked == number)
-            case p.Inspect(watch):
+            case steps.Inspect(watch):
                 report = self._answer_handler(partition, entry)
                 if watch:
                     self._claims.inspect(partition, report, self._owner_changed, after_event=True)
                 else:
                     self._claims.find_out(partition, report)
-            case p.Start():
+            case steps.Start():
                 self._statistics.taken()
                 self._take(partition, entry)
-            case p.Drain():
+            case steps.Drain():
                 self._drain(partition, entry)
-            case p.MoveToThread(thread_id, version):
+            case steps.MoveToThread(thread_id, version):
                 self._claims.move_to_thread(partition, thread_id, version, self._answer_handler(partition, entry))
-            case p.Release():
+            case steps.Release():
                 self._statistics.released()
                 # Before the owner node is gone: what still waits to be stored would set back the next owner's offset.
                 self._offsets.released(partition)
                 self._release(partition, entry, self._offsets.release_tries)
-            case p.Stop():
+            case steps.Stop():
                 self._stop(partition, entry)
-            case p.Recheck():
+            case steps.Recheck():
                 self._follower.recheck(f"owner of {partition[0]}-{partition[1]}")
 
-    def _answer_handler(self, partition: Partition, entry: MemberPartition) -> Callable[[p.Event], None]:
+    def _answer_handler(self, partition: Partition, entry: MemberPartition) -> Callable[[steps.Event], None]:
         """A function that passes the answer to a new request to the partition's machine.
 
         Answers of an ended session do not count: its nodes are gone. Of two open requests only the later one counts:
@@ -214,16 +214,16 @@ class MemberPartitions:
         entry.asked += 1
         number = entry.asked
 
-        def report(event: p.Event) -> None:
+        def report(event: steps.Event) -> None:
             # Requests stay valid when the same session registers again.
             if not is_same_session(fence, self._claims.fence) or self.all.get(partition) is not entry:
                 return
             if entry.asked != number:
                 return
             self.handle(partition, event)
-            if isinstance(event, p.Fenced) and fence != self._claims.fence:
+            if isinstance(event, steps.Fenced) and fence != self._claims.fence:
                 # It was asked under the previous registration, and the new one was already reported.
-                self.handle(partition, p.Reconnected())
+                self.handle(partition, steps.Reconnected())
 
         return report
 
@@ -241,7 +241,7 @@ class MemberPartitions:
 
     def _owner_changed(self, partition: Partition) -> None:
         """Take note that another member may own a partition. Threads: any."""
-        self._loop.post(self.handle, partition, p.OwnerChanged())
+        self._loop.post(self.handle, partition, steps.OwnerChanged())
 
     # -- takeover --------------------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class MemberPartitions:
         if entry.drain_timer is not None:
             entry.drain_timer.cancel()
             entry.drain_timer = None
-        if self.all.get(partition) is not entry or entry.machine.state is not p.PartitionState.DRAINING:
+        if self.all.get(partition) is not entry or entry.machine.state is not steps.PartitionState.DRAINING:
             return
         if position is not None and position < 0:
             position = None  # `NO_START`: there is nothing to commit
@@ -350,7 +350,7 @@ class MemberPartitions:
                 entry = self.all.get(partition)
                 if entry is not None and entry.turn == turns[partition]:
                     entry.uncommitted = partition in failed
-                    self.handle(partition, p.Drained())
+                    self.handle(partition, steps.Drained())
 
         # Without any position, too: the release waits for all commits that are still unanswered.
         self._offsets.commit(self._claims.fence, positions, committed)
@@ -421,4 +421,4 @@ class MemberPartitions:
     @property
     def empty(self) -> bool:
         """Whether nothing is held or under way."""
-        return all(entry.machine.state is p.PartitionState.FREE for entry in self.all.values())
+        return all(entry.machine.state is steps.PartitionState.FREE for entry in self.all.values())

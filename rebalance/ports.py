@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.subscription import Partition, Subscription
 
 
@@ -32,7 +32,7 @@ def is_same_session(one: Fence | None, other: Fence | None) -> bool:
     return (one.session_id if one is not None else None) == (other.session_id if other is not None else None)
 
 
-Report = Callable[[p.Event], None]
+Report = Callable[[steps.Event], None]
 """Takes the answer about a claim."""
 NO_START: Final = -1
 """Stands for the position of a partition that has none: no offset is stored, and no policy names an end of the log."""

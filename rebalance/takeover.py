@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.known_topics import SINCE_START
 from rebalance.loop import Loop, Timer
 from rebalance.ports import NO_START, Fence, Member, MemberParts, Starts
@@ -44,7 +44,7 @@ class MemberPartition:
         uncommitted: whether the commit of the drained position has failed; it is tried again before the release.
     """
 
-    machine: p.PartitionMachine
+    machine: steps.PartitionMachine
     since: float
     turn: int = 0
     asked: int = 0
@@ -58,13 +58,13 @@ class MemberPartition:
     @property
     def is_drained(self) -> bool:
         """Whether its delivery has ended, and its last position is not committed yet."""
-        return self.machine.state is p.PartitionState.DRAINING and self.drain_timer is None
+        return self.machine.state is steps.PartitionState.DRAINING and self.drain_timer is None
 
     @property
     def is_settled(self) -> bool:
         """Whether it is being delivered or blocked."""
         state = self.machine.state
-        return self.started if state is p.PartitionState.OWNED else state is p.PartitionState.BLOCKED
+        return self.started if state is steps.PartitionState.OWNED else state is steps.PartitionState.BLOCKED
 
 
 def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tuple[str, str]]:
@@ -289,7 +289,7 @@ class Takeover:
     def _mark_started(self, partition: Partition, turn: int) -> MemberPartition | None:
         """The entry, now started, of a partition that waits for its start; `None` if it no longer does."""
         entry = self._partitions.get(partition)
-        if entry is None or entry.turn != turn or entry.machine.state is not p.PartitionState.OWNED:
+        if entry is None or entry.turn != turn or entry.machine.state is not steps.PartitionState.OWNED:
             return None
         entry.started = True
         return entry

@@ -329,7 +329,7 @@ class Dialect(Protocol):
         """
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
-        """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
+        """Return how many bytes whole entries take, the offset after the last one, and the number of entries.
 
         Args:
             data_offset: What was asked for: in 0.7 the position of the first byte of the data.

@@ -40,7 +40,7 @@ class DecodeError(SimpleConsumerError):
 
 
 class BufferUnderflow(DecodeError):
-    """A field that ends behind the end of its buffer."""
+    """A field that ends after the end of its buffer."""
 
 
 class LimitExceeded(DecodeError):
@@ -244,7 +244,7 @@ class Throttled(ConnectionFailed):
 
 
 class AuthenticationFailed(ZkConsumerError):
-    """Broker and client do not agree by TLS or SASL: a certificate, a password, a mechanism, or a setting is wrong.
+    """TLS or SASL failed: a certificate, a password, a mechanism, or a setting is wrong.
 
     Another try would end in the same way, and many of them may have a user locked out: nothing tries again by itself.
     So it is no `SimpleConsumerError`: what tries again after one of those does not see it. The text has no secrets.
@@ -326,8 +326,8 @@ class MessageError(SimpleConsumerError):
         next_offset: Offset to continue with when the message is skipped.
         index: 0; in 0.7 the number of the message in its compressed entry. Where `next_offset` is the start of the
             entry, the messages up to and with this one are to be skipped there.
-        resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which continues behind
-            the message, inside a wrapper too. None when the error does not come from decoding.
+        resume: Opaque value for `decode_messages(buffer, ..., resume=error.resume)`, which continues after
+            the message, also inside a wrapper. None when the error does not come from decoding.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class UnknownCodec(MessageError):
 
 
 class CorruptMessage(MessageError):
-    """The message contradicts itself: lengths, magic, or compressed bytes that do not decompress."""
+    """The message is invalid: its lengths, its magic, or compressed bytes that do not decompress."""
 
 
 class MessageTooLarge(MessageError):

@@ -94,7 +94,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What a fetch brought of one partition.
+    """The result of a fetch for one partition.
 
     Attributes:
         topic: As in the request.
@@ -120,7 +120,7 @@ class FetchedPartition(NamedTuple):
     preferred_replica: int = -1
 
     def log_end(self, *, read_committed: bool) -> int:
-        """Return the offset behind the last message that the reader may see; -1 when it is not known.
+        """Return the offset after the last message that the reader may see; -1 if it is not known.
 
         Brokers name the end of the committed part (`last_stable_offset`) to readers who did not ask for it, too.
 
@@ -131,7 +131,7 @@ class FetchedPartition(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """What a broker answers about one produced message set.
+    """The answer of a broker to one produced message set.
 
     Attributes:
         error_code: 0, or why it was not stored (`errors.broker_error`).

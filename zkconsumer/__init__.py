@@ -1,4 +1,4 @@
-"""Kafka's consumers of all times for Python, on groups in ZooKeeper and on groups of brokers, and producers.
+"""A Kafka client for every release from 0.7.0 to 4.3: consumers, on groups in ZooKeeper or of brokers, and producers.
 
     with ConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
         [stream] = connector.create_message_streams({"clicks": 1})["clicks"]

@@ -152,20 +152,20 @@ class ConsumerConnector:
 
         Args:
             topic_counts: topic -> number of streams (at least 1). Empty is fine: a member that owns nothing.
-            decoder: `key_decoder` by position, as Java has it. In Kafka 0.7, which has no keys, a decoder alone decodes
+            decoder: `key_decoder` by position, as in Java. In Kafka 0.7, which has no keys, a single decoder decodes
                 values, as it does there.
-            value_decoder: bytes -> object, for values that are there.
-            key_decoder: bytes -> object, for keys that are there.
+            value_decoder: bytes -> object, for values that are not null.
+            key_decoder: bytes -> object, for keys that are not null.
 
         Returns:
             Topic -> its streams. Type checkers take K and V of `KafkaStream[K, V]` from what the decoders return.
 
         Raises:
             MessageStreamsExist: streams were created before.
-            TypeError: a decoder that is none, or one of keys where the cluster is of Kafka 0.7.
+            TypeError: a decoder is not callable, or a key decoder is given for a cluster of Kafka 0.7.
             ConfigError: a file, or the library, that the settings need cannot be used.
             ZooKeeperUnavailable: no ZooKeeper within `zookeeper.connection.timeout.ms`; names what was found.
-            BrokersSilent: none of the brokers answers; CoordinatorSilent, which is one: the broker that coordinates the
+            BrokersSilent: no broker answers; its subclass CoordinatorSilent: the broker that coordinates the
                 group has not answered for `socket.timeout.ms`.
             ZooKeeperRefused: ZooKeeper refuses the credentials, or access to a node.
             RebalanceError: the group cannot be joined (missing chroot, another version of Kafka; a consumer id that
@@ -296,7 +296,7 @@ class ConsumerConnector:
 
         Args:
             offsets: partition -> next offset to consume, owned partitions only; may lower an offset. Without it all
-                that is done, and the message in hand of streams that this thread was the last to read.
+                done messages, and the message in hand of each stream that this thread was the last to read.
 
         Raises:
             CommitFailed: names each partition that was not stored, and why.
@@ -325,7 +325,7 @@ class ConsumerConnector:
     # -- pauses ------------------------------------------------------------------------------------------------------
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver and fetch nothing of these partitions until `resume`; they stay owned, and commits go on.
+        """Deliver and fetch nothing of these partitions until `resume`; they stay owned, and commits continue.
 
         What was fetched is dropped, and fetched again later. A `next()` that is called after this has returned
         delivers no message of them. A rebalance that revokes a partition ends its pause. One that is paused already
@@ -341,7 +341,7 @@ class ConsumerConnector:
         self._member_for("paused", wanted := checked_partitions(partitions)).pause(wanted)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver partitions again, from their done position; one that is not paused stays as it is.
+        """Deliver paused partitions again, from their done position; partitions that are not paused do not change.
 
         A partition of which the application has a message in hand is resumed when that is done.
 
@@ -516,7 +516,7 @@ class ConsumerConnector:
 
 
 class Consumer:
-    """Makes connectors, as `kafka.consumer.Consumer` does.
+    """Creates connectors, like `kafka.consumer.Consumer` of Java.
 
         Consumer.create(config).createMessageStreams({"clicks": 1}, decoder)
 

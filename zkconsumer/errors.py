@@ -127,7 +127,7 @@ class ListenerRefused(ZkConsumerError, TypeError):
 
 
 class NotSupported(ZkConsumerError):
-    """Something that Kafka allows and this release does not do.
+    """A feature of Kafka that this release does not support.
 
     Attributes:
         what: What was asked for.
@@ -220,7 +220,7 @@ class ConsumerTimeout(ZkConsumerError):
 
 
 class MessageStreamsExist(ZkConsumerError):
-    """A connector creates its streams once."""
+    """A connector was asked for streams again; it creates them once."""
 
     remedy = "create another connector for other streams"
 
@@ -229,7 +229,7 @@ class MessageStreamsExist(ZkConsumerError):
 
 
 class ConcurrentStreamUse(ZkConsumerError):
-    """One stream belongs to one thread, or one asyncio task, at a time.
+    """Two threads, or asyncio tasks, used one stream at the same time.
 
     Attributes:
         stream: Its `thread_id`.
@@ -315,7 +315,7 @@ class PartitionStopped(ZkConsumerError):
 
 
 class ReadFailed(RemediedError):
-    """A topic cannot be read without a group as it was asked for: the topic, a partition or an offset is not there."""
+    """A topic cannot be read without a group, for example because a partition or an offset does not exist."""
 
 
 class StreamFailed(ZkConsumerError):
@@ -334,7 +334,7 @@ class StreamFailed(ZkConsumerError):
 
 
 class CommitFailed(ZkConsumerError):
-    """Partitions whose offset could not be committed; those not named were committed.
+    """The offsets of some partitions could not be committed; all others were committed.
 
     Attributes:
         reasons: (topic, partition) -> why, a clause or the error itself.
@@ -349,7 +349,7 @@ class CommitFailed(ZkConsumerError):
 
 
 class PauseFailed(ZkConsumerError):
-    """Partitions that could not be paused or resumed; no partition of the call was.
+    """Some partitions could not be paused or resumed, so no partition of the call was.
 
     Attributes:
         wanted: What was asked for: `paused` or `resumed`.
@@ -373,7 +373,7 @@ class ConnectorClosed(ZkConsumerError):
 
 
 class ForkedConnector(ZkConsumerError):
-    """A connector was used in a process that was forked after the connector had been made.
+    """A connector was used in a process that was forked after the connector was created.
 
     Attributes:
         owner_pid: The process that made the connector.

@@ -33,7 +33,7 @@ class TopicFilter(ABC):
         """Return the subscription of this filter with a number of streams.
 
         Raises:
-            UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
+            UnsupportedFilter: The text is not a regular expression of Java, or cannot be translated.
         """
 
     def allows(self, topic: str, exclude_internal_topics: bool = True) -> bool:
@@ -45,7 +45,7 @@ class Whitelist(TopicFilter):
     """Allows the topics whose whole name matches.
 
     Raises:
-        UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
+        UnsupportedFilter: The text is not a regular expression of Java, or cannot be translated.
     """
 
     def subscription(self, streams: int) -> Subscription:
@@ -56,7 +56,7 @@ class Blacklist(TopicFilter):
     """Allows the topics whose whole name does not match.
 
     Raises:
-        UnsupportedFilter: The text is no regular expression of Java, or none that can be translated.
+        UnsupportedFilter: The text is not a regular expression of Java, or cannot be translated.
     """
 
     def subscription(self, streams: int) -> Subscription:

@@ -1,4 +1,4 @@
-"""KafkaConsumer: Kafka's consumer of today, on groups of brokers, on groups in ZooKeeper, and without a group.
+"""KafkaConsumer: the consumer of newer Kafka clients, on groups of brokers or in ZooKeeper, and without a group.
 
 Names, defaults and behaviour are those of Java's consumer of Kafka 3.9, in the spelling of PEP 8.
 
@@ -49,7 +49,7 @@ _ITERATION_S: Final = 1.0
 
 
 class KafkaConsumer:
-    """A consumer that is polled.
+    """A consumer whose application polls for records, like `KafkaConsumer` of Java.
 
     Args:
         *topics: Subscribed to at once; or none, and `subscribe` or `assign` is called.
@@ -60,8 +60,8 @@ class KafkaConsumer:
     Raises:
         ConfigError: A setting is missing, or has a value that is not allowed.
 
-    The records that `poll` returns are done when `poll` is called again: then auto-commit counts them, and partitions
-    that move to other members are given up behind them. Callbacks and interceptors run inside of `poll`, `close` and
+    The records that `poll` returns are done when `poll` is called again: then auto-commit commits them, and partitions
+    that move to other members are revoked after them. Callbacks and interceptors run inside of `poll`, `close` and
     `unsubscribe`. As a context manager it closes at the end of the block; after an exception what the last poll has
     returned is not committed.
 
@@ -152,7 +152,7 @@ class KafkaConsumer:
     ) -> None:
         """Subscribe to topics, or to those whose whole name matches a pattern; the group assigns their partitions.
 
-        Until the next `poll` the present partitions stay assigned.
+        Until the next `poll` the current partitions stay assigned.
 
         Args:
             topics: In place of those that were subscribed to before.
@@ -175,7 +175,7 @@ class KafkaConsumer:
                 poller.subscribe_to_pattern(pattern_of("subscribe", pattern), listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read partitions without a group, in place of those before; with `group.id` its offsets are used."""
+        """Read these partitions instead of earlier ones, without joining a group; with `group.id`, use its offsets."""
         with self._alone(moves=True) as poller:
             poller.assign(several_partitions("assign", partitions))
 
@@ -190,7 +190,7 @@ class KafkaConsumer:
             return frozenset(poller.state.assigned)
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; with a pattern, those of the present assignment."""
+        """Return the topics that are subscribed to; with a pattern, those of the current assignment."""
         with self._alone() as poller:
             if poller.state.pattern is not None:
                 return frozenset(topic for topic, _ in poller.state.assigned)
@@ -223,7 +223,7 @@ class KafkaConsumer:
     def poll_batches(
         self, timeout_ms: float = 0, max_records: int | None = None, columns: Sequence[str] | None = None
     ) -> list[MessageBatch]:
-        """Return records as batches of Arrow, in every other respect as `poll` does; interceptors do not see them.
+        """Return records as Arrow batches; otherwise it does the same as `poll`. Interceptors do not see these records.
 
         Args:
             timeout_ms: Longest wait for records.
@@ -274,13 +274,13 @@ class KafkaConsumer:
             self._poller.is_taken = False
 
     def wakeup(self) -> None:
-        """End the present or next `poll` with ConsumerWokenUp. Threads: any."""
+        """End the current or next `poll` with ConsumerWokenUp. Threads: any."""
         self._poller.wakeup()
 
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Have the next `poll` return the records of a partition from an offset on.
+        """Set the offset at which the next `poll` starts to return records of a partition.
 
         Raises:
             NotAssigned: The partition is not assigned.
@@ -292,12 +292,12 @@ class KafkaConsumer:
             poller.positions.seek(name, at)
 
     def seek_to_beginning(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """Go to the first offset of partitions, of all without any; the next `poll` or `position` finds it."""
+        """Move to the first offset of partitions (all, if none is named); the next `poll` or `position` looks it up."""
         with self._alone(moves=True) as poller:
             poller.state.assigned.seek_to_beginning(several_partitions("seek_to_beginning", *partitions))
 
     def seek_to_end(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """Go to the end of partitions, of all without any; the next `poll` or `position` finds it."""
+        """Move to the end of partitions (all, if none is named); the next `poll` or `position` looks it up."""
         with self._alone(moves=True) as poller:
             poller.state.assigned.seek_to_end(several_partitions("seek_to_end", *partitions))
 
@@ -318,7 +318,7 @@ class KafkaConsumer:
             return self._unread.positions().get(name, found)
 
     def pause(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """Return nothing of partitions until `resume`; they stay assigned."""
+        """Return no records of partitions until `resume`; they stay assigned."""
         with self._alone(moves=True) as poller:
             poller.positions.pause(several_partitions("pause", *partitions))
 
@@ -337,9 +337,9 @@ class KafkaConsumer:
     def commit_sync(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Store offsets, by default the positions behind all records that `poll` has returned, and wait for it.
+        """Commit offsets, by default those after all records that `poll` has returned, and wait for the result.
 
-        They are stored behind all earlier commits, whose callbacks are called before this returns.
+        They are stored after all earlier commits, whose callbacks are called before this returns.
 
         Args:
             offsets: Partition -> next offset to consume.
@@ -358,7 +358,7 @@ class KafkaConsumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         callback: CommitDone | None = None,
     ) -> None:
-        """Store offsets behind all earlier commits, without waiting.
+        """Commit offsets after all earlier commits, without waiting.
 
         A later `poll`, `commit_sync`, `unsubscribe` or `close` calls `callback(offsets, error)`; None is no error.
         """
@@ -378,7 +378,7 @@ class KafkaConsumer:
     def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of the group; None where there is none.
+        """Return the committed offsets of the group; None for a partition without one.
 
         Raises:
             NotSupported: The offsets of the group are in ZooKeeper, where only those of assigned partitions are known.
@@ -421,7 +421,7 @@ class KafkaConsumer:
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each log that this consumer may see."""
+        """Return the offset after the last record of each log that this consumer may see."""
         with self._alone() as poller:
             names = several_partitions("end_offsets", partitions)
             return poller.questions.ends(names, self._api_s(timeout_ms), first=False)
@@ -429,7 +429,7 @@ class KafkaConsumer:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after a time in milliseconds; None where there is none.
+        """Return the first record of each partition at or after a time in milliseconds; None if there is none.
 
         With `isolation_level=read_committed`, records from the first open transaction on do not count.
 
@@ -464,7 +464,7 @@ class KafkaConsumer:
             return ConsumerGroupMetadata(self.config.group_id, generation, member_id, self.config.group_instance_id)
 
     def enforce_rebalance(self, reason: str = "the application has asked for it") -> None:
-        """Have the group assigned anew, in later polls.
+        """Trigger a rebalance of the group; it happens in later polls.
 
         Raises:
             NotSupported: The group is in ZooKeeper, or there is none.
@@ -473,7 +473,7 @@ class KafkaConsumer:
             poller.rejoin(reason)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are between position and end of the log, as last fetched; None: not known.
+        """Return the lag of a partition at its last fetch: the end of its log minus the position; None if not known.
 
         Raises:
             NotAssigned: The partition is not assigned.

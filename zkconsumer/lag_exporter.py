@@ -183,7 +183,7 @@ class LagExporter(Closing):
         return self
 
     def close(self) -> None:
-        """Stop reading; a round that is under way, and waits for a broker, is left after a second."""
+        """Stop reading; a running round that waits for a broker is abandoned after a second."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
@@ -201,7 +201,7 @@ class LagExporter(Closing):
         return serve_collectors([LagCollector(self)], port, host)
 
     def state(self) -> _State:
-        """Return what was read last, and how that went."""
+        """Return the last figures, and how the last round went."""
         return self._state
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ from rebalance.rebalance_statistics import RebalanceFigures
 
 @dataclass(frozen=True, slots=True)
 class OwnedPartition:
-    """One partition that this member holds.
+    """A partition that this member owns.
 
     Attributes:
         topic: Of the partition.
@@ -53,7 +53,7 @@ class OwnedPartition:
 
 @dataclass(frozen=True, slots=True)
 class BlockedClaim:
-    """One partition that is assigned to this member and has been held by another one for `since_s` seconds.
+    """A partition that is assigned to this member, but has been held by another member for `since_s` seconds.
 
     Attributes:
         topic: Of the partition.
@@ -85,8 +85,8 @@ class ConnectorStatus:
         since_s: seconds in that state.
         generation: group version, the zxid of the last join or leave that this member has seen, or the generation of a
             group that brokers coordinate; equal in members that see the same group.
-        registrations: the members of the group as last read; of a group that brokers coordinate the leader knows all,
-            and others themselves.
+        registrations: the members of the group as last read; in a group that brokers coordinate the leader knows all
+            members, and the others only themselves.
         owned: partitions held.
         blocked: partitions that another member still holds.
         lease_age_s: seconds since the request of the newest proof of the membership, `None` without one.

@@ -40,7 +40,7 @@ class Assignor(Protocol):
     """A way to assign partitions.
 
     Attributes:
-        name: By which members of a group agree on it.
+        name: The name by which members of a group agree on it.
         supported_protocols: What its members may do, the one that they do first.
     """
 
@@ -92,10 +92,10 @@ def partitions_of(partitions_per_topic: Mapping[str, int], topics: Iterable[str]
 
 
 class SimpleAssignor(ABC):
-    """An assignor that is only a function of topics and members; an application's own one may derive from it.
+    """A base class for assignors that depend on topics and members alone.
 
     Attributes:
-        name: By which members of a group agree on it.
+        name: The name by which members of a group agree on it.
         supported_protocols: What its members do with their partitions first; here they give all of them back.
     """
 
@@ -113,7 +113,7 @@ class SimpleAssignor(ABC):
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: B027 - not every one keeps it
-        """Keep nothing: what was before does not matter."""
+        """Do nothing: earlier assignments do not matter."""
 
 
 class RangeAssignor(SimpleAssignor):

@@ -16,13 +16,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.assigned_coordinator import GrantedClaims, MembershipFence
-from rebalance.brokers import events as e
+from rebalance.brokers import events
 from rebalance.brokers.assignor import Assignor
 from rebalance.brokers.consumer_protocol import NO_GENERATION, decode_assignment, encode_subscription
 from rebalance.brokers.consumer_protocol import Subscription as JoinSubscription
-from rebalance.brokers.events import GroupPort, Joined, NamedMember, Refused, Synced, TopicPort
 from rebalance.brokers.group_member import BrokerGroupMember, threads_of_assigned
 from rebalance.brokers.leading import AssignmentRefused, assign, subscriptions_of, take_over, topics_of, user_data_of
 from rebalance.brokers.machine import MemberMachine, MemberState, MemberTimes
@@ -39,8 +38,8 @@ from rebalance.takeover import MemberPartition
 
 log = logging.getLogger(__name__)
 
-_HELD: Final = (p.PartitionState.OWNED, p.PartitionState.DRAINING)
-_GOING: Final = (p.PartitionState.DRAINING, p.PartitionState.RELEASING)
+_HELD: Final = (steps.PartitionState.OWNED, steps.PartitionState.DRAINING)
+_GOING: Final = (steps.PartitionState.DRAINING, steps.PartitionState.RELEASING)
 _MAY_COMMIT: Final = (MemberState.STABLE, MemberState.GIVING_BACK, MemberState.JOINING, MemberState.LEAVING)
 """The states in which a coordinator takes commits: not between the answers to JoinGroup and to SyncGroup.
 
@@ -81,8 +80,8 @@ class Coordinator:
         self,
         member: BrokerGroupMember,
         loop: Loop,
-        port: GroupPort,
-        topics: TopicPort,
+        port: events.GroupPort,
+        topics: events.TopicPort,
         parts: MemberParts,
         lease: Lease,
     ) -> None:
@@ -102,7 +101,7 @@ class Coordinator:
         self._memberships = 0
         self._joined_with: tuple[str, ...] = ()
         self._owned_since = NO_GENERATION
-        self._give_back: e.GiveBack | None = None
+        self._give_back: events.GiveBack | None = None
         self._moves_away = False
         self._members: tuple[str, ...] = ()
         self._leader = ""
@@ -124,7 +123,7 @@ class Coordinator:
             # What is there now is what `auto.offset.reset` is about; what comes later is read from its start.
             self._partitions.set_assignment(Assignment({}, {}), self.topics.seen)
             self._has_started = True
-            self._handle(e.Start())
+            self._handle(events.Start())
 
         self.rebalance_statistics.started(self._loop.clock())
         self._settled_calls.append(lambda: self.rebalance_statistics.ended(self._loop.clock()))
@@ -138,7 +137,7 @@ class Coordinator:
         return self._claims.fence
 
     @property
-    def generation(self) -> e.Fence | None:
+    def generation(self) -> events.Fence | None:
         """Under which offsets are committed now; None while none can be. Threads: any."""
         fence = self._machine.fence  # read first: it is replaced before the state is
         return fence if self._machine.state in _MAY_COMMIT else None
@@ -202,9 +201,9 @@ class Coordinator:
         self._settled_calls.append(call)
         self.partitions_moved()
 
-    def write_refused(self, generation: e.Fence, code: int) -> None:
+    def write_refused(self, generation: events.Fence, code: int) -> None:
         """Take note that a commit was refused with an error code. Threads: any."""
-        self._loop.post(self._handle, e.WriteRefused(generation, code))
+        self._loop.post(self._handle, events.WriteRefused(generation, code))
 
     def fail(self, error: Exception) -> None:
         """End the member for good."""
@@ -224,7 +223,7 @@ class Coordinator:
 
     def rejoin(self, reason: str) -> None:
         """Have the group assigned anew."""
-        self._handle(e.Rejoin(reason))
+        self._handle(events.Rejoin(reason))
 
     def close(self) -> None:
         """Take no further part."""
@@ -250,7 +249,7 @@ class Coordinator:
 
     # -- the machine of the group --------------------------------------------------------------------------------------
 
-    def _handle(self, event: e.Event) -> None:
+    def _handle(self, event: events.Event) -> None:
         if self._closing or self.error is not None:
             return
         before = self._machine.state
@@ -263,9 +262,9 @@ class Coordinator:
         self._arm_timer()
         self.partitions_moved()
 
-    def _note_away(self, event: e.Event) -> None:
+    def _note_away(self, event: events.Event) -> None:
         """Take note of a coordinator that does not answer; say so once, after a moment, until it does."""
-        if isinstance(event, e.RequestFailed) and (event.code is None or event.asked is Asked.FIND_COORDINATOR):
+        if isinstance(event, events.RequestFailed) and (event.code is None or event.asked is Asked.FIND_COORDINATOR):
             now = self._loop.clock()
             since = now if self._away is None else self._away[0]
             self._away = since, event.reason
@@ -273,9 +272,9 @@ class Coordinator:
                 self._away_was_logged = True
                 log.warning("%s: %s %s does not answer; trying again: %s", self.member.consumer_id, AWAY,
                             self.member.group, event.reason)  # fmt: skip
-        elif isinstance(event, (e.JoinAnswered, e.SyncAnswered, e.HeartbeatAnswered)):
+        elif isinstance(event, (events.JoinAnswered, events.SyncAnswered, events.HeartbeatAnswered)):
             self._away, self._away_was_logged = None, False
-        elif isinstance(event, e.CoordinatorFound):
+        elif isinstance(event, events.CoordinatorFound):
             self._away = None
 
     def _time_rebalance(self) -> None:
@@ -289,38 +288,38 @@ class Coordinator:
             self._timer.cancel()
         due = self._machine.next_timer()
         wait_s = 0.0 if due is None else max(0.0, due - self._loop.clock())
-        self._timer = None if due is None else self._loop.call_later(wait_s, self._handle, e.TimerFired())
+        self._timer = None if due is None else self._loop.call_later(wait_s, self._handle, events.TimerFired())
 
-    def _do(self, action: e.Action) -> None:
+    def _do(self, action: events.Action) -> None:
         match action:
-            case e.FindCoordinator(request):
+            case events.FindCoordinator(request):
                 self._find(request)
-            case e.JoinGroup(request, member_id):
+            case events.JoinGroup(request, member_id):
                 self._join(request, member_id)
-            case e.Assign(fence, protocol, members):
+            case events.Assign(fence, protocol, members):
                 self._lead(fence, protocol, members)
-            case e.SyncGroup(request, fence, assignments):
+            case events.SyncGroup(request, fence, assignments):
                 self._sync(request, fence, assignments)
-            case e.SendHeartbeat(request, fence):
+            case events.SendHeartbeat(request, fence):
                 self._beat(request, fence)
-            case e.LeaveGroup(request, member_id):
+            case events.LeaveGroup(request, member_id):
                 reason = "the application is stuck"
-                self._port.leave_group(member_id, reason, lambda: self._post(e.LeaveAnswered(request)))
-            case e.SetAssignment(fence, protocol, data, is_leader):
+                self._port.leave_group(member_id, reason, lambda: self._post(events.LeaveAnswered(request)))
+            case events.SetAssignment(fence, protocol, data, is_leader):
                 self._take(fence, protocol, data, is_leader)
-            case e.GiveBack(everything):
+            case events.GiveBack(everything):
                 self._give_back = action
                 if everything or not self.member.is_cooperative:
-                    self._partitions.handle_all(p.Want(None))
-            case e.Lose(reason):
+                    self._partitions.handle_all(steps.Want(None))
+            case events.Lose(reason):
                 self._lose(reason)
-            case e.RenewLease(_, sent_at, no_later_than):
+            case events.RenewLease(_, sent_at, no_later_than):
                 self.lease.prove(sent_at, min(sent_at + self.member.session_s * LEASE_FRACTION, no_later_than))
-            case e.EndLease():
+            case events.EndLease():
                 self.lease.end()
                 if self._machine.state is MemberState.OUT:
                     self._end_membership()
-            case e.Fail(asked, code, reason):
+            case events.Fail(asked, code, reason):
                 self._fail(refusal(self.member, asked, code, reason))
 
     def _fail(self, error: Exception) -> None:
@@ -328,7 +327,7 @@ class Coordinator:
         self.error = error
         self.lease.end()
         self._claims.fence = None
-        self._partitions.handle_all(p.SessionOver())
+        self._partitions.handle_all(steps.SessionOver())
         self._delivery.fail(error)
         self._offsets.session_over()
         self.topics.close()
@@ -346,8 +345,8 @@ class Coordinator:
         )
         self._claims.fence = None
         self._give_back, self._moves_away = None, False
-        self._partitions.handle_all(p.SessionOver())
-        self._partitions.handle_all(p.Want(None))
+        self._partitions.handle_all(steps.SessionOver())
+        self._partitions.handle_all(steps.Want(None))
         self._offsets.session_over()
 
     def _end_membership(self) -> None:
@@ -357,14 +356,14 @@ class Coordinator:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _post(self, event: e.Event) -> None:
+    def _post(self, event: events.Event) -> None:
         """Pass an answer to the machine. Threads: any."""
         self._loop.post(self._handle, event)
 
     def _find(self, request: int) -> None:
-        def found(refused: Refused | None) -> None:
+        def found(refused: events.Refused | None) -> None:
             if refused is not None:
-                self._post(e.RequestFailed(request, Asked.FIND_COORDINATOR, refused.code, refused.reason))
+                self._post(events.RequestFailed(request, Asked.FIND_COORDINATOR, refused.code, refused.reason))
             else:
                 self._loop.post(self._coordinator_found, request)
 
@@ -373,7 +372,7 @@ class Coordinator:
     def _coordinator_found(self, request: int) -> None:
         member = self.member
         self._use_rebalance_time(member.session_s if self._port.rebalance_is_session else member.rebalance_s)
-        self._handle(e.CoordinatorFound(request))
+        self._handle(events.CoordinatorFound(request))
 
     def _use_rebalance_time(self, rebalance_s: float) -> None:
         """Give a message in hand as long as the others wait for this member, less what the rest of the way takes."""
@@ -399,44 +398,44 @@ class Coordinator:
             )) for name, user_data in data.items()
         ]  # fmt: skip
 
-        def joined(answer: Joined | NamedMember | Refused) -> None:
+        def joined(answer: events.Joined | events.NamedMember | events.Refused) -> None:
             self._loop.post(self._join_answered, request, answer)
 
         self._port.join_group(member_id, protocols, joined)
 
-    def _join_answered(self, request: int, answer: Joined | NamedMember | Refused) -> None:
+    def _join_answered(self, request: int, answer: events.Joined | events.NamedMember | events.Refused) -> None:
         match answer:
-            case NamedMember(name):
-                self._handle(e.MemberIdGiven(request, name))
-            case Joined(fence, protocol, leader, members):
+            case events.NamedMember(name):
+                self._handle(events.MemberIdGiven(request, name))
+            case events.Joined(fence, protocol, leader, members):
                 self._leader = leader
-                self._handle(e.JoinAnswered(request, fence, protocol, leader, members))
-            case Refused(code, reason):
-                self._handle(e.RequestFailed(request, Asked.JOIN_GROUP, code, reason))
+                self._handle(events.JoinAnswered(request, fence, protocol, leader, members))
+            case events.Refused(code, reason):
+                self._handle(events.RequestFailed(request, Asked.JOIN_GROUP, code, reason))
 
-    def _sync(self, request: int, fence: e.Fence, assignments: Mapping[str, bytes]) -> None:
-        def synced(sent_at: float, answer: Synced | Refused) -> None:
-            if isinstance(answer, Refused):
-                self._post(e.RequestFailed(request, Asked.SYNC_GROUP, answer.code, answer.reason))
+    def _sync(self, request: int, fence: events.Fence, assignments: Mapping[str, bytes]) -> None:
+        def synced(sent_at: float, answer: events.Synced | events.Refused) -> None:
+            if isinstance(answer, events.Refused):
+                self._post(events.RequestFailed(request, Asked.SYNC_GROUP, answer.code, answer.reason))
             else:
-                self._post(e.SyncAnswered(request, sent_at, answer.assignment))
+                self._post(events.SyncAnswered(request, sent_at, answer.assignment))
 
         self._port.sync_group(fence, assignments, synced)
 
-    def _beat(self, request: int, fence: e.Fence) -> None:
-        def answered(sent_at: float, refused: Refused | None) -> None:
+    def _beat(self, request: int, fence: events.Fence) -> None:
+        def answered(sent_at: float, refused: events.Refused | None) -> None:
             if refused is None:
-                self._post(e.HeartbeatAnswered(request, sent_at))
+                self._post(events.HeartbeatAnswered(request, sent_at))
             elif refused.code is None:
-                self._post(e.RequestFailed(request, Asked.HEARTBEAT, None, refused.reason))
+                self._post(events.RequestFailed(request, Asked.HEARTBEAT, None, refused.reason))
             else:
-                self._post(e.HeartbeatRefused(request, sent_at, refused.code))
+                self._post(events.HeartbeatRefused(request, sent_at, refused.code))
 
         self._port.heartbeat(fence, answered)
 
     # -- assignments ---------------------------------------------------------------------------------------------------
 
-    def _lead(self, fence: e.Fence, protocol: str, members: tuple[e.JoinedMember, ...]) -> None:
+    def _lead(self, fence: events.Fence, protocol: str, members: tuple[events.JoinedMember, ...]) -> None:
         """Assign the partitions of the group as soon as its topics are known."""
         assignor = self.member.assignor(protocol)
         if assignor is None:
@@ -453,11 +452,11 @@ class Coordinator:
             except AssignmentRefused as error:
                 self._fail(error)
                 return
-            self._handle(e.AssignmentsMade(fence, found))
+            self._handle(events.AssignmentsMade(fence, found))
 
         self.topics.lead(topics_of(subscriptions), read)
 
-    def _take(self, fence: e.Fence, protocol: str, data: bytes, is_leader: bool) -> None:
+    def _take(self, fence: events.Fence, protocol: str, data: bytes, is_leader: bool) -> None:
         """Hold what was assigned, and give up what was not."""
         if not is_leader:
             self._members = ()
@@ -488,10 +487,10 @@ class Coordinator:
             len(threads),
         )
         self._partitions.set_assignment(Assignment(dict(threads), dict(threads)), self.topics.seen)
-        self._partitions.handle_all(p.ClaimsAllowed())
+        self._partitions.handle_all(steps.ClaimsAllowed())
         if len(mine) < len(assignment.partitions):
             # The leader has not seen yet that this member wants other topics by now.
-            self._loop.post(self._handle, e.Rejoin("topics were assigned to which the member does not subscribe"))
+            self._loop.post(self._handle, events.Rejoin("topics were assigned to which the member does not subscribe"))
 
     def _follow_topics(self) -> None:
         """Leave the topics of the group to its leader, unless that is what this static member was before a restart.
@@ -506,7 +505,7 @@ class Coordinator:
 
     def _topics_changed(self, reason: str) -> None:
         log.info("%s: group %s rebalances: %s", self.member.consumer_id, self.member.group, reason)
-        self._handle(e.Rejoin(reason))
+        self._handle(events.Rejoin(reason))
 
     def _topics_seen_again(self) -> None:
         if self._has_started and self.error is None and not self._closing:
@@ -529,16 +528,16 @@ class Coordinator:
             )
             # It was waited for long enough: the rebalance time-out is for applications that go on.
             self._partitions.drain_timeout_s = min(self._partitions.drain_timeout_s, self.member.drain_timeout_s)
-            self._handle(e.Leave(reason))
+            self._handle(events.Leave(reason))
         elif not stuck and self._machine.state is MemberState.OUT and self._has_started:
             self._use_rebalance_time(self._machine.rebalance_s)
-            self._handle(e.Start())
+            self._handle(events.Start())
 
     # -- for the partitions --------------------------------------------------------------------------------------------
 
     def recheck(self, cause: str) -> None:
         """Claim again what is wanted: it was released for another thread of this member."""
-        self._loop.post(self._partitions.handle_all, p.ClaimsAllowed())
+        self._loop.post(self._partitions.handle_all, steps.ClaimsAllowed())
 
     def fenced(self) -> None:
         """Do nothing: claims that are granted are not refused."""
@@ -556,16 +555,16 @@ class Coordinator:
             return
         if self._give_back is not None and self._is_given_back(self._give_back):
             self._give_back = None
-            self._handle(e.GivenBack())
+            self._handle(events.GivenBack())
         elif self._moves_away and not self._has_going() and self._machine.state is MemberState.STABLE:
             self._moves_away = False
-            self._handle(e.Rejoin("the partitions that move to other members were revoked"))
+            self._handle(events.Rejoin("the partitions that move to other members were revoked"))
         if self._settled_calls and self.settled:
             calls, self._settled_calls = self._settled_calls, []
             for call in calls:
                 call()
 
-    def _is_given_back(self, asked: e.GiveBack) -> bool:
+    def _is_given_back(self, asked: events.GiveBack) -> bool:
         if asked.everything or not self.member.is_cooperative:
             return self._partitions.empty
         return not self._has_going()

@@ -24,7 +24,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rebalance.brokers import events as e
+from rebalance.brokers import events
 from rebalance.brokers.events import Action, Event, Fence
 from rebalance.brokers.reactions import Asked, Reaction, reaction_to
 
@@ -137,15 +137,15 @@ class MemberMachine:
         if not self._has_coordinator:
             if Asked.FIND_COORDINATOR in self._pending:
                 return []
-            return [e.FindCoordinator(self._number(Asked.FIND_COORDINATOR))]
+            return [events.FindCoordinator(self._number(Asked.FIND_COORDINATOR))]
         if self.state is MemberState.JOINING and Asked.JOIN_GROUP not in self._pending:
             self._must_rejoin = False  # the subscription is made when it is sent
-            return [e.JoinGroup(self._number(Asked.JOIN_GROUP), self.member_id)]
+            return [events.JoinGroup(self._number(Asked.JOIN_GROUP), self.member_id)]
         if self.state is MemberState.SYNCING and Asked.SYNC_GROUP not in self._pending and self._may_sync():
             assert self.fence is not None
-            return [e.SyncGroup(self._number(Asked.SYNC_GROUP), self.fence, self._assignments)]
+            return [events.SyncGroup(self._number(Asked.SYNC_GROUP), self.fence, self._assignments)]
         if self.state is MemberState.UNREGISTERING and Asked.LEAVE_GROUP not in self._pending:
-            return [e.LeaveGroup(self._number(Asked.LEAVE_GROUP), self.member_id)]
+            return [events.LeaveGroup(self._number(Asked.LEAVE_GROUP), self.member_id)]
         return []
 
     def _may_sync(self) -> bool:
@@ -162,7 +162,7 @@ class MemberMachine:
             self._pending.pop(asked, None)
         return self._ask_later()
 
-    def _found(self, event: e.CoordinatorFound) -> list[Action]:
+    def _found(self, event: events.CoordinatorFound) -> list[Action]:
         if not self._is_answer(Asked.FIND_COORDINATOR, event.request):
             return []
         self._has_coordinator = True
@@ -179,9 +179,9 @@ class MemberMachine:
         self._beat_s = min(2 * self._beat_s, self._times.heartbeat_s)
         if not self._has_coordinator or Asked.HEARTBEAT in self._pending:
             return []
-        return [e.SendHeartbeat(self._number(Asked.HEARTBEAT), self.fence)]
+        return [events.SendHeartbeat(self._number(Asked.HEARTBEAT), self.fence)]
 
-    def _beat(self, event: e.HeartbeatAnswered) -> list[Action]:
+    def _beat(self, event: events.HeartbeatAnswered) -> list[Action]:
         if not self._is_answer(Asked.HEARTBEAT, event.request):
             return []
         return self._renewed(event.sent_at)
@@ -196,10 +196,10 @@ class MemberMachine:
             return []
         if not rebalances:  # the group was stable, also where this member gives back already
             self._stable_at = max(self._stable_at, sent_at)
-            return [e.RenewLease(self.fence, sent_at)]
-        return [e.RenewLease(self.fence, sent_at, self._stable_at + self.rebalance_s)]
+            return [events.RenewLease(self.fence, sent_at)]
+        return [events.RenewLease(self.fence, sent_at, self._stable_at + self.rebalance_s)]
 
-    def _beat_refused(self, event: e.HeartbeatRefused) -> list[Action]:
+    def _beat_refused(self, event: events.HeartbeatRefused) -> list[Action]:
         if not self._is_answer(Asked.HEARTBEAT, event.request) or self.fence is None:
             return []
         reaction = reaction_to(Asked.HEARTBEAT, event.code)
@@ -212,14 +212,14 @@ class MemberMachine:
 
     # -- errors --------------------------------------------------------------------------------------------------------
 
-    def _failed(self, event: e.RequestFailed) -> list[Action]:
+    def _failed(self, event: events.RequestFailed) -> list[Action]:
         if not self._is_answer(event.asked, event.request):
             return []
         if event.code is None:
             return self._look_up()
         return self._react(reaction_to(event.asked, event.code), event.asked, event.code, event.reason)
 
-    def _write_refused(self, event: e.WriteRefused) -> list[Action]:
+    def _write_refused(self, event: events.WriteRefused) -> list[Action]:
         if event.fence != self.fence:
             return []
         reaction = reaction_to(Asked.OFFSET_COMMIT, event.code)
@@ -241,14 +241,14 @@ class MemberMachine:
         if reaction in _LOST:
             return self._lost(f"{asked.value}: error {code}", forget_id=reaction is Reaction.JOIN_AS_NEW)
         if reaction is Reaction.FAIL:
-            return self._fail(e.Fail(asked, code, reason))
+            return self._fail(events.Fail(asked, code, reason))
         return []
 
-    def _fail(self, action: e.Fail) -> list[Action]:
+    def _fail(self, action: events.Fail) -> list[Action]:
         self.fence = None
         self._go(MemberState.FAILED)
         self._retry_at = self._heartbeat_at = self._leave_at = None
-        return [e.EndLease(), action]
+        return [events.EndLease(), action]
 
     def _lost(self, reason: str, *, forget_id: bool) -> list[Action]:
         """The coordinator does not know the member, or its generation: what it holds may be others' by now."""
@@ -256,7 +256,7 @@ class MemberMachine:
         self.fence = None
         if forget_id:
             self.member_id = ""
-        lost: list[Action] = [e.EndLease(), e.Lose(reason)] if had else []
+        lost: list[Action] = [events.EndLease(), events.Lose(reason)] if had else []
         if self.state is MemberState.LEAVING:
             return [*lost, *self._gone()]
         self._go(MemberState.JOINING)
@@ -265,27 +265,27 @@ class MemberMachine:
 
     # -- joining -------------------------------------------------------------------------------------------------------
 
-    def _start(self, _: e.Start) -> list[Action]:
+    def _start(self, _: events.Start) -> list[Action]:
         self._go(MemberState.JOINING)
         return self._ask()
 
-    def _rejoin_wanted(self, _: e.Rejoin) -> list[Action]:
+    def _rejoin_wanted(self, _: events.Rejoin) -> list[Action]:
         return self._rejoin()
 
-    def _rejoin_after_this(self, _: e.Rejoin) -> list[Action]:
+    def _rejoin_after_this(self, _: events.Rejoin) -> list[Action]:
         """What is under way was sent before: its answer is out of date."""
         self._must_rejoin = self.state is MemberState.SYNCING or Asked.JOIN_GROUP in self._pending
         return []
 
     def _rejoin(self) -> list[Action]:
         self._go(MemberState.GIVING_BACK)
-        return [e.GiveBack(everything=False), *self._heartbeat_if_due()]
+        return [events.GiveBack(everything=False), *self._heartbeat_if_due()]
 
-    def _given_back(self, _: e.GivenBack) -> list[Action]:
+    def _given_back(self, _: events.GivenBack) -> list[Action]:
         self._go(MemberState.JOINING)
         return self._ask()
 
-    def _joined(self, event: e.JoinAnswered) -> list[Action]:
+    def _joined(self, event: events.JoinAnswered) -> list[Action]:
         if not self._is_answer(Asked.JOIN_GROUP, event.request):
             return []
         self.fence, self.member_id = event.fence, event.fence.member_id
@@ -296,22 +296,22 @@ class MemberMachine:
         self._go(MemberState.SYNCING)
         self._heartbeat_at = self._now + self._times.heartbeat_s
         if self._is_leader:
-            return [e.Assign(event.fence, event.protocol, event.members)]
+            return [events.Assign(event.fence, event.protocol, event.members)]
         return self._ask()
 
-    def _named(self, event: e.MemberIdGiven) -> list[Action]:
+    def _named(self, event: events.MemberIdGiven) -> list[Action]:
         if not self._is_answer(Asked.JOIN_GROUP, event.request):
             return []
         self.member_id = event.member_id
         return self._ask()
 
-    def _assigned(self, event: e.AssignmentsMade) -> list[Action]:
+    def _assigned(self, event: events.AssignmentsMade) -> list[Action]:
         if event.fence != self.fence:
             return []
         self._assignments = event.assignments
         return self._ask()
 
-    def _synced(self, event: e.SyncAnswered) -> list[Action]:
+    def _synced(self, event: events.SyncAnswered) -> list[Action]:
         if not self._is_answer(Asked.SYNC_GROUP, event.request):
             return []
         assert self.fence is not None
@@ -321,7 +321,7 @@ class MemberMachine:
         self._heartbeat_at, self._beat_s = self._now + first_s, min(2 * first_s, self._times.heartbeat_s)
         actions: list[Action] = [
             *self._renewed(event.sent_at),
-            e.SetAssignment(self.fence, self._protocol, event.assignment, self._is_leader),
+            events.SetAssignment(self.fence, self._protocol, event.assignment, self._is_leader),
         ]
         if self._must_rejoin:
             self._must_rejoin = False
@@ -330,12 +330,12 @@ class MemberMachine:
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
-    def _leave(self, _: e.Leave) -> list[Action]:
+    def _leave(self, _: events.Leave) -> list[Action]:
         self._go(MemberState.LEAVING)
         self._retry_at = None
-        return [e.GiveBack(everything=True), *self._heartbeat_if_due()]
+        return [events.GiveBack(everything=True), *self._heartbeat_if_due()]
 
-    def _all_given_back(self, _: e.GivenBack) -> list[Action]:
+    def _all_given_back(self, _: events.GivenBack) -> list[Action]:
         if self._is_static or not self.member_id:
             return self._gone()
         self._go(MemberState.UNREGISTERING)
@@ -343,10 +343,10 @@ class MemberMachine:
         self._leave_at = self._now + self._times.leave_s
         return self._ask()
 
-    def _left(self, event: e.LeaveAnswered) -> list[Action]:
+    def _left(self, event: events.LeaveAnswered) -> list[Action]:
         return self._gone() if self._is_answer(Asked.LEAVE_GROUP, event.request) else []
 
-    def _leave_failed(self, event: e.RequestFailed) -> list[Action]:
+    def _leave_failed(self, event: events.RequestFailed) -> list[Action]:
         """The coordinator could not be asked; within the time it is tried again, as the others wait for the session."""
         if event.asked is Asked.LEAVE_GROUP and self._is_answer(event.asked, event.request):
             return self._look_up()
@@ -362,11 +362,11 @@ class MemberMachine:
             self.member_id = ""
         self._must_rejoin = False
         self._go(MemberState.OUT)
-        return [e.EndLease()]
+        return [events.EndLease()]
 
     # -- timers --------------------------------------------------------------------------------------------------------
 
-    def _timer(self, _: e.TimerFired) -> list[Action]:
+    def _timer(self, _: events.TimerFired) -> list[Action]:
         if self._leave_at is not None and self._now >= self._leave_at:
             return self._gone()
         actions: list[Action] = []
@@ -413,44 +413,42 @@ _BEATING = frozenset((_S.GIVING_BACK, _S.JOINING, _S.SYNCING, _S.STABLE, _S.LEAV
 # - `Start` comes once for each time that the member is out.
 # - A member that has failed gets no events any more.
 _ANSWERS: dict[type, Callable[..., list[Action]]] = {
-    e.CoordinatorFound: _M._found,
-    e.RequestFailed: _M._failed,
-    e.JoinAnswered: _M._ignore,
-    e.MemberIdGiven: _M._ignore,
-    e.AssignmentsMade: _M._ignore,
-    e.SyncAnswered: _M._ignore,
-    e.HeartbeatAnswered: _M._beat,
-    e.HeartbeatRefused: _M._beat_refused,
-    e.WriteRefused: _M._write_refused,
-    e.LeaveAnswered: _M._ignore,
-    e.TimerFired: _M._timer,
+    events.CoordinatorFound: _M._found,
+    events.RequestFailed: _M._failed,
+    events.JoinAnswered: _M._ignore,
+    events.MemberIdGiven: _M._ignore,
+    events.AssignmentsMade: _M._ignore,
+    events.SyncAnswered: _M._ignore,
+    events.HeartbeatAnswered: _M._beat,
+    events.HeartbeatRefused: _M._beat_refused,
+    events.WriteRefused: _M._write_refused,
+    events.LeaveAnswered: _M._ignore,
+    events.TimerFired: _M._timer,
 }
-_IN_GROUP: dict[type, Callable[..., list[Action]]] = {**_ANSWERS, e.Leave: _M._leave}
+_IN_GROUP: dict[type, Callable[..., list[Action]]] = {**_ANSWERS, events.Leave: _M._leave}
 _BY_STATE: dict[MemberState, dict[type, Callable[..., list[Action]]]] = {
-    _S.OUT: {**dict.fromkeys(_ANSWERS, _M._ignore), e.Start: _M._start, e.Rejoin: _M._ignore, e.Leave: _M._ignore},
-    _S.GIVING_BACK: {**_IN_GROUP, e.Rejoin: _M._ignore, e.GivenBack: _M._given_back},
+    _S.OUT: {**dict.fromkeys((*_ANSWERS, events.Rejoin, events.Leave), _M._ignore), events.Start: _M._start},
+    _S.GIVING_BACK: {**_IN_GROUP, events.Rejoin: _M._ignore, events.GivenBack: _M._given_back},
     _S.JOINING: {
         **_IN_GROUP,
-        e.Rejoin: _M._rejoin_after_this,
-        e.JoinAnswered: _M._joined,
-        e.MemberIdGiven: _M._named,
+        events.Rejoin: _M._rejoin_after_this,
+        events.JoinAnswered: _M._joined,
+        events.MemberIdGiven: _M._named,
     },
     _S.SYNCING: {
         **_IN_GROUP,
-        e.Rejoin: _M._rejoin_after_this,
-        e.AssignmentsMade: _M._assigned,
-        e.SyncAnswered: _M._synced,
+        events.Rejoin: _M._rejoin_after_this,
+        events.AssignmentsMade: _M._assigned,
+        events.SyncAnswered: _M._synced,
     },
-    _S.STABLE: {**_IN_GROUP, e.Rejoin: _M._rejoin_wanted},
-    _S.LEAVING: {**_ANSWERS, e.Rejoin: _M._ignore, e.Leave: _M._ignore, e.GivenBack: _M._all_given_back},
+    _S.STABLE: {**_IN_GROUP, events.Rejoin: _M._rejoin_wanted},
+    _S.LEAVING: {**_ANSWERS, events.Rejoin: _M._ignore, events.Leave: _M._ignore, events.GivenBack: _M._all_given_back},
     _S.UNREGISTERING: {
-        **dict.fromkeys(_ANSWERS, _M._ignore),
-        e.CoordinatorFound: _M._found,
-        e.RequestFailed: _M._leave_failed,
-        e.LeaveAnswered: _M._left,
-        e.TimerFired: _M._timer,
-        e.Rejoin: _M._ignore,
-        e.Leave: _M._ignore,
+        **dict.fromkeys((*_ANSWERS, events.Rejoin, events.Leave), _M._ignore),
+        events.CoordinatorFound: _M._found,
+        events.RequestFailed: _M._leave_failed,
+        events.LeaveAnswered: _M._left,
+        events.TimerFired: _M._timer,
     },
 }
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.errors import refusal_of
 from rebalance.subscription import Partition
 from rebalance.zookeeper import znodes
@@ -39,10 +39,10 @@ from rebalance.zookeeper.port.requests import (
 
 log = logging.getLogger(__name__)
 
-_RESULT_UNKNOWN: Final = p.ResultUnknown()
+_RESULT_UNKNOWN: Final = steps.ResultUnknown()
 UNREAD: Final = "(an owner node that ZooKeeper does not let this client read)"
 """Takes the place of the thread id of a node that may not be read, in the log and in the status."""
-UNREAD_OWNER: Final = p.OwnerRead(UNREAD, False, 0, 0)
+UNREAD_OWNER: Final = steps.OwnerRead(UNREAD, False, 0, 0)
 """The report about a node that may not be read at all, where that means that another session owns it."""
 
 MOST_WRITES: Final = 100
@@ -51,7 +51,7 @@ MOST_WRITES: Final = 100
 Ask = Callable[[Request, Callable[[Reply], None]], None]
 """Sends a request; the handler runs on the coordinator's thread."""
 
-Report = Callable[[p.Event], None]
+Report = Callable[[steps.Event], None]
 
 IsOwned = Callable[[Partition], bool | None]
 """Whether there is an owner node; `None` when that could not be read."""
@@ -137,11 +137,11 @@ class Claims:
 
         def answered(fault: Fault | None) -> None:
             if fault is None:
-                report(p.Claimed(thread_id))
+                report(steps.Claimed(thread_id))
             elif fault is Fault.NODE_EXISTS:
-                report(p.ClaimRefused())
+                report(steps.ClaimRefused())
             else:
-                report(p.ResultUnknown() if fault.is_unknown else p.Fenced())
+                report(steps.ResultUnknown() if fault.is_unknown else steps.Fenced())
 
         create = Create(znodes.owner_path(self._group, *partition), thread_id.encode(), ephemeral=True)
         self._write(self.fence, create, answered, report)
@@ -175,7 +175,7 @@ class Claims:
         report: Report,
         watch: Callable[[WatchEvent], None] | None = None,
         sync: bool = False,
-        unread: p.Event = _RESULT_UNKNOWN,
+        unread: steps.Event = _RESULT_UNKNOWN,
     ) -> None:
         """Read the owner node: `OwnerRead`, `OwnerGone` or `ResultUnknown`.
 
@@ -188,15 +188,15 @@ class Claims:
 
         def found(thread_id: str, stat: Stat) -> None:
             mine = fence is not None and stat.ephemeral_owner == fence.session_id
-            report(p.OwnerRead(thread_id, mine, stat.version, stat.ephemeral_owner))
+            report(steps.OwnerRead(thread_id, mine, stat.version, stat.ephemeral_owner))
 
         def answered(reply: Reply) -> None:
             if reply.fault is Fault.NO_NODE:
-                report(p.OwnerGone())
+                report(steps.OwnerGone())
             elif reply.fault is Fault.NO_AUTH:
                 self._ask(Exists(path, watch), stat_read)
             elif reply.fault is not None:
-                report(p.ResultUnknown())
+                report(steps.ResultUnknown())
             else:
                 data, stat = reply.value
                 found(data.decode("utf-8", "replace"), stat)
@@ -205,9 +205,9 @@ class Claims:
             if reply.fault is Fault.NO_AUTH:
                 report(unread)
             elif reply.fault is not None:
-                report(p.ResultUnknown())
+                report(steps.ResultUnknown())
             elif reply.value is None:
-                report(p.OwnerGone())
+                report(steps.OwnerGone())
             else:
                 found(UNREAD, reply.value)
 
@@ -220,7 +220,7 @@ class Claims:
         """Set the data of the owner node: `MovedToThread`, `ReleaseRefused`, `Fenced` or `ResultUnknown`."""
 
         def answered(fault: Fault | None) -> None:
-            report(p.MovedToThread(thread_id, version + 1) if fault is None else _write_fault(fault))
+            report(steps.MovedToThread(thread_id, version + 1) if fault is None else _write_fault(fault))
 
         change = SetData(znodes.owner_path(self._group, *partition), thread_id.encode(), version)
         self._write(self.fence, change, answered, report)
@@ -234,22 +234,22 @@ class Claims:
         fence = self.fence
         self._unread += 1
 
-        def stat_read(event: p.Event) -> None:
+        def stat_read(event: steps.Event) -> None:
             self._unread -= 1
             match event:
-                case p.OwnerGone():
-                    report(p.Released())
-                case p.OwnerRead(_, True, version) if fence is not None:
+                case steps.OwnerGone():
+                    report(steps.Released())
+                case steps.OwnerRead(_, True, version) if fence is not None:
                     delete = Delete(znodes.owner_path(self._group, *partition), version)
                     self._deletes.append(_Write(fence, delete, deleted))
-                case p.OwnerRead():
-                    report(p.ReleaseRefused())
+                case steps.OwnerRead():
+                    report(steps.ReleaseRefused())
                 case _:
                     report(event)
             self._send_deletes()
 
         def deleted(fault: Fault | None) -> None:
-            report(p.Released() if fault in (None, Fault.NO_NODE) else _write_fault(fault))
+            report(steps.Released() if fault in (None, Fault.NO_NODE) else _write_fault(fault))
 
         self.inspect(partition, stat_read)
 
@@ -271,7 +271,7 @@ class Claims:
     ) -> None:
         """Write together with the other writes of this step, each under the fence under which it was decided."""
         if fence is None:
-            report(p.Fenced())
+            report(steps.Fenced())
         else:
             self._send_later(_Write(fence, operation, answered))
 
@@ -356,9 +356,9 @@ def _faults(reply: Reply, count: int) -> list[Fault | None]:
     return [result if isinstance(result, Fault) else None for result in results]
 
 
-def _write_fault(fault: Fault) -> p.Event:
+def _write_fault(fault: Fault) -> steps.Event:
     if fault.is_unknown:
-        return p.ResultUnknown()
+        return steps.ResultUnknown()
     if fault in (Fault.NO_NODE, Fault.BAD_VERSION):
-        return p.ReleaseRefused()
-    return p.Fenced()
+        return steps.ReleaseRefused()
+    return steps.Fenced()

@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.lease import Lease
 from rebalance.loop import Timer
 from rebalance.member_partitions import MemberPartitions
@@ -20,10 +20,8 @@ from rebalance.ports import MemberParts
 from rebalance.rebalance_statistics import RebalanceStatistics
 from rebalance.subscription import Partition
 from rebalance.takeover import MemberPartition
-from rebalance.zookeeper import events as e
-from rebalance.zookeeper import znodes
+from rebalance.zookeeper import events, znodes
 from rebalance.zookeeper.claims import Claims, Fence
-from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.group_reader import GroupReader
 from rebalance.zookeeper.machine import GroupState, RebalanceMachine
 from rebalance.zookeeper.owner_audit import Audit
@@ -51,7 +49,7 @@ class Coordinator:
 
     def __init__(
         self,
-        member: RegisteredMember,
+        member: events.RegisteredMember,
         pipeline: Pipeline,
         parts: MemberParts,
         lease: Lease,
@@ -156,11 +154,11 @@ class Coordinator:
         """The registration stands."""
         self._offsets.session_opened(fence)
         # Registered again under the same session: owner nodes whose writes were refused in between are read again.
-        self._partitions.handle_all(p.Reconnected())
+        self._partitions.handle_all(steps.Reconnected())
 
     def session_resumed(self) -> None:
         """The same session answers again."""
-        self._partitions.handle_all(p.Reconnected())
+        self._partitions.handle_all(steps.Reconnected())
 
     def session_over(self) -> None:
         """The session is gone."""
@@ -168,7 +166,7 @@ class Coordinator:
         self._offsets.session_over()
         self._reader.session_over()
 
-    def group_event(self, event: e.Event) -> None:
+    def group_event(self, event: events.Event) -> None:
         """Pass an event to the machine of the group, and carry out its actions."""
         if self._closing or self.error is not None:
             return
@@ -189,37 +187,39 @@ class Coordinator:
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
-    def _do(self, action: e.Action) -> None:
+    def _do(self, action: events.Action) -> None:
         match action:
-            case e.Register():
+            case events.Register():
                 self._reader.stop()
                 self.session.register()
-            case e.ReadGroup(attempt):
+            case events.ReadGroup(attempt):
                 self._reader.read(
                     lambda snapshot, reason: self.group_event(
-                        e.SnapshotFailed(attempt, reason) if snapshot is None else e.SnapshotRead(attempt, snapshot)
+                        events.SnapshotFailed(attempt, reason)
+                        if snapshot is None
+                        else events.SnapshotRead(attempt, snapshot)
                     )
                 )
-            case e.SetAssignment(assignment, snapshot):
+            case events.SetAssignment(assignment, snapshot):
                 self._warn(action)
                 self._partitions.set_assignment(assignment, snapshot)
-            case e.AllowClaims():
-                self._partitions.handle_all(p.ClaimsAllowed())
-            case e.DropClaims():
-                self._partitions.handle_all(p.SessionOver())
-            case e.ReleaseAll():
+            case events.AllowClaims():
+                self._partitions.handle_all(steps.ClaimsAllowed())
+            case events.DropClaims():
+                self._partitions.handle_all(steps.SessionOver())
+            case events.ReleaseAll():
                 self._reader.stop()
-                self._partitions.handle_all(p.Want(None))
-            case e.Unregister():
+                self._partitions.handle_all(steps.Want(None))
+            case events.Unregister():
                 self.session.unregister()
-            case e.Fail(error):
+            case events.Fail(error):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         log.error("member %s has left the group for good: %s", self.member.consumer_id, error)
         self.error = error
         self.session.lease.end()
-        self._partitions.handle_all(p.SessionOver())
+        self._partitions.handle_all(steps.SessionOver())
         self._delivery.fail(error)
         self._offsets.session_over()
         # Owner nodes last as long as the session, and would block the others.
@@ -243,9 +243,9 @@ class Coordinator:
                     self.member.group,
                     reason,
                 )
-            self.group_event(e.Leave(reason))
+            self.group_event(events.Leave(reason))
         elif out and not stuck and state is not GroupState.UNREGISTERING:
-            self.group_event(e.Rejoin())
+            self.group_event(events.Rejoin())
 
     def _audited(self, cause: str) -> None:
         self._reader.doubt()
@@ -257,9 +257,10 @@ class Coordinator:
             self._group_timer.cancel()
         due = self.machine.next_timer()
         wait_s = 0.0 if due is None else max(0.0, due - self._loop.clock())
-        self._group_timer = None if due is None else self._loop.call_later(wait_s, self.group_event, e.TimerFired())
+        fired = events.TimerFired()
+        self._group_timer = None if due is None else self._loop.call_later(wait_s, self.group_event, fired)
 
-    def _warn(self, action: e.SetAssignment) -> None:
+    def _warn(self, action: events.SetAssignment) -> None:
         frozen = action.assignment.frozen
         warnings = frozenset(action.assignment.warnings) | (frozenset({frozen}) if frozen else frozenset())
         snapshot = action.snapshot
@@ -296,7 +297,7 @@ class Coordinator:
         """Read the group again before anything is claimed."""
         if not self._closing:
             log.debug("%s: %s changed", self.member.consumer_id, cause)
-            self.group_event(e.Changed(cause))
+            self.group_event(events.Changed(cause))
 
     def fenced(self) -> None:
         """Check the registration: a write was refused because it is not the one under which it was asked."""
@@ -313,7 +314,7 @@ class Coordinator:
 
     def _all_released(self) -> None:
         if self.machine.state is GroupState.LEAVING and self._partitions.empty:
-            self.group_event(e.AllReleased())
+            self.group_event(events.AllReleased())
 
     def _notify_settled(self) -> None:
         self._is_settling = False

@@ -19,7 +19,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.loop import Loop
 from rebalance.member_partitions import MemberPartitions
 from rebalance.ports import Listener
@@ -85,7 +85,7 @@ class Audit:
         if self._closed:
             return
         self._later(self._member.audit_s, self._own)
-        states = (p.PartitionState.OWNED, p.PartitionState.UNKNOWN)
+        states = (steps.PartitionState.OWNED, steps.PartitionState.UNKNOWN)
         held = [item for item in self._partitions.all.items() if item[1].machine.state in states]
         held.sort(key=lambda item: item[1].looked_at)
         for partition, entry in held[:MOST_LOOKS]:
@@ -96,7 +96,7 @@ class Audit:
 
     def _warn_if_idle(self, partition: Partition, entry: MemberPartition) -> None:
         waited_s = self._loop.clock() - entry.since
-        if entry.machine.state is p.PartitionState.OWNED and not entry.started and waited_s > self._member.audit_s:
+        if entry.machine.state is steps.PartitionState.OWNED and not entry.started and waited_s > self._member.audit_s:
             log.warning("%s-%s has been owned for %.0f s without being delivered", *partition, waited_s)
 
     def _blocked(self) -> None:
@@ -106,7 +106,7 @@ class Audit:
         self._later(min(self._member.blocked_audit_s, self._member.blocked_after_s), self._blocked)
         overdue: list[Partition] = []
         for partition, entry in list(self._partitions.all.items()):
-            if entry.machine.state is not p.PartitionState.BLOCKED:
+            if entry.machine.state is not steps.PartitionState.BLOCKED:
                 continue
             waited_s = self._loop.clock() - entry.since
             if waited_s > self._member.blocked_after_s and not entry.is_blocked_reported:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.loop import Loop, Timer
 from rebalance.ports import OwnerChanged, Report
 from rebalance.subscription import Partition
@@ -77,9 +77,9 @@ class PendingClaims:
             may_claim = self._may_claim()
             for claim in wanted:
                 if not may_claim:
-                    claim.report(p.ClaimPutOff())
+                    claim.report(steps.ClaimPutOff())
                 elif is_owned(claim.partition):
-                    claim.report(p.ClaimRefused())
+                    claim.report(steps.ClaimRefused())
                 else:
                     self._claims.claim(*claim)
 
@@ -147,7 +147,7 @@ class _Share:
     def _listed(self, is_owned: IsOwned) -> None:
         for wait in self._waits:
             if is_owned(wait.partition) is False:
-                wait.report(p.OwnerGone())
+                wait.report(steps.OwnerGone())
         self.watch_one()
 
 

@@ -30,10 +30,8 @@ from typing import Protocol
 from rebalance.errors import AccessRefused, ConsumerIdInUse, GroupRefused, NamespaceMissing, refusal_of
 from rebalance.lease import Lease
 from rebalance.loop import Loop, Timer
-from rebalance.zookeeper import events as e
-from rebalance.zookeeper import znodes
+from rebalance.zookeeper import events, znodes
 from rebalance.zookeeper.claims import Ask, Claims, Fence, create_parents
-from rebalance.zookeeper.events import RegisteredMember
 from rebalance.zookeeper.port.pipeline import Pipeline
 from rebalance.zookeeper.port.requests import (
     Create,
@@ -91,7 +89,7 @@ class Registrar:
     Threads: the coordinator's alone.
     """
 
-    def __init__(self, ask: Ask, loop: Loop, member: RegisteredMember) -> None:
+    def __init__(self, ask: Ask, loop: Loop, member: events.RegisteredMember) -> None:
         self._ask = ask
         self._loop = loop
         self._member = member
@@ -112,7 +110,7 @@ class Registrar:
 class _Run:
     """One call of `register`, from the first request to the report."""
 
-    def __init__(self, ask: Ask, loop: Loop, member: RegisteredMember, attempt: Attempt, done: Done) -> None:
+    def __init__(self, ask: Ask, loop: Loop, member: events.RegisteredMember, attempt: Attempt, done: Done) -> None:
         self.silent = False
         self._ask = ask
         self._loop = loop
@@ -243,7 +241,7 @@ class SessionFollower(Protocol):
 
     def session_over(self) -> None: ...
 
-    def group_event(self, event: e.Event) -> None: ...
+    def group_event(self, event: events.Event) -> None: ...
 
 
 class SessionKeeper:
@@ -262,7 +260,7 @@ class SessionKeeper:
 
     def __init__(
         self,
-        member: RegisteredMember,
+        member: events.RegisteredMember,
         pipeline: Pipeline,
         lease: Lease,
         claims: Claims,
@@ -306,13 +304,13 @@ class SessionKeeper:
             self._suspended()
         elif change.what == "expired":
             self._end()
-            self._follower.group_event(e.SessionExpired())
+            self._follower.group_event(events.SessionExpired())
         else:
-            self._follower.group_event(e.RegistrationRefused(AccessRefused.of_credentials(change.reason)))
+            self._follower.group_event(events.RegistrationRefused(AccessRefused.of_credentials(change.reason)))
 
     def _suspended(self) -> None:
         self._follower.watches_forgotten()
-        self._follower.group_event(e.SessionSuspended())
+        self._follower.group_event(events.SessionSuspended())
 
     def close(self) -> None:
         """Do nothing more; the port ends the session itself."""
@@ -338,7 +336,7 @@ class SessionKeeper:
             self._sessions.append(change.session_id)
         self._follower.watches_forgotten()
         self.lease.start(change.session_id, change.timeout_s)
-        self._follower.group_event(e.SessionOpened(change.session_id))
+        self._follower.group_event(events.SessionOpened(change.session_id))
         if resumed:
             self.prove()
             self._follower.session_resumed()
@@ -369,11 +367,11 @@ class SessionKeeper:
                 self.lease.renew(outcome.session_id, sent_at)
                 self._prove_later()
                 self._follower.session_opened(outcome)
-                self._follower.group_event(e.Registered(session_id))
+                self._follower.group_event(events.Registered(session_id))
             elif outcome is None:
-                self._follower.group_event(e.RegistrationUnknown())
+                self._follower.group_event(events.RegistrationUnknown())
             else:
-                self._follower.group_event(e.RegistrationRefused(outcome))
+                self._follower.group_event(events.RegistrationRefused(outcome))
 
         self._registrar.register(
             Attempt(
@@ -428,7 +426,7 @@ class SessionKeeper:
             self._claims.fence = None
             self.lease.end()
             self._follower.session_over()
-            self._follower.group_event(e.Unregistered())
+            self._follower.group_event(events.Unregistered())
 
         self._ask(Exists(fence.path), owner_read)
 
@@ -491,4 +489,4 @@ class SessionKeeper:
         elif self.connected:
             # Without a connection the group is read as soon as ZooKeeper answers again, which shows the same.
             log.warning("the registration %s was deleted or belongs to another session; registering again", fence.path)
-            self._follower.group_event(e.RegistrationGone())
+            self._follower.group_event(events.RegistrationGone())

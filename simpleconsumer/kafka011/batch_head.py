@@ -160,7 +160,7 @@ _PLACE: Final = Struct(">qi4xb6xi")
 
 
 def set_end(data: Buffer) -> tuple[int, int | None, int]:
-    """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
+    """Return how many bytes whole entries take, the offset after the last one, and the number of entries.
 
     Raises:
         BrokenFraming: A size field is negative or below 14.

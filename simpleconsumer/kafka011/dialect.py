@@ -242,7 +242,7 @@ class Kafka011(NumberedOffsets, Requests):
         return decode_columns(data, topic, partition, start_offset, **how)
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
-        """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are."""
+        """Return how many bytes whole entries take, the offset after the last one, and the number of entries."""
         return batch_head.set_end(data)
 
     def appended(self, data: Buffer) -> Sequence[Appended]:

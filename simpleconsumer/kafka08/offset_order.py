@@ -91,7 +91,7 @@ _OFFSET = Struct(">q")
 
 
 def shallow_end(buffer: Buffer) -> tuple[int, int | None, int]:
-    """Return how many bytes whole entries take, the offset behind the last one, and how many entries there are.
+    """Return how many bytes whole entries take, the offset after the last one, and the number of entries.
 
     Nothing is decompressed and no CRC is checked. `(0, None, 0)` for a buffer that is not empty means that no entry is
     whole: the fetch size was too small for the message.

@@ -160,7 +160,7 @@ def test_settings_that_are_not_named_stay(
     assert admin.set_topic(topic, {"flush.ms": 7}).changes == ()
     with pytest.raises(TopicRefused, match=r"is not set at the brokers .*: Unknown topic config name: flush\.m "):
         admin.set_topic(topic, {"flush.m": 7})
-    with pytest.raises(TopicRefused, match=r"flush\.ms is both set and taken away"):
+    with pytest.raises(TopicRefused, match=r"flush\.ms is both set and removed"):
         admin.set_topic(topic, {"flush.ms": 7}, unset=["flush.ms"])
     with pytest.raises(TopicRefused, match="no setting is named"):
         admin.set_topic(topic)
@@ -280,7 +280,7 @@ def test_a_lost_answer_is_not_asked_for_again(
 ) -> None:
     topic = fresh_topic()
     newest.faults.add(Fault.close("create_topics"))
-    with pytest.raises(TopicUnfinished, match=f"did not say whether topic '{topic}' is created"):
+    with pytest.raises(TopicUnfinished, match=f"did not confirm that topic '{topic}' is created"):
         newest_admin.create_topic(topic)
     assert topic in newest.registry.topics()
 

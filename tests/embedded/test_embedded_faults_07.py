@@ -142,13 +142,13 @@ def test_faults_that_0_7_cannot_have_are_refused(cluster: EmbeddedCluster) -> No
 def test_what_0_7_does_not_have_is_refused(cluster: EmbeddedCluster) -> None:
     with pytest.raises(KitError, match=r"brokers of Kafka 0\.7 register themselves"):
         _ = cluster.registry
-    with pytest.raises(KitError, match=r"0 is no partition of Kafka 0\.7\.2"):
+    with pytest.raises(KitError, match=r"0 is not a partition of Kafka 0\.7\.2"):
         cluster.log("clicks", 0)
     with pytest.raises(KitError, match="broker 0 has no log of clicks-1"):
         cluster.log("clicks", "0-1")
     with pytest.raises(KitError, match="there is no broker 4"):
         cluster.log("clicks", "4-0")
-    with pytest.raises(KitError, match="this cluster does without ZooKeeper"):
+    with pytest.raises(KitError, match="this cluster has no ZooKeeper"):
         _ = cluster.client
     with pytest.raises(ValueError, match=r"generation '0\.6'"):
         EmbeddedCluster(generation="0.6")

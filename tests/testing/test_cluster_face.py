@@ -58,7 +58,7 @@ def a_whole_life(cluster: Cluster) -> None:
     cluster.start(0, port=free_port())
     cluster.wait_leaders("t", [0, 1, 2])
     cluster.delete_topic("t")
-    with pytest.raises(KitError, match="there is no topic t"):
+    with pytest.raises(KitError, match="topic t does not exist"):
         load(cluster, "t", 1)
 
 
@@ -142,7 +142,7 @@ def test_a_port_that_nobody_asked_for_is_exchanged_when_it_is_taken(zookeeper: Z
         ({"port": 65535}, "port 65536 for broker 1: must be from 1 to 65535"),
         ({"port": 0}, "port 0 for broker 0"),
         ({"port": 2180, "zookeeper_port": 2181}, "port 2181 is wanted for ZooKeeper and for broker 1"),
-        ({"zookeeper_port": 2181, "zookeeper": "127.0.0.1:2181"}, "belongs to the cluster, and one was given"),
+        ({"zookeeper_port": 2181, "zookeeper": "127.0.0.1:2181"}, "belongs to the cluster, but one was given"),
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_asked_for(made: Made, options: dict[str, Any], said: str) -> None:

@@ -157,5 +157,5 @@ def test_the_older_form_of_a_member_process_launches_it_at_once(
         ann.wait_for("deliver", count=2)
         ann.leave()
         assert ann.notes("left")
-    with pytest.raises(ValueError, match="one of them is needed"):
+    with pytest.raises(ValueError, match="give one of them"):
         MemberProcess(connect, fresh_group, "ann", consumer_id="bob", topics={topic: 1})

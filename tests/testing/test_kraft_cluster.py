@@ -32,7 +32,7 @@ def test_topics_are_made_grow_and_vanish(cluster: KafkaCluster, fresh_topic: Cal
     assert cluster.partitions(topic) == [0, 1, 2]
     assert cluster.leader(topic, 2) == 0
     cluster.delete_topic(topic)
-    with pytest.raises(KitError, match=f"there is no topic {topic}"):
+    with pytest.raises(KitError, match=f"topic {topic} does not exist"):
         cluster.partitions(topic)
     assert cluster.leader(topic, 0) is None
     assert cluster.create_topic(topic) == {0: 0}

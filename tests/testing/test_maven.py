@@ -250,7 +250,7 @@ def test_an_encrypted_password_is_refused_with_what_helps(pinned: Path, tmp_path
 def test_broken_settings_are_named(pinned: Path, tmp_path: Path) -> None:
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text("<settings>")
-    with pytest.raises(MavenMissing, match=r"settings\.xml cannot be read: .*; mend it, or set"):
+    with pytest.raises(MavenMissing, match=r"settings\.xml cannot be read: .*; fix it, or set"):
         maven.jars("9.9")
 
 

@@ -1,4 +1,4 @@
-"""Inspects and changes consumer groups: members, owners, stored offsets, claims; described in docs/ADMIN.md."""
+"""Inspects and changes consumer groups and topics: members, owners, offsets, claims; described in docs/ADMIN.md."""
 
 from zkconsumer.admin.admin import Admin, GroupOffsets
 from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups

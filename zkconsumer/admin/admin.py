@@ -140,7 +140,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         return topic_report(read_topics(self._port, self._cluster, self._zookeeper, names))
 
     def describe(self, group: str) -> GroupReport:
-        """Return the members of a group, who owns which partition, and how far behind it is.
+        """Return the members of a group, the owner of each partition, and its lag.
 
         Raises:
             NotFound: There is no such group.
@@ -162,7 +162,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         on_wait: Callable[[], None] | None = None,
         on_trigger: Callable[[Sequence[str]], None] | None = None,
     ) -> Verification:
-        """Return whether each partition is owned by the thread to which it is assigned, and what would mend it.
+        """Check that the thread to which a partition is assigned owns it; return what is wrong, and how to fix it.
 
         Args:
             strategies: Those that the group may use, of `STRATEGIES`; with none, owners are not compared with an
@@ -179,7 +179,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         Raises:
             ValueError: A strategy is none of `STRATEGIES`.
             NotFound: There is no such group.
-            RebalanceNotTriggered: ZooKeeper did not take it.
+            RebalanceNotTriggered: ZooKeeper did not accept it.
         """
         check_group(group)
         unknown = [name for name in strategies if name not in STRATEGIES]
@@ -249,7 +249,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
 
         Raises:
             NotFound: There is no such group, topic or partition.
-            ClaimNotReleased: Its owner may be alive, or the claim has changed meanwhile.
+            ClaimNotReleased: Its owner may be alive, or the claim has changed in the meantime.
         """
         check_group(group)
         check_topic(topic)
@@ -261,11 +261,11 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         return found
 
     def trigger_rebalance(self, group: str) -> None:
-        """Have all members of a group rebalance once; members that own what is assigned to them keep it.
+        """Have all members of a group rebalance once; members keep partitions that are assigned to them.
 
         Raises:
             NotFound: There is no such group.
-            RebalanceNotTriggered: ZooKeeper did not take it.
+            RebalanceNotTriggered: ZooKeeper did not accept it.
         """
         check_group(group)
         nodes = read_group(self._port, self._cluster, self._zookeeper, group)

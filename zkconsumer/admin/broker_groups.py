@@ -88,7 +88,7 @@ class BrokerGroups(BrokerGroupOffsets):
         return group_rows(read_groups_of_brokers(self._coordinators))
 
     def describe(self, group: str) -> BrokerGroupReport:
-        """Return the members of a group, which partitions each has, and how far behind the group is.
+        """Return the members of a group, the partitions of each, and the lag.
 
         Raises:
             NotFound: There is no such group.
@@ -96,7 +96,7 @@ class BrokerGroups(BrokerGroupOffsets):
         return broker_group_report(self.read(group))
 
     def lag(self, *groups: str) -> LagReport:
-        """Return how far groups are behind, all groups of consumers when none is named.
+        """Return the lag of groups, of all groups of consumers if none is named.
 
         Each leader is asked once for the ends of the logs of all groups. Rates are not known: `lag_monitor` has them.
 
@@ -106,7 +106,7 @@ class BrokerGroups(BrokerGroupOffsets):
         return self.lag_monitor(LagChoice(groups)).read()
 
     def lag_monitor(self, choice: LagChoice | None = None) -> BrokerLagMonitor:
-        """Return a monitor, whose `read()` returns the lag of now, and from the second call on also rates.
+        """Return a monitor, whose `read()` returns the current lag, from the second call on with rates.
 
         Args:
             choice: Which groups and topics it reads; all without one.

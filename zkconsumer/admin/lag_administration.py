@@ -1,4 +1,4 @@
-"""The methods of `Admin` that read how far groups of either kind are behind, and which kind one is."""
+"""The methods of `Admin` that read the lag of groups, in ZooKeeper or of brokers, and which kind a group is."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from zkconsumer.cluster.zookeeper_connection import ClusterSilent, read_all
 
 
 class LagReader(Protocol):
-    """Reads the lag of groups again and again."""
+    """Reads the lag of groups repeatedly."""
 
     def read(self) -> LagReport:
-        """Return the lag of now, with rates from the second call on."""
+        """Return the current lag, from the second call on with rates."""
 
 
 class LagAdministration:
@@ -42,7 +42,7 @@ class LagAdministration:
         return read_all(self._port, [Exists(path)]) == [None] and self.broker_groups.is_coordinated(group)
 
     def lag(self, *groups: str) -> LagReport:
-        """Return how far groups are behind, all groups of the cluster when none is named.
+        """Return the lag of groups, of all groups of the cluster if none is named.
 
         Each leader is asked once for the ends of the logs of all groups. Rates are not known: `lag_monitor` has them.
 
@@ -52,7 +52,7 @@ class LagAdministration:
         return self.lag_monitor(LagChoice(groups)).read()
 
     def lag_monitor(self, choice: LagChoice | None = None) -> LagReader:
-        """Return a monitor, whose `read()` returns the lag of now, and from the second call on also rates.
+        """Return a monitor, whose `read()` returns the current lag, from the second call on with rates.
 
         Groups that brokers coordinate count, too; `coordination` of a group says which it is.
 
@@ -95,7 +95,7 @@ class _BothKinds:
         self._zookeeper, self._brokers = in_zookeeper(choice), of_brokers(choice)
 
     def read(self) -> LagReport:
-        """Return the lag of now, with rates from the second call on."""
+        """Return the current lag, from the second call on with rates."""
         if not self._choice.groups:
             return self._all()
         named = tuple(group for group in self._choice.groups if self._is_of_brokers(group))

@@ -1,4 +1,4 @@
-"""Reads how far groups in ZooKeeper are behind, again and again, without joining any of them.
+"""Reads the lag of groups in ZooKeeper, again and again, without joining them.
 
 Rules, and which failure each prevents:
 - ZooKeeper is read level by level for all groups together, and each leader is asked once for the ends of the logs of
@@ -6,7 +6,7 @@ Rules, and which failure each prevents:
 - A round has a deadline. What is not known by then is unknown, and never counted as no lag.
 - No watch is set and no node is written: a monitor that dies leaves nothing behind.
 
-Reads how far groups are behind that brokers coordinate, again and again, without joining any of them.
+Reads the lag of groups that brokers coordinate, again and again, without joining them.
 
 Rules, and which failure each prevents:
 - Each broker is asked for its groups over one connection, and each leader once for the ends of the logs of all groups:
@@ -93,7 +93,7 @@ class LagMonitor:
         self._left: set[str] = set()
 
     def read(self) -> LagReport:
-        """Return the lag of now, with rates from the second call on.
+        """Return the current lag, from the second call on with rates.
 
         Raises:
             NotFound: A group that was named has neither nodes in ZooKeeper nor offsets in Kafka.
@@ -331,7 +331,7 @@ class BrokerLagMonitor:
         self._window = RateWindow()
 
     def read(self, others: Collection[str] = ()) -> LagReport:
-        """Return the lag of now, with rates from the second call on.
+        """Return the current lag, from the second call on with rates.
 
         Args:
             others: Groups in ZooKeeper: what they store in Kafka is listed as a group without members, which is left

@@ -40,7 +40,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class TopicLag:
-    """How far a group is behind in one topic.
+    """The lag of a group in one topic.
 
     Attributes:
         topic: Its name.
@@ -65,7 +65,7 @@ class TopicLag:
 
 @dataclass(frozen=True)
 class GroupLag:
-    """How far one group is behind.
+    """The lag of one group.
 
     Attributes:
         group: Its name.
@@ -95,7 +95,7 @@ class GroupLag:
 
 @dataclass(frozen=True)
 class LagReport(JsonValue):
-    """How far groups were behind at one time.
+    """The lag of groups at one time.
 
     Attributes:
         read_at: When it was read, in seconds since 1970.

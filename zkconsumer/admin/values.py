@@ -13,10 +13,10 @@ The errors of group administration.
         ├── ClaimNotReleased      a claim whose owner may be alive, or that has changed meanwhile
         ├── RebalanceNotTriggered ZooKeeper did not take the passing registration
         ├── CoordinatorUnavailable no broker coordinates a group now, or it does not answer
-        ├── GroupNotAuthorized    brokers do not let us see or change a group
+        ├── GroupNotAuthorized    brokers do not let this user see or change a group
         ├── ControllerUnavailable no broker is the controller now, or it does not answer
         ├── TopicRefused          a topic that may not be created, grown, deleted, set or cut so
-        ├── TopicNotAuthorized    brokers do not let us change a topic
+        ├── TopicNotAuthorized    brokers do not let this user change a topic
         └── TopicUnfinished       the change is asked for, and the brokers have not done it in time
 """
 
@@ -77,8 +77,8 @@ class GroupRow(JsonValue):
 
     Attributes:
         group: Its name.
-        members: Number of registered consumers; None if ZooKeeper does not let us read it.
-        owned: Number of partitions that somebody owns now; None if ZooKeeper does not let us read it.
+        members: Number of registered consumers; None if ZooKeeper does not let this client read it.
+        owned: Number of partitions that somebody owns now; None if ZooKeeper does not let this client read it.
         topics: Topics that the group owns partitions of or has stored offsets for, by name.
         offsets_in_zookeeper: It has offsets in ZooKeeper.
         offsets_in_kafka: It has offsets in Kafka; None if that is not known.
@@ -140,7 +140,7 @@ def _renamed(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Released(JsonValue):
-    """What became of a claim.
+    """The result of releasing a claim.
 
     Attributes:
         path: The owner node.
@@ -179,7 +179,7 @@ def nearest(name: str, known: Sequence[str], kind: str) -> str:
 
 
 class AdminError(RemediedError):
-    """Something that cannot be found out or done."""
+    """A question cannot be answered, or a change cannot be made."""
 
 
 class NotFound(AdminError):
@@ -195,19 +195,19 @@ class OffsetsNotSet(AdminError):
 
 
 class GroupNotDeleted(AdminError):
-    """A group was not deleted, or not wholly; says what is left."""
+    """A group was not deleted, or only in part; says what is left."""
 
 
 class ClaimNotReleased(AdminError):
-    """A claim was not released: its owner may be alive, or the claim has changed meanwhile."""
+    """A claim was not released: its owner may be alive, or the claim has changed in the meantime."""
 
 
 class RebalanceNotTriggered(AdminError):
-    """ZooKeeper did not take the registration that triggers a rebalance."""
+    """ZooKeeper did not accept the registration that triggers a rebalance."""
 
 
 class CoordinatorUnavailable(AdminError):
-    """No broker coordinates a group now, or the one that does has not answered in time."""
+    """No broker coordinates a group now, or its coordinator has not answered in time."""
 
 
 class GroupNotAuthorized(AdminError):
@@ -215,7 +215,7 @@ class GroupNotAuthorized(AdminError):
 
 
 class ControllerUnavailable(AdminError):
-    """No broker is the controller of the cluster now, or the one that is has not answered in time."""
+    """No broker is the controller of the cluster now, or the controller has not answered in time."""
 
 
 class TopicRefused(AdminError):
@@ -227,4 +227,4 @@ class TopicNotAuthorized(AdminError):
 
 
 class TopicUnfinished(AdminError):
-    """A change of a topic is asked for, and the brokers have not finished in time; says what hinders them."""
+    """The brokers have not finished a change of a topic in time; says what prevents it."""

@@ -1,11 +1,11 @@
-"""The consumers for asyncio: `AsyncConsumerConnector`, whose streams are read with `async for`, `AsyncKafkaConsumer`.
+"""The consumers for asyncio: `AsyncConsumerConnector`, read with `async for`, and `AsyncKafkaConsumer`, with `poll`.
 
     async with AsyncConsumerConnector(ConsumerConfig("zk1:2181,zk2:2181/kafka", "billing")) as connector:
         [stream] = (await connector.create_message_streams({"clicks": 1}))["clicks"]
         async for message in stream:
             await work(message)
 
-It is a shell over the streams of `zkconsumer`: the same member, the same threads that fetch, the same promises
+It uses the streams of `zkconsumer`: the same member, the same threads that fetch, the same promises
 (docs/SEMANTICS.md). "A thread" in those promises is a task here.
 """
 

@@ -370,22 +370,22 @@ class AsyncRebalanceListener:
     """
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """These are about to be released, also at shutdown: nothing more of them is delivered, commits still count."""
+        """Called before partitions are released, also at shutdown; nothing more is delivered, commits still count."""
 
     async def on_partitions_assigned(
         self, positions: dict[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None] | None:
-        """These are owned now; each will be delivered from the offset given, after this returns.
+        """Called when partitions are owned; each is delivered from the offset given, after this returns.
 
         A returned mapping gives other start offsets, as for `RebalanceListener.on_partitions_assigned`.
         """
         return None
 
     async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """These were lost with the session; a commit is no longer possible."""
+        """Called when partitions were lost with the session; a commit is no longer possible."""
 
     async def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
-        """Another member has held these for long; for information, the claim continues to wait."""
+        """Called when another member has held assigned partitions for a long time; the claim continues to wait."""
 
 
 class LoopCallbacks:

@@ -207,7 +207,7 @@ class AsyncConsumerConnector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> Coroutine[Any, Any, None]:
         """Store positions and wait for the result, for the session time-out at most; to be awaited.
 
-        What is stored is decided when this is called, and it is stored behind all commits that were asked for before. A
+        What is stored is decided when this is called, and it is stored after all earlier commits. A
         commit whose task is cancelled meanwhile may still be stored.
 
         Args:

@@ -49,24 +49,24 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
 class AsyncRebalanceCallbacks:
-    """Is called about partitions that come and go, inside of `poll`, `close` and `unsubscribe`; derive from it.
+    """A base class for callbacks at a rebalance, called inside `poll`, `close` and `unsubscribe`.
 
     Threads: called as tasks of the consumer's event loop; they may await the consumer's calls.
     """
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These are given up; they can still be committed."""
+        """Called before partitions are revoked; they can still be committed."""
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These came; their positions are known."""
+        """Called when partitions are assigned; their positions are known."""
 
     async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These are gone already, and cannot be committed; by default as `on_partitions_revoked`."""
+        """Called after partitions were lost; they cannot be committed. By default it calls `on_partitions_revoked`."""
         await self.on_partitions_revoked(partitions)
 
 
 class AsyncKafkaConsumer:
-    """A consumer that is polled, for asyncio: the calls of `KafkaConsumer`, with their errors, awaited.
+    """`KafkaConsumer` for asyncio: the same calls, with the same errors, awaited.
 
     Args:
         *topics: Subscribed to at the first call; or none, and `subscribe` or `assign` is called.
@@ -185,7 +185,7 @@ class AsyncKafkaConsumer:
         return await self._call(self._consumer.assignment)
 
     async def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; with a pattern, those of the present assignment."""
+        """Return the topics that are subscribed to; with a pattern, those of the current assignment."""
         return await self._call(self._consumer.subscription)
 
     # -- records -------------------------------------------------------------------------------------------------------
@@ -275,21 +275,21 @@ class AsyncKafkaConsumer:
         return found
 
     def wakeup(self) -> None:
-        """End the present or next `poll` with ConsumerWokenUp. Threads: any."""
+        """End the current or next `poll` with ConsumerWokenUp. Threads: any."""
         self._consumer.wakeup()
 
     # -- positions -----------------------------------------------------------------------------------------------------
 
     async def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Have the next `poll` return the records of a partition from an offset on."""
+        """Set the offset at which the next `poll` starts to return records of a partition."""
         await self._call(partial(self._consumer.seek, partition, offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """Go to the first offset of partitions, of all without any."""
+        """Move to the first offset of partitions (all, if none is named)."""
         await self._call(partial(self._consumer.seek_to_beginning, *partitions))
 
     async def seek_to_end(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """Go to the end of partitions, of all without any."""
+        """Move to the end of partitions (all, if none is named)."""
         await self._call(partial(self._consumer.seek_to_end, *partitions))
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -297,7 +297,7 @@ class AsyncKafkaConsumer:
         return await self._call(partial(self._consumer.position, partition, timeout_ms))
 
     async def pause(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
-        """Return nothing of partitions until `resume`; they stay assigned."""
+        """Return no records of partitions until `resume`; they stay assigned."""
         await self._call(partial(self._consumer.pause, *partitions))
 
     async def resume(self, *partitions: TopicPartition | Iterable[TopicPartition]) -> None:
@@ -315,7 +315,7 @@ class AsyncKafkaConsumer:
         await self._call(partial(self._consumer.commit_sync, offsets, timeout_ms))
 
     async def commit_async(self, offsets: Offsets | None = None, callback: CommitDone | None = None) -> None:
-        """Ask for a commit behind all earlier ones, without waiting for it.
+        """Commit offsets after all earlier commits, without waiting.
 
         A later `poll`, `commit`, `unsubscribe` or `close` calls `callback(offsets, error)`, on the loop.
         """
@@ -325,7 +325,7 @@ class AsyncKafkaConsumer:
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of the group; None where there is none."""
+        """Return the committed offsets of the group; None for a partition without one."""
         return await self._call(partial(self._consumer.committed, partitions, timeout_ms))
 
     # -- the cluster ---------------------------------------------------------------------------------------------------
@@ -339,13 +339,13 @@ class AsyncKafkaConsumer:
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each log that this consumer may see."""
+        """Return the offset after the last record of each log that this consumer may see."""
         return await self._call(partial(self._consumer.end_offsets, partitions, timeout_ms))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after a time in milliseconds; None where there is none."""
+        """Return the first record of each partition at or after a time in milliseconds; None if there is none."""
         return await self._call(partial(self._consumer.offsets_for_times, timestamps, timeout_ms))
 
     async def partitions_for_topic(self, topic: str) -> frozenset[int | str]:
@@ -363,11 +363,11 @@ class AsyncKafkaConsumer:
         return await self._call(self._consumer.group_metadata)
 
     async def enforce_rebalance(self, reason: str = "the application has asked for it") -> None:
-        """Have the group assigned anew, in later polls."""
+        """Trigger a rebalance of the group; it happens in later polls."""
         await self._call(partial(self._consumer.enforce_rebalance, reason))
 
     async def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are between position and end of the log, as last fetched; None: not known."""
+        """Return the lag of a partition at its last fetch: the end of its log minus the position; None if not known."""
         return await self._call(partial(self._consumer.current_lag, partition))
 
     async def metrics(self) -> dict[str, float]:

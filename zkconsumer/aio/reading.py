@@ -399,7 +399,7 @@ class AsyncKafkaStream(Generic[K, V]):
 
     @property
     def handed(self) -> Message[K, V] | MessageBatch | None:
-        """The message or batch that the stream handed over last, which is in hand; None when nothing is."""
+        """The message or batch that the stream returned last and that is not done yet; None if there is none."""
         return cast("Message[K, V] | MessageBatch | None", self._reading.stream.handed)
 
     def __repr__(self) -> str:

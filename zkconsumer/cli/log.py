@@ -31,7 +31,7 @@ _OFFSETS: Final = "__consumer_offsets"
 _BLOCK_BYTES: Final = 64 * 1024
 _LIST_EPILOG = """\
 \b
-Only names, checkpoints and the heads of entries are read: what is damaged inside of them, `log check` finds.
+The command reads only names, checkpoints and the headers of entries. `log check` finds damage inside of entries.
 
 \b
 Example:
@@ -39,9 +39,9 @@ Example:
 """
 _CHECK_EPILOG = """\
 \b
-One JSON object a line: `damage` and `gap` with file, bytes and offsets; `tail` and `note` for what is no fault;
-`partition` with what was counted; `summary` at the end. A gap is below_log_start, compacted or transaction, as in every
-sound log, or segment_missing, damaged or unexplained.
+The command prints one JSON object per line: `damage` and `gap` with file, bytes and offsets; `tail` and `note` for
+findings that are no fault; `partition` with its counts; `summary` at the end. The gaps below_log_start, compacted and
+transaction are normal. The gaps segment_missing, damaged and unexplained are faults.
 
 \b
 Status: 0 clean; 1 offsets are missing (segment_missing, unexplained); 2 something is damaged, or wrong usage.
@@ -57,11 +57,11 @@ _DUMP_EPILOG = f"""\
   {FIELDS_HELP}
 
 \b
-What is damaged or missing is said on stderr, and reading goes on behind it. Status: 0 done; 1 a message could not be
-read, or may be missing.
+The command reports damage and missing offsets on stderr, and continues after them. Status: 0 done; 1 a message could
+not be read, or may be missing.
 
 \b
-To send what a disk has to a cluster, pipe the lines of --json to `zkconsumer produce --from-json`.
+To send these messages to a cluster, pipe the lines of --json to `zkconsumer produce --from-json`.
 
 \b
 Example: the committed messages of one partition
@@ -69,8 +69,8 @@ Example: the committed messages of one partition
 """
 _GROUPS_EPILOG = """\
 \b
-Positions are those of __consumer_offsets: of groups that store their offsets in Kafka. Offsets in ZooKeeper are not in
-the log folders of brokers.
+__consumer_offsets has the offsets of groups that store them in Kafka. Offsets in ZooKeeper are not in the log folders
+of brokers.
 
 \b
 Example:
@@ -87,8 +87,8 @@ _partitions = click.option("--partition", "partitions", metavar="P", multiple=Tr
 def log() -> None:
     """Read the log folders of brokers, without a broker.
 
-    FOLDER is one of log.dirs, or a copy of it, of any Kafka from 0.7 to 4.3; or the folder of one partition. Files are
-    only read, never changed.
+    FOLDER is a folder of log.dirs, or a copy of one, of any Kafka from 0.7 to 4.3; or the folder of one partition. The
+    commands only read files.
     """
 
 
@@ -171,9 +171,9 @@ def _object(found: DiskPartition, finding: Finding) -> dict[str, Any]:
 @_partitions
 @click.option("--from", "start", metavar="OFFSET", type=click.IntRange(min=0), help="Start at this offset.")
 @click.option("--to", "end", metavar="OFFSET", type=click.IntRange(min=0), help="End before this offset.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line. [this, if nothing else is chosen]")
-@click.option("--raw", "as_raw", is_flag=True, help="Print the bytes of the values, a line feed behind each.")
-@click.option("-f", "--format", "format_string", metavar="FORMAT", help="Print by a format string, see below.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line. [default]")
+@click.option("--raw", "as_raw", is_flag=True, help="Print the bytes of each value, and a line feed.")
+@click.option("-f", "--format", "format_string", metavar="FORMAT", help="Print with a format string, see below.")
 @click.option("--null", "null_text", metavar="TEXT", help="Print this for a null key or value. [null; with -f nothing]")
 @click.option(
     "--isolation-level",
@@ -208,8 +208,8 @@ def dump(folders: tuple[Path, ...], topic: str, partitions: tuple[int, ...], **o
         counts = _print(reading, form, left, found)
         printed, problems = printed + counts[0], problems + counts[1]
         if reading.left_out:
-            click.echo(f"zkconsumer: {found.topic}-{found.partition}: batches of transactions that never ended, "
-                       f"which are left out: {reading.left_out}", err=True)  # fmt: skip
+            click.echo(f"zkconsumer: {found.topic}-{found.partition}: left out batches of transactions that never "
+                       f"ended: {reading.left_out}", err=True)  # fmt: skip
     click.echo(f"Printed {count_of(printed, 'message')}", err=True)
     if problems:
         raise click.exceptions.Exit(1)
@@ -280,11 +280,11 @@ def _sentences(event: Damage | Gap | LogTail) -> Iterator[str]:
 @click.option("--group", "names", metavar="GROUP", multiple=True, help="Only this group; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def groups(folders: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> None:
-    """Print the positions of groups, out of __consumer_offsets."""
+    """Print the committed offsets of groups, from __consumer_offsets."""
     positions, problems = GroupPositions(), 0
     disk = open_log(*folders)
     if _OFFSETS not in disk.topics:
-        raise CliError(f"there is no log of {_OFFSETS} here", "offsets may be in ZooKeeper, or with other brokers")
+        raise CliError(f"the folders have no log of {_OFFSETS}", "offsets may be in ZooKeeper, or at other brokers")
     for found in disk.select(_OFFSETS):
         for event in LogReading(found, found.partition, read_committed=True).events():
             if isinstance(event, Message):

@@ -68,7 +68,7 @@ Example:
 """
 _SET_EPILOG = """\
 \b
-Settings that are not named stay as they are. Brokers of 0.8.0 have none.
+Other settings do not change. Brokers of 0.8.0 do not support settings of topics.
 
 \b
 Example:
@@ -76,8 +76,8 @@ Example:
 """
 _CUT_EPILOG = """\
 \b
-The messages are lost, and the log of each partition starts at the offset. Brokers of Kafka 0.11 and later do that.
-A group whose offset is below goes on where auto.offset.reset says.
+The messages are lost, and the log of each partition then starts at that offset. Brokers support it from Kafka 0.11 on.
+A group whose stored offset is lower continues where auto.offset.reset says.
 
 \b
 Example:
@@ -85,8 +85,8 @@ Example:
 """
 _PRODUCERS_EPILOG = """\
 \b
-SEQUENCE is that of the last record, OPEN SINCE the offset at which an open transaction starts. A leader forgets a
-producer that has written nothing for a day (producer.id.expiration.ms), and knows none without an id.
+SEQUENCE is that of the last record, OPEN SINCE the first offset of an open transaction. Only producers with an id are
+listed; a leader forgets them a day after their last record (producer.id.expiration.ms).
 
 \b
 Example:
@@ -131,7 +131,7 @@ _config_option = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=_settings,
-    help="Setting of the topic, such as retention.ms=3600000; may be repeated. `--config NAME=VALUE` is the same.",
+    help="Setting of the topic, such as retention.ms=3600000; may be repeated. `--config NAME=VALUE` also works.",
 )
 _rack_option = click.option("--disable-rack-aware", is_flag=True, help="Assign replicas as if no broker had a rack.")
 
@@ -231,7 +231,7 @@ def create_topic(
 @click.argument("topic", metavar="NAME")
 @zookeeper_option(required=False)
 @bootstrap_option()
-@click.option("--partitions", type=int, required=True, help="Number of partitions that the topic shall have.")
+@click.option("--partitions", type=int, required=True, help="New number of partitions of the topic.")
 @_assignment_option
 @_rack_option
 @_change_options
@@ -263,7 +263,7 @@ def grow_topic(
 def delete_topic(
     topic: str, zookeeper: str | None, brokers: str | None, dry_run: bool, wait_s: float, as_json: bool
 ) -> None:
-    """Delete topic NAME with all its messages, and wait until it is gone."""
+    """Delete topic NAME with all its messages, and wait until it no longer exists."""
     with open_topic_admin(zookeeper, brokers, _CLIENT) as admin:
         change = admin.delete_topic(topic, dry_run=dry_run, wait_s=wait_s, on_progress=_print_progress)
     _print_change(change, as_json, "deleted")
@@ -274,7 +274,7 @@ def delete_topic(
 @zookeeper_option(required=False)
 @bootstrap_option()
 @_config_option
-@click.option("--unset", metavar="NAME", multiple=True, help="Take this setting away from the topic; may be repeated.")
+@click.option("--unset", metavar="NAME", multiple=True, help="Remove this setting from the topic; may be repeated.")
 @_plain_options
 def set_topic(
     topic: str,
@@ -285,7 +285,7 @@ def set_topic(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Change settings of topic NAME, and print old -> new."""
+    """Change settings of topic NAME, and print their old and new values."""
     if not settings and not unset:
         raise click.UsageError("Give --topic-config NAME=VALUE, or --unset NAME.")
     with open_topic_admin(zookeeper, brokers, _CLIENT) as admin:

@@ -95,7 +95,7 @@ _NO_ID: Final = -1
 
 
 class BrokersSilent(ClusterSilent):
-    """None of the brokers that are known answers a question about the cluster."""
+    """No known broker answers a metadata request."""
 
     remedy = ("check that the brokers run, that bootstrap.servers has their addresses, and that security.protocol "
               "fits these ports")  # fmt: skip

@@ -141,7 +141,7 @@ class ConsumerConfig(FrozenSettings):
 
     @property
     def zookeeper(self) -> str:
-        """`zookeeper_connect`, for what cannot do without ZooKeeper.
+        """`zookeeper_connect`, for calls that need ZooKeeper.
 
         Raises:
             ConfigError: `bootstrap.servers` is given instead.

@@ -149,7 +149,7 @@ class KafkaConsumerConfig(FrozenSettings):
 
     @property
     def zookeeper(self) -> str:
-        """`zookeeper_connect`, for what cannot do without ZooKeeper.
+        """`zookeeper_connect`, for calls that need ZooKeeper.
 
         Raises:
             ConfigError: `bootstrap.servers` alone is given.

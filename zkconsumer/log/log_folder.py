@@ -119,7 +119,7 @@ def open_log(*folders: str | os.PathLike[str]) -> DiskLog:
         folders: Those of `log.dirs`, or copies of them; or folders such as `clicks-3`.
 
     Raises:
-        LogFailed: A folder is not there, cannot be listed, or holds no log.
+        LogFailed: A folder is not there, cannot be listed, or has no log.
     """
     found: list[DiskPartition] = []
     for folder in map(Path, folders):
@@ -138,7 +138,7 @@ def open_log(*folders: str | os.PathLike[str]) -> DiskLog:
                 here.append(_partition_log(folder / name, _names(folder / name), part.topic, part.partition, part.state,
                                            checkpoints))  # fmt: skip
         if not here:
-            raise LogFailed(f"{folder} holds no log", "give a folder of log.dirs, with folders such as clicks-0 in it")
+            raise LogFailed(f"{folder} has no log", "give a folder of log.dirs, with folders such as clicks-0 in it")
         found += here
     return DiskLog(found)
 
@@ -208,4 +208,4 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise LogFailed(f"{path} is not there any more", STOP_IT) from error
+        raise LogFailed(f"{path} no longer exists", STOP_IT) from error

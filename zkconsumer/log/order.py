@@ -193,15 +193,15 @@ class OffsetOrder:
                 return None, events
             if verdict == "lost":
                 events += self._end_again()
-                reason = f"offset {entry.first} contradicts those around it"
+                reason = f"offset {entry.first} does not fit the offsets around it"
                 self._held.append(Damage(self._file, entry.start, entry.end, None, None, reason))
                 return None, events
             if verdict == "moved":
-                said = f"offset {entry.first} contradicts those around it, it must be {self.next}"
+                said = f"offset {entry.first} does not fit the offsets around it; it must be {self.next}"
                 events.append(self._repaired(entry.start, entry.start + 8, said))
                 entry = moved(entry, self.next, entry.head or bytes(8))
             elif entry.first < self.next:
-                said = f"offsets {entry.first} to {self.next - 1} are there again"
+                said = f"offsets {entry.first} to {self.next - 1} appear again"
                 events.append(self._repaired(entry.start, entry.end, said))
         events += self._end_again()
         if entry.first > self.next:
@@ -247,7 +247,7 @@ class OffsetOrder:
         if self._again:
             start, end, first, last = self._again
             self._again, self._hurt = [], self._named
-            yield self._repaired(start, end, f"offsets {first} to {last} are there again, and are passed by")
+            yield self._repaired(start, end, f"offsets {first} to {last} appear again, and are skipped")
 
     def _hole(self, end: int, *, is_first: bool, cut: tuple[str, int] | None) -> Iterator[Event]:
         """Yield why the offsets from the expected one up to another one are missing."""
@@ -259,9 +259,9 @@ class OffsetOrder:
             yield Gap(GapKind.DAMAGED, first, last, count, self._held[0].file, self._held[0].reason)
             self._held = []
         elif first <= self._hurt <= last:
-            yield Gap(GapKind.DAMAGED, first, last, count, self._file, "other offsets are there in their place")
+            yield Gap(GapKind.DAMAGED, first, last, count, self._file, "other offsets are in their place")
         elif is_first and any(first <= orphan <= last for orphan in self._orphans):
-            yield Gap(GapKind.SEGMENT_MISSING, first, last, count, self._file, "the index of a segment is there, alone")
+            yield Gap(GapKind.SEGMENT_MISSING, first, last, count, self._file, "only the index of a segment is left")
         elif first < self._cleaned_to:
             self._count(GapKind.COMPACTED, first, last, count)
         elif is_first and cut is not None:
@@ -271,7 +271,7 @@ class OffsetOrder:
         elif is_first:
             yield Gap(GapKind.SEGMENT_MISSING, first, last, count, self._file)
         else:
-            yield Gap(GapKind.UNEXPLAINED, first, last, count, self._file, "nothing damaged is between its neighbours")
+            yield Gap(GapKind.UNEXPLAINED, first, last, count, self._file, "there is no damage between its neighbours")
 
     def _check_epoch(self, entry: DiskEntry, behind: list[DiskEntry]) -> Iterator[Event]:
         """Yield that the epoch of an entry is wrong, or take it for the epoch of now: epochs never go down."""
@@ -281,11 +281,11 @@ class OffsetOrder:
         elif epoch == -1:
             pass
         elif epoch < self._epoch:
-            reason = f"leader epoch {epoch} is below {self._epoch}, that of the entry before"
+            reason = f"leader epoch {epoch} is below {self._epoch}, the epoch of the previous entry"
         elif (not behind or self._epoch < 0) and self._is_unknown(entry):
-            reason = f"leader epoch {epoch} is none of the partition's"
+            reason = f"leader epoch {epoch} is not in the partition's list of epochs"
         elif behind and 0 <= behind[0].leader_epoch < epoch and behind[-1].leader_epoch < epoch:
-            reason = f"leader epoch {epoch} is above {behind[0].leader_epoch}, that of the entry behind"
+            reason = f"leader epoch {epoch} is above {behind[0].leader_epoch}, the epoch of the next entry"
         if reason:
             yield self._repaired(entry.start + 12, entry.start + 16, reason)
         elif epoch >= 0:

@@ -203,7 +203,7 @@ class DiskPartition:
             following = next((each for each in sure if each > base), None)
             is_wrong = first is not None and (first < base or (following is not None and first >= following))
             if first is not None and is_wrong:
-                reason = f"it is named after offset {base}, and starts with offset {first}; it is read there"
+                reason = f"its name says offset {base}, but it starts at offset {first}; it is read from there"
                 damaged.append(Damage(segment.path.name, 0, segment.size, None, None, reason, True))
             place = first if first is not None and is_wrong else base
             found.append(_Place(place, segment, first is not None and not is_wrong))

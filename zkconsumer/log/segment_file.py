@@ -114,7 +114,7 @@ STOP_IT: Final = "a broker still writes there: stop it, or read a copy"
 
 def _failed(path: Path, error: OSError) -> LogFailed:
     if isinstance(error, FileNotFoundError):
-        return LogFailed(f"{path} is not there any more", STOP_IT)
+        return LogFailed(f"{path} no longer exists", STOP_IT)
     return LogFailed(f"{path} cannot be read: {error.strerror or error}")
 
 

@@ -38,12 +38,12 @@ class RebalanceListener:
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """These are about to be released, also at shutdown: nothing more of them is delivered, commits still count."""
+        """Called before partitions are released, also at shutdown; nothing more is delivered, commits still count."""
 
     def on_partitions_assigned(
         self, positions: dict[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None] | None:
-        """These are owned now; each will be delivered from the offset given, after this returns.
+        """Called when partitions are owned; each is delivered from the offset given, after this returns.
 
         A returned mapping gives other start offsets, for some of them or all: for applications that store offsets
         themselves, beside their data. A value that is no offset of the log, None too, stops its partition
@@ -52,10 +52,10 @@ class RebalanceListener:
         return None
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """These were lost with the session; a commit is no longer possible."""
+        """Called when partitions were lost with the session; a commit is no longer possible."""
 
     def on_partitions_blocked(self, partitions: list[TopicPartition]) -> None:
-        """Another member has held these for long; for information, the claim continues to wait."""
+        """Called when another member has held assigned partitions for a long time; the claim continues to wait."""
 
 
 LISTENER_METHODS: Final = tuple(name for name in vars(RebalanceListener) if name.startswith("on_"))

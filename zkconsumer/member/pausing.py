@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.loop import Loop
 from rebalance.subscription import Partition
 from zkconsumer.member.coordination import GroupCoordinator
@@ -79,8 +79,8 @@ class Pauses:
         for partition in partitions:
             entry = self._coordinator.partitions.get(partition)
             state = None if entry is None else entry.machine.state
-            if state in (p.PartitionState.DRAINING, p.PartitionState.RELEASING):
+            if state in (steps.PartitionState.DRAINING, steps.PartitionState.RELEASING):
                 refused[partition] = "this member is releasing it"
-            elif state is not p.PartitionState.OWNED:
+            elif state is not steps.PartitionState.OWNED:
                 refused[partition] = "this member does not own it"
         return refused

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.subscription import Partition
 from rebalance.takeover import MemberPartition
 from simpleconsumer.types import TopicPartition
@@ -21,7 +21,7 @@ from zkconsumer.member.delivery import Delivery, PartitionStatus
 from zkconsumer.status import ConnectorStatus, OwnedPartition
 
 _FETCHED = ("queued_bytes", "fetched_messages", "fetched_bytes", "messages_per_s", "bytes_per_s")
-_HELD = (p.PartitionState.OWNED, p.PartitionState.DRAINING, p.PartitionState.RELEASING)
+_HELD = (steps.PartitionState.OWNED, steps.PartitionState.DRAINING, steps.PartitionState.RELEASING)
 
 
 def read_status(coordination: Coordination, delivery: Delivery, now: float) -> ConnectorStatus:

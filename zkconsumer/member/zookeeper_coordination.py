@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.errors import GroupRefused
 from rebalance.lease import Lease, lease_clock
 from rebalance.loop import Loop
@@ -197,7 +197,7 @@ class ZooKeeperCoordination:
     def blocked(self, now: float) -> tuple[BlockedClaim, ...]:
         """Return the claims that wait for owner nodes of other members."""
         blocked = [(partition, entry) for partition, entry in self.coordinator.partitions.items()
-                   if entry.machine.state is p.PartitionState.BLOCKED]  # fmt: skip
+                   if entry.machine.state is steps.PartitionState.BLOCKED]  # fmt: skip
         blocked.sort(key=lambda item: (item[0][0], str(item[0][1]).zfill(12)))
         return tuple(_blocked(self._config.group_id, partition, entry, now) for partition, entry in blocked)
 

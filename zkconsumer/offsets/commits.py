@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
-from rebalance import partition as p
+from rebalance import partition as steps
 from rebalance.loop import Loop
 from rebalance.ports import Fence, Member, Offsets
 from rebalance.subscription import Partition
@@ -148,14 +148,14 @@ class Commits:
     def holds(self, partition: Partition) -> bool:
         """Whether the member owns a partition, or has not released it yet."""
         entry = self._coordinator.partitions.get(partition)
-        return entry is not None and entry.machine.state in (p.PartitionState.OWNED, p.PartitionState.DRAINING)
+        return entry is not None and entry.machine.state in (steps.PartitionState.OWNED, steps.PartitionState.DRAINING)
 
     def _drained(self) -> dict[Partition, int]:
         """Partitions between drain and release: the listener may still commit what was done of them."""
         draining = {
             partition: entry.position
             for partition, entry in list(self._coordinator.partitions.items())
-            if entry.machine.state is p.PartitionState.DRAINING and entry.position is not None
+            if entry.machine.state is steps.PartitionState.DRAINING and entry.position is not None
         }
         return {**self._released, **draining}
 

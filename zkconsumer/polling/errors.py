@@ -29,7 +29,7 @@ class PollingError(RemediedError):
 
 
 class SubscriptionConflict(PollingError):
-    """Topics, a pattern and assigned partitions exclude each other.
+    """A consumer cannot combine topics, a pattern and assigned partitions.
 
     Attributes:
         wanted: What was asked for, such as `subscribe to a pattern`.
@@ -100,13 +100,13 @@ class NoOffsetForPartition(PollingError):
 
 
 class OffsetOutOfRange(PollingError):
-    """The log does not have a position, and no policy says where to go on.
+    """The log does not have a position, and no policy says where to continue.
 
     Attributes:
         partition: Of which partition.
         offset: The position.
         log_start: First offset of the log; None when it is not known.
-        log_end: The offset behind the last one; None when it is not known.
+        log_end: The offset after the last one; None when it is not known.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class OffsetOutOfRange(PollingError):
 
 
 class LogTruncated(PollingError):
-    """The log was cut below a position, as after an unclean election, and no policy says where to go on.
+    """The log was truncated below a position, as after an unclean election, and no policy says where to continue.
 
     Attributes:
         partition: Of which partition.
@@ -163,7 +163,7 @@ def shown(partitions: Iterable[TopicPartition]) -> str:
 
 
 class ConcurrentConsumerUse(PollingError):
-    """Another thread, or asyncio task, is inside a call of this consumer, which is for one at a time."""
+    """Two threads, or asyncio tasks, used this consumer at the same time."""
 
     def __init__(self, user: str, kind: str = "thread") -> None:
         which = "wakeup() may" if kind == "thread" else "calls that do not poll may"
@@ -172,7 +172,7 @@ class ConcurrentConsumerUse(PollingError):
 
 
 class ConsumerWokenUp(PollingError):
-    """`wakeup` was called; the consumer may be used on."""
+    """`wakeup` was called; the consumer can still be used."""
 
     def __init__(self) -> None:
         super().__init__("wakeup() was called", "poll again, or close the consumer")
@@ -202,7 +202,7 @@ class ForkedConsumer(PollingError):
 
 
 class PollTimeout(PollingError):
-    """What was asked for is not known in time."""
+    """A call got no answer in time."""
 
     def __init__(self, what: str, timeout_s: float, reason: str = "") -> None:
         because = f": {reason}" if reason else ""

@@ -25,20 +25,20 @@ from zkconsumer.polling.subscription_state import SubscriptionState
 
 
 class RebalanceCallbacks:
-    """Is called about partitions that come and go, inside of `poll`, `close` and `unsubscribe`; derive from it.
+    """A base class for callbacks at a rebalance, called inside `poll`, `close` and `unsubscribe`.
 
     Threads: The one that polls. It may call the consumer: commit in `on_partitions_revoked`, seek in
         `on_partitions_assigned`.
     """
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These are given up; they can still be committed."""
+        """Called before partitions are revoked; they can still be committed."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These came; their positions are known, or are to be sought here (`auto.offset.reset=none`)."""
+        """Called when partitions are assigned; positions are known, or `seek` sets them (`auto.offset.reset=none`)."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These are gone already, and cannot be committed; by default as `on_partitions_revoked`."""
+        """Called after partitions were lost; they cannot be committed. By default it calls `on_partitions_revoked`."""
         self.on_partitions_revoked(partitions)
 
 

@@ -40,7 +40,7 @@ _UNKNOWN_GENERATION: Final = -1
 
 
 class TimestampType(enum.IntEnum):
-    """Who has set the timestamp of a record, by Kafka's numbers.
+    """Who set the timestamp of a record, with Kafka's numbers.
 
     Attributes:
         NO_TIMESTAMP_TYPE: There is none: the format before Kafka 0.10.
@@ -147,7 +147,7 @@ class ConsumerRecords(Generic[K, V]):
 
     Args:
         records: By partition, in the order in which they were fetched.
-        next_offsets: The position behind the records of each partition; also of partitions that only have moved on.
+        next_offsets: The position after the records of each partition; also where the position moved without records.
     """
 
     __slots__ = ("_next_offsets", "_records")
@@ -182,7 +182,7 @@ class ConsumerRecords(Generic[K, V]):
         return tuple(self._records)
 
     def records(self, of: TopicPartition | str) -> list[ConsumerRecord[K, V]]:
-        """Return the records of one partition, or of all partitions of a topic; a list of its own.
+        """Return the records of one partition, or of all partitions of a topic, as a new list.
 
         Args:
             of: A partition, or the name of a topic.
@@ -193,7 +193,7 @@ class ConsumerRecords(Generic[K, V]):
         return list(self._records.get(of, ()))
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit when all of these records are done, a dict of its own."""
+        """Return the offsets to commit when all of these records are processed, as a new dict."""
         return dict(self._next_offsets)
 
     def __repr__(self) -> str:

@@ -73,7 +73,7 @@ class MessageNotSent(ProducerError):
 
 
 class OversizedMessage(MessageNotSent):
-    """A message that is larger than the limit here, or than the broker takes; it was not stored."""
+    """A message is larger than the limit here, or than the broker accepts; it was not stored."""
 
 
 class MessagesNotSent(ProducerError):
@@ -98,7 +98,7 @@ class MessagesNotSent(ProducerError):
 
 
 class QueueFull(ProducerError):
-    """There was no room in the queue within `queue.enqueue.timeout.ms`; the message was not taken.
+    """There was no room in the queue within `queue.enqueue.timeout.ms`; the message was not accepted.
 
     Attributes:
         topic: The topic of the message.

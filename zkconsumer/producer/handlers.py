@@ -60,7 +60,7 @@ class QueueItem:
     getData, getTopic, getPartition = get_data, get_topic, get_partition  # noqa: N815
 
     def message(self) -> KeyedMessage:
-        """Return what an event handler gets."""
+        """Return the message as an event handler gets it."""
         return KeyedMessage(
             self.topic, self.key, self.part_key, self.data, partition=self.partition, headers=self.headers
         )
@@ -85,10 +85,10 @@ class CallbackHandler:
         return item
 
     def after_enqueue(self, item: QueueItem, added: bool) -> None:
-        """Learn that a message entered the queue, or that there was no room for it."""
+        """Called when a message has entered the queue, or there was no room for it."""
 
     def after_dequeuing_existing_data(self, item: QueueItem | None) -> Sequence[QueueItem]:
-        """Return the messages that go on, in their order.
+        """Return the messages to send, in their order.
 
         A message that is not returned is kept by the handler: it may be returned by a later call, or at the end. With
         `producer.type=sync` it has failed then.
@@ -107,20 +107,20 @@ class CallbackHandler:
         return []
 
     def close(self) -> None:
-        """Learn that nothing follows."""
+        """Called at the end: nothing follows."""
 
 
 class EventHandler(Protocol):
-    """Takes batches instead of the brokers: nothing is encoded, no partition is chosen, no broker is asked.
+    """Receives batches in place of the brokers: nothing is encoded, no partition is chosen, no broker is asked.
 
     `init(properties)` is called, if it is there, for a class that `event.handler` names.
     """
 
     def handle(self, events: Sequence[KeyedMessage]) -> object:
-        """Take messages; their outcome is that of the call. What it raises fails all of them."""
+        """Handle messages; their outcome is that of the call. An error that it raises fails all of them."""
 
     def close(self) -> object:
-        """Learn that nothing follows."""
+        """Called at the end: nothing follows."""
 
 
 _SPELLINGS = {

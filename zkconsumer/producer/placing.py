@@ -65,7 +65,7 @@ Encoder = Callable[[Any], bytes | None]
 
 
 class DefaultEncoder:
-    """Takes bytes as they are."""
+    """Accepts bytes, and sends them unchanged."""
 
     def __call__(self, value: object) -> bytes | None:
         """Return the bytes; `bytearray` and `memoryview` are copied.
@@ -135,7 +135,7 @@ class StringEncoder:
 
 
 class NullEncoder:
-    """Makes a null of everything."""
+    """Encodes every value as null."""
 
     def __call__(self, value: object) -> None:
         """Return None."""

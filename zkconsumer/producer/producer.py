@@ -52,8 +52,8 @@ class Producer(Closing):
         config: The settings.
 
     Raises:
-        ConfigError: A class that a setting names is not there.
-        TypeError: `config` is no ProducerConfig, or a handler is none.
+        ConfigError: A class that a setting names does not exist.
+        TypeError: `config` is not a ProducerConfig, or a handler has the wrong type.
 
     Threads: any. A forked process needs a producer of its own.
     """
@@ -129,9 +129,9 @@ class Producer(Closing):
 
         Args:
             topic: Its topic; or a KeyedMessage; or ProducerData, which returns a future for each of its values.
-            value: What the value encoder takes; with the default one bytes, or None for a tombstone.
-            key: What the key encoder takes.
-            partition: Its partition; None lets the partitioner choose by the key, or any partition take it.
+            value: What the value encoder accepts; with the default encoder bytes, or None for a tombstone.
+            key: What the key encoder accepts.
+            partition: Its partition; None lets the partitioner choose by the key, or the producer choose any.
             part_key: What the partitioner gets instead of the key.
             headers: Pairs of name and bytes, or None. Brokers before Kafka 0.11 store none: the message fails there.
 
@@ -139,8 +139,8 @@ class Producer(Closing):
             MessageNotSent: `sync`, and it was not acknowledged.
             QueueFull: There was no room in the queue within `queue.enqueue.timeout.ms`.
             ProducerClosed: The producer is closed.
-            ValueError: No legal topic, or a partition that the topic does not have.
-            TypeError: What the encoder or the partitioner does not take.
+            ValueError: The name of the topic is not legal, or the topic does not have the partition.
+            TypeError: The encoder or the partitioner does not accept the message.
         """
         append = self._append
         if append is not None and key is None and partition is None and part_key is None and not headers:
@@ -175,7 +175,7 @@ class Producer(Closing):
         """Send messages in batches; return when all of them have their outcome.
 
         It is several times as fast as `send`, since the messages of a batch share one outcome. Batches do not wait for
-        `queue.buffering.max.ms`. At most what the queue takes is read ahead of the brokers.
+        `queue.buffering.max.ms`. Messages are read ahead of the brokers only as far as the queue has room.
 
         Args:
             messages: `KeyedMessage`s; or, with a topic, values or pairs of key and value.
@@ -185,7 +185,7 @@ class Producer(Closing):
             How many messages were sent.
 
         Raises:
-            MessagesNotSent: Some were not acknowledged, or not taken; names how many, and the first ones by their
+            MessagesNotSent: Some were not acknowledged, or not accepted; names how many, and the first by their
                 numbers. All others were sent.
             ProducerClosed: The producer is closed.
             TypeError: Text, bytes, a mapping, or a single message, whose pieces would be sent.
@@ -210,7 +210,7 @@ class Producer(Closing):
         return self._direct().bulk(spreads)
 
     def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
-        """Send messages to one partition as a batch of their own; return the future of their outcome.
+        """Send messages to one partition as one batch; return the future of their outcome.
 
         Args:
             topic: Their topic.
@@ -223,7 +223,7 @@ class Producer(Closing):
         return self._direct().send_batch(topic, messages, partition)
 
     def columns(self, stall_s: float | None = None) -> ColumnSend:
-        """Return what sends messages that are given as columns, in batches, as `send_all` does.
+        """Return a sender for messages that are given as columns; like `send_all`, it sends them in batches.
 
         Args:
             stall_s: Longest wait for the partitions of a topic, for room in the queue, and for the outcome of one batch
@@ -234,7 +234,7 @@ class Producer(Closing):
     # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self, timeout_s: float = 60.0) -> None:
-        """Make the producer the one of its `transactional.id`: once, before the first transaction.
+        """Take over the `transactional.id`; call it once, before the first transaction.
 
         A transaction that another producer of the name left open is aborted, and that producer is fenced.
 
@@ -258,7 +258,7 @@ class Producer(Closing):
         self._transactional()[0].begin()
 
     def commit_transaction(self, timeout_s: float = 60.0) -> None:
-        """Wait until all messages are acknowledged, and have them read by consumers with `read_committed`.
+        """Wait until all messages are acknowledged, and make them visible to `read_committed` consumers.
 
         Args:
             timeout_s: Longest wait for messages and coordinator.
@@ -271,7 +271,7 @@ class Producer(Closing):
         transactions.commit(delivery, timeout_s)
 
     def abort_transaction(self, timeout_s: float = 60.0) -> None:
-        """Fail the messages that wait, and have none of the transaction read by consumers with `read_committed`.
+        """Fail the waiting messages, and hide those of the transaction from `read_committed` consumers.
 
         Args:
             timeout_s: Longest wait for messages that are under way, and for the coordinator.
@@ -322,17 +322,17 @@ class Producer(Closing):
         return self._sending
 
     def statistics(self) -> ProducerStatistics:
-        """Return what waits, and what was counted since the producer was made."""
+        """Return the figures of the waiting messages, and the counters since the producer was created."""
         self._check_process()
         return self._sending.statistics()
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Send everything that waits now; return whether all of it has its outcome within the time."""
+        """Send all waiting messages; return whether each of them has its outcome in time."""
         self._check_process()
         return self._sending.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> int:
-        """Send what waits, for so long; fail the rest, whose futures name it, and return how many messages that are.
+        """Send the waiting messages, for so long; fail the rest at their futures, and return how many failed.
 
         Args:
             timeout_s: Longest wait, in seconds; None waits for every outcome, of which there is one in the end.

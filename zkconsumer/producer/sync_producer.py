@@ -94,7 +94,7 @@ class SyncProducer(Closing):
     def multi_send(
         self, messages: Mapping[TopicPartition, Iterable[bytes | Pair]]
     ) -> dict[TopicPartition, SentMessage | MessageNotSent]:
-        """Send messages of several partitions in one request; return what became of each partition's.
+        """Send messages of several partitions in one request; return the outcome of each partition.
 
         Args:
             messages: Partition -> its messages, as for `send`. `TopicPartition(topic, -1)` lets a broker of Kafka 0.7
@@ -124,7 +124,7 @@ class SyncProducer(Closing):
         return {batch.name: _outcome(batch, answers[batch.name], self._acks) for batch in batches}
 
     def close(self) -> None:
-        """Close the connection, finally."""
+        """Close the connection for good."""
         self._probe.close()
         if self._connection is not None:
             self._connection.close()

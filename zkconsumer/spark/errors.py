@@ -62,7 +62,7 @@ class SparkSourceError(RemediedError):
 
 
 class OptionRefused(SparkSourceError, ValueError):
-    """An option that is refused; the text names it."""
+    """An option is refused; the text names it."""
 
     def __init__(self, name: str, reason: str, remedy: str = "") -> None:
         super().__init__(name, reason, remedy=remedy)
@@ -77,11 +77,11 @@ class OptionRefused(SparkSourceError, ValueError):
 
 
 class ColumnsRefused(SparkSourceError, ValueError):
-    """A schema that the source cannot fill."""
+    """The source cannot fill a schema, or the sink cannot write it."""
 
 
 class RowRefused(SparkSourceError, ValueError):
-    """A row that cannot be written, whatever the brokers do; the text names it by its number in the task, from 0."""
+    """A row cannot be written; the text names it by its number in the task, from 0."""
 
 
 class RowsNotWritten(SparkSourceError):
@@ -97,11 +97,11 @@ class TopicMissing(SparkSourceError):
 
 
 class GroupHasNoOffsets(SparkSourceError):
-    """A query starts or ends at the offsets of a group, and the group has none: its name may be misspelt."""
+    """A query starts or ends at the offsets of a group, but the group has none: its name may be misspelt."""
 
 
 class NoMessageAtTime(SparkSourceError):
-    """A query starts at a time, and partitions have no message at or after it."""
+    """A query starts at a time, but partitions have no message at or after it."""
 
 
 class PlanningFailed(SparkSourceError):
@@ -115,16 +115,16 @@ class PlanningFailed(SparkSourceError):
 
 
 class NoEntryFound(PlanningFailed):
-    """No entry starts around a byte position of Kafka 0.7: it is that of another log, or the log is damaged."""
+    """No entry starts around a byte position of Kafka 0.7: it belongs to another log, or the log is damaged."""
 
     is_lasting = True
 
 
 class DataLoss(SparkSourceError):
-    """Offsets that were asked for are not in the log.
+    """The log does not have requested offsets.
 
     Attributes:
-        first, behind: The offsets that are lost: from `first` up to, and without, `behind`.
+        first, behind: The lost offsets: from `first` to `behind - 1`.
     """
 
     remedy = "with failOnDataLoss=false they are left out"
@@ -147,7 +147,7 @@ class DataLoss(SparkSourceError):
 
 
 class MessagesLost(SparkSourceError):
-    """Messages that the stream should have read are gone, and `failOnDataLoss` is true.
+    """Messages that the stream should have read no longer exist, and `failOnDataLoss` is true.
 
     Attributes:
         losses: what and why.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ZkConsumerSource(DataSource):
-    """Topics of a cluster as a table or a stream that is read or written.
+    """Topics of a cluster as a table or a stream to read or write.
 
     docs/SPARK_READING.md and docs/SPARK_WRITING.md describe the options.
 
@@ -64,20 +64,20 @@ class ZkConsumerSource(DataSource):
         return reduced(type(self), self.__dict__)
 
     def schema(self) -> str:
-        """Return all columns of what is read; for a sink, Spark does not ask."""
+        """Return all columns of the source; Spark does not ask for those of a sink."""
         check_names(self.options)
         check_packages()
         return schema_text(self._with_errors(), self._with_places(), self._with_headers())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a batch."""
+        """Return the reader of a batch."""
         check_packages()
         return choose_reader(batch_options(with_settings_files(self.options)), self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what reads a stream; what is wrong with the options is raised by its first call.
+        """Return the reader of a stream; its first call raises errors of the options.
 
-        An error that is raised here ends, in the process that Spark starts for a stream, in another one that hides it.
+        No error is raised here: in the process that Spark starts for a stream, another error would hide it.
         """
         try:
             check_packages()
@@ -88,7 +88,7 @@ class ZkConsumerSource(DataSource):
             return _RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes a table to topics."""
+        """Return the writer of a table to topics."""
         if overwrite:
             raise OptionRefused(
                 "mode", "overwrite would delete the messages of a topic, which a sink does not do",
@@ -100,7 +100,7 @@ class ZkConsumerSource(DataSource):
         return ZkBatchWriter(*self._sink(schema, is_stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Return what writes the batches of a stream to topics.
+        """Return the writer of the batches of a stream to topics.
 
         With the output mode `complete` each batch has all rows of the result, and all of them are written once more, as
         Spark's own sink does.

@@ -21,7 +21,7 @@ class MessageBatch:
         topic: Of all its messages.
         partition: Of all its messages.
         offset: Offset of the first message.
-        next_offset: Offset behind the last message, which is to be committed when the batch is done. In Kafka 0.7 the
+        next_offset: Offset after the last message, to commit when the batch is done. In Kafka 0.7 the
             start of an entry: where a compressed entry does not fit into one batch, that of this entry.
         record_batch: A `pyarrow.RecordBatch` with the columns that were asked for. It shares no memory with others.
         index: Number of the first message in its compressed entry of Kafka 0.7; else 0.

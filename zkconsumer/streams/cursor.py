@@ -259,7 +259,7 @@ class PlainStep:
     """The fast path of `KafkaStream`: a message out of the chunk that is open.
 
     Attributes:
-        handed: The message or batch that the stream handed over last, which is in hand; None when nothing is.
+        handed: The message or batch that the stream returned last and that is not done yet; None if there is none.
         _reader: The thread that took the last message (`threading.get_ident`), or the asyncio task.
         _source: The messages of the chunk that is open; without one it is empty, which leads to the slow path.
         _queue: Where they came from.

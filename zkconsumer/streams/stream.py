@@ -93,11 +93,11 @@ class KafkaStream(Step, Generic[K, V]):
 
     Attributes:
         thread_id: Identity in the group, `<consumer id>-<number>`.
-        handed: The message or batch that the stream handed over last, which is in hand; None when nothing is.
+        handed: The message or batch that the stream returned last and that is not done yet; None if there is none.
 
     Raises by `next()`:
         ConsumerTimeout: See above.
-        MessageError, DecoderFailed: One message is unreadable; iterating again continues behind it.
+        MessageError, DecoderFailed: One message is unreadable; iterating again continues after it.
         PartitionStopped: One partition is unreadable from here on; iterating again continues with the others.
         ConcurrentStreamUse: Another thread is inside `next()` of this stream.
         StreamFailed: The member has failed; raised every time.

@@ -1,4 +1,4 @@
-"""The public test kit: real servers, real Java members, faults, and a checker of histories.
+"""A test kit: embedded and real clusters, Java members, faults, and a checker of histories.
 
 | part | what it gives |
 |---|---|

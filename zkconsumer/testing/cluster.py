@@ -114,7 +114,7 @@ class Cluster(WithBlock):
         self.chroot = _checked_chroot(chroot)
         self.timeout_s = timeout_s
         if zookeeper_port is not None and zookeeper is not None:
-            raise ValueError("zookeeper_port is for a ZooKeeper that belongs to the cluster, and one was given")
+            raise ValueError("zookeeper_port is for a ZooKeeper that belongs to the cluster, but one was given")
         self._fixed = _fixed_ports(ids, port, zookeeper_port)
         ports = free_ports(len(ids)) if port is None else range(port, port + len(ids))
         self._ports = dict(zip(ids, ports, strict=True))
@@ -157,7 +157,7 @@ class Cluster(WithBlock):
         return version_tuple(self.version) < FIRST_WITHOUT_OLD_REQUESTS
 
     def _without_zookeeper(self) -> KitError:
-        return KitError("this cluster does without ZooKeeper")
+        return KitError("this cluster has no ZooKeeper")
 
     @property
     def zookeeper_connect(self) -> str:
@@ -346,7 +346,7 @@ def grown(
         ValueError: it has that many already.
     """
     if total <= len(present):
-        raise ValueError(f"topic {name} has {len(present)} partitions, {total} would not be more")
+        raise ValueError(f"topic {name} has {len(present)} partitions, so it cannot grow to {total}")
     wanted = spread(total, len(present[0]), sorted(brokers))
     return {partition: replicas for partition, replicas in wanted.items() if partition not in present}
 
@@ -362,7 +362,7 @@ def spread(partitions: int, replication: int, brokers: Sequence[int]) -> dict[in
         if not isinstance(number, int):
             raise TypeError(f"{name} is {number!r}: an int is needed")
     if not 1 <= replication <= len(brokers):
-        raise ValueError(f"replication {replication}: between 1 and the number of brokers ({len(brokers)}) is possible")
+        raise ValueError(f"replication {replication}: it must be 1 to {len(brokers)}, the number of brokers")
     if partitions < 1:
         raise ValueError(f"{partitions} partitions: at least 1 is needed")
     ids = sorted(brokers)
@@ -389,7 +389,7 @@ def broker_ids(brokers: int | Iterable[int]) -> list[int]:
     if not ids:
         raise ValueError("a cluster needs at least one broker")
     if min(ids) < 0 or len(set(ids)) < len(ids):
-        raise ValueError(f"broker ids {ids}: each is a number from 0, and there once")
+        raise ValueError(f"broker ids {ids}: each must be a number from 0, given once")
     return ids
 
 

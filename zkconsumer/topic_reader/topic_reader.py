@@ -44,7 +44,7 @@ class TopicReader(Closing):
     the end of a `with` block, or when the iterator is dropped.
 
     Raises by `next()`:
-        MessageError: One message is unreadable; iterating again continues behind it (`on.message.error`).
+        MessageError: One message is unreadable; iterating again continues after it (`on.message.error`).
         PartitionStopped: One partition cannot be read further: its leader is missing, its messages or its topic were
             deleted. Iterating again continues with the others.
         ConsumerTimeout: No message came within `consumer.timeout.ms`, if that is set; iterating again continues.
@@ -108,7 +108,7 @@ class TopicReader(Closing):
         self._items = _NOTHING
 
     def next_messages(self, most: int = 1000) -> list[Message]:
-        """Return the next message, and those behind it that are fetched and decoded at once; all of one partition.
+        """Return the next message, and those after it that are already fetched and decoded; all of one partition.
 
         It waits and raises as `next()` does, and returns an empty list at the end of the iteration. It takes less time
         for each message than `next()`.
@@ -147,7 +147,7 @@ class TopicReader(Closing):
         return self._reads.failed
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the offset behind the last delivered message of each partition; the start where none was delivered.
+        """Return the offset after the last delivered message of each partition, or its start if there is none.
 
         `{name.partition: offset for name, offset in reader.positions().items()}` is a `start` for the next
         `read_topic`.

@@ -88,7 +88,7 @@ class PartitionRow:
 
     @property
     def owner_is_hidden(self) -> bool:
-        """True if the partition may have an owner that ZooKeeper does not let us read."""
+        """True if the partition may have an owner that ZooKeeper does not let this client read."""
         return OWNER_HIDDEN in self.problems
 
 
@@ -133,7 +133,7 @@ class GroupReport(JsonValue):
 
     Attributes:
         group: Its name.
-        members: Registered consumers, by id; None if ZooKeeper does not let us read who is registered.
+        members: Registered consumers, by id; None if ZooKeeper does not let this client read who is registered.
         partitions: By topic and number.
         lag: Sum of the known lags; None if there are partitions and no lag is known.
         lag_unknown: Number of partitions whose lag is not known.

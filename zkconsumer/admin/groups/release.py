@@ -162,7 +162,7 @@ def release_claim(
         dry_run: Change nothing.
 
     Raises:
-        ClaimNotReleased: Its owner may be alive, or the claim has changed meanwhile.
+        ClaimNotReleased: Its owner may be alive, or the claim has changed in the meantime.
     """
     claim = read_claim(port, path)
     if claim is None:

@@ -74,7 +74,7 @@ class BrokerGroupOffsets(OffsetChanging):
         """Return everything that is known of a group."""
 
     def offsets(self, group: str, topic: str | None = None) -> BrokerOffsets:
-        """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
+        """Return the stored offsets of a group and their lag, of one topic or of all.
 
         Raises:
             NotFound: There is no such group, or it has nothing to do with the topic.

@@ -80,7 +80,7 @@ class OffsetAdministration(OffsetChanging):
     broker_groups: BrokerGroups
 
     def offsets(self, group: str, topic: str | None = None) -> GroupOffsets:
-        """Return the stored offsets of a group, of one topic or of all, and how far behind they are.
+        """Return the stored offsets of a group and their lag, of one topic or of all.
 
         Raises:
             NotFound: There is no such group, or it has nothing to do with the topic.

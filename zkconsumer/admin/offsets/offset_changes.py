@@ -41,7 +41,7 @@ FORCE = "stop them first, or set the offsets nevertheless: force=True, --force"
 
 @dataclass(frozen=True)
 class OffsetChange:
-    """One offset that shall be set or deleted.
+    """One offset to set or delete.
 
     Attributes:
         group: The group.
@@ -92,7 +92,7 @@ class OffsetChanges(JsonValue):
         changes: All of them, also those that are as before.
         written: They were set; False with `dry_run`.
         new_groups: Groups that did not exist before.
-        notes: What is not as was asked for, a sentence each: an offset that is cut off at a bound of its log.
+        notes: What differs from the request, a sentence each: such as an offset that was moved to a bound of its log.
     """
 
     changes: tuple[OffsetChange, ...]

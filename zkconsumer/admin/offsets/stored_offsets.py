@@ -55,7 +55,7 @@ class ExportedOffsets(JsonValue):
     in_both: frozenset[tuple[str, str, str]] = frozenset()
 
     def to_text(self) -> str:
-        """Return them in the form of Kafka's ExportZkOffsets, one a line, and behind them comments about the stores."""
+        """Return them in the form of Kafka's ExportZkOffsets, one per line, followed by comments about the stores."""
         return format_lines(self.lines, self.store, self.in_both)
 
     def to_dict(self) -> dict[str, Any]:

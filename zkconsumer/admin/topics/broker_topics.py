@@ -73,7 +73,7 @@ class BrokerTopicStore:
     def grow(self, growth: Growth, dry_run: bool, wait_s: float, progress: Progress | None) -> TopicChange:
         """Add partitions to a topic; see `TopicAdministration.grow_topic`."""
         calls, topic = self._calls, growth.topic
-        check_not_internal(topic, "grown by others")
+        check_not_internal(topic, "grown")
         check_count("the number of partitions", growth.partitions, MAX_PARTITIONS)
         present = {row.partition: tuple(row.replicas) for row in self._known(topic).partitions}
         calls.require("grow", topic, "grown", _INSTEAD)
@@ -88,7 +88,7 @@ class BrokerTopicStore:
     def delete(self, topic: str, dry_run: bool, wait_s: float, progress: Progress | None) -> TopicChange:
         """Delete a topic; see `TopicAdministration.delete_topic`."""
         calls = self._calls
-        check_not_internal(topic, "deleted by others")
+        check_not_internal(topic, "deleted")
         found = self._known(topic)
         calls.require("delete", topic, "deleted", _INSTEAD)
         replicas = {row.partition: tuple(row.replicas) for row in found.partitions}
@@ -108,8 +108,8 @@ class BrokerTopicStore:
         if not poll(is_gone, wait_s):
             why = "; ".join(self._obstacles(found)) or "a client may have created it again, or the controller is busy"
             raise TopicUnfinished(
-                f"topic {topic!r} is to be deleted {calls.where}, and not gone after {wait_s:g} s: {why}",
-                f"look again with `zkconsumer topics {topic}`; the controller goes on",
+                f"topic {topic!r} is marked for deletion {calls.where}, but still exists after {wait_s:g} s: {why}",
+                f"check again with `zkconsumer topics {topic}`; the controller continues",
             )
         return replace(change, done=True)
 
@@ -142,8 +142,8 @@ class BrokerTopicStore:
         if not dead:
             return []
         noun, verb = ("broker", "is") if len(dead) == 1 else ("brokers", "are")
-        return [f"{noun} {', '.join(map(str, dead))} {verb} not alive, with replicas of it; these are deleted when it "
-                "is back"]  # fmt: skip
+        return [f"{noun} {', '.join(map(str, dead))} with replicas of it {verb} not alive; these replicas are deleted "
+                "later"]  # fmt: skip
 
     def _led(self, change: TopicChange, wait_s: float, progress: Progress | None) -> TopicChange:
         """Return a change with the replicas and leaders of its partitions, once every broker knows the leaders.
@@ -174,9 +174,9 @@ class BrokerTopicStore:
         if not poll(all_led, wait_s):
             lacking = [number for number in numbers if found.get(number, ((), None))[1] is None]
             raise TopicUnfinished(
-                f"the controller {self._calls.where} has accepted topic {change.topic!r}, and {len(lacking)} of "
+                f"the controller {self._calls.where} has accepted topic {change.topic!r}, but {len(lacking)} of "
                 f"{count_of(len(numbers), 'partition')} have no leader after {wait_s:g} s",
-                f"look again with `zkconsumer topics {change.topic}`; the controller goes on",
+                f"check again with `zkconsumer topics {change.topic}`; the controller continues",
             )
         rows = [
             replace(each, replicas=found[each.partition][0], leader=found[each.partition][1])

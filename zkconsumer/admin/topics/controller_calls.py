@@ -61,10 +61,10 @@ _SINCE: Final = {"create": "0.10.1", "grow": "1.0", "delete": "0.10.1", "set": "
 _NOT_AUTHORIZED: Final = (29, 30, 31)
 _REMEDIES: Final = {
     ErrorCode.INVALID_REPLICATION_FACTOR: "ask for fewer replicas, or start more brokers",
-    ErrorCode.POLICY_VIOLATION: "the brokers have a rule of their own for this (create.topic.policy.class.name, "
-                                "alter.config.policy.class.name): ask whoever runs them",
+    ErrorCode.POLICY_VIOLATION: "the brokers have a policy for this (create.topic.policy.class.name, "
+                                "alter.config.policy.class.name): ask their operators",
     ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true on the brokers, and restart them",
-    ErrorCode.REASSIGNMENT_IN_PROGRESS: "wait until that is done",
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: "wait until the reassignment is done",
 }  # fmt: skip
 
 
@@ -179,8 +179,8 @@ class ControllerCalls:
                 raise
             except SimpleConsumerError as error:
                 raise TopicUnfinished(
-                    f"the controller {self.where} did not say whether topic {topic!r} is {done}: {error}",
-                    f"look with `zkconsumer topics {topic}`, and try again",
+                    f"the controller {self.where} did not confirm that topic {topic!r} is {done}: {error}",
+                    f"check with `zkconsumer topics {topic}`, and try again",
                 ) from error
 
         verdict = self._at_controller(ask, _DEADLINE_S, change_s)
@@ -208,7 +208,7 @@ class ControllerCalls:
             if time.monotonic() + _BACKOFF_S >= deadline:
                 raise ControllerUnavailable(
                     f"the controller of the cluster {self.where} does not answer within {deadline_s:g} s: {reason}",
-                    "look whether all brokers run; the log of one of them (controller.log) says which was elected",
+                    "check that all brokers run; the log of one of them (controller.log) says which was elected",
                 )
             time.sleep(_BACKOFF_S)
 
@@ -226,7 +226,7 @@ class ControllerCalls:
         brokers = self._brokers()
         if not brokers:
             raise ControllerUnavailable(
-                f"topics are not changed by the brokers {self.where}: that needs brokers of Kafka 0.10.1 or later",
+                f"the brokers {self.where} cannot change topics: that needs Kafka 0.10.1 or later",
                 "topics of older brokers are changed in ZooKeeper: give --zookeeper, or use Admin",
             )
         self._rng.shuffle(brokers)

@@ -107,8 +107,8 @@ def _refuse_compacted(calls: ControllerCalls, topic: str) -> None:
     policy = settings.get("cleanup.policy") or "delete"
     if not code and "delete" not in policy:
         raise TopicRefused(
-            f"topic {topic!r} is not cut {calls.where}: its cleanup.policy is {policy!r}, and brokers delete the "
-            "messages below an offset only where that has delete",
+            f"topic {topic!r} is not cut {calls.where}: its cleanup.policy is {policy!r}, and brokers delete "
+            "messages below an offset only if it includes delete",
             f"`zkconsumer topics set {topic} --topic-config cleanup.policy={policy},delete` first",
         )
 
@@ -116,8 +116,8 @@ def _refuse_compacted(calls: ControllerCalls, topic: str) -> None:
 def _planned(calls: ControllerCalls, name: TopicPartition, target: OffsetTarget, found: LogOffsets) -> CutPartition:
     where = f"topic {name.topic!r} is not cut {calls.where}: partition {name.partition}: "
     if isinstance(found, str) or found[0] is None or found[1] is None:
-        why = found if isinstance(found, str) else "its leader names no offsets"
-        raise TopicRefused(f"{where}its log is not known ({why})", "try again once a broker leads it")
+        why = found if isinstance(found, str) else "its leader reports no offsets"
+        raise TopicRefused(f"{where}its log is not known ({why})", "try again when the partition has a leader")
     earliest, latest = found[0], found[1]
     if target.offset is None:
         offset = target.resolve(found, False)
@@ -146,9 +146,9 @@ def _delete(calls: ControllerCalls, topic: str, wanted: dict[TopicPartition, int
         if left and time.monotonic() + _BACKOFF_S >= deadline:
             name = next(iter(left))
             raise TopicUnfinished(
-                f"topic {topic!r} is not wholly cut {calls.where}: {len(left)} of "
+                f"topic {topic!r} is only cut in part {calls.where}: {len(left)} of "
                 f"{count_of(len(wanted), 'partition')} are left, such as partition {name.partition}: {reasons[name]}",
-                "look whether all brokers run, and try again: it does no harm",
+                "check that all brokers run, and try again: cutting twice is harmless",
             )
         if left:
             time.sleep(_BACKOFF_S)
@@ -173,7 +173,7 @@ def _ask(
             refused = refusal(TopicVerdict(code), name.topic, "cut", calls.where)
             sentence = f"{refused.sentence}, of partition {name.partition} below offset {offset}"
             if not is_first and not isinstance(refused, TopicNotAuthorized):
-                raise TopicUnfinished(f"{sentence}; other partitions are cut already", refused.remedy)
+                raise TopicUnfinished(f"{sentence}; other partitions are already cut", refused.remedy)
             raise type(refused)(sentence, refused.remedy)
         found[name] = f"broker {broker.id}: {BrokerError(code, None, None)}" if code else None
     return found

@@ -75,7 +75,7 @@ def _wanted(topic: str, config: Mapping[str, object], unset: Collection[str]) ->
     """
     both = sorted(set(config) & set(unset))
     if both:
-        raise TopicRefused(f"topic {topic!r} is not set: {both[0]} is both set and taken away")
+        raise TopicRefused(f"topic {topic!r} is not set: {both[0]} is both set and removed")
     if not config and not unset:
         raise TopicRefused(f"topic {topic!r} is not set: no setting is named")
     return {**texts_of(config), **dict.fromkeys(unset)}
@@ -150,7 +150,7 @@ def set_by_nodes(
     read_topic(port, zookeeper, topic)
     brokers = read_brokers(port)
     if not brokers.has_settings:
-        raise TopicRefused(f"topic {topic!r} is not set: brokers of Kafka 0.8.0 know no settings of topics",
+        raise TopicRefused(f"topic {topic!r} is not set: brokers of Kafka 0.8.0 do not support settings of topics",
                            "change log.retention.* in the settings of the brokers, and restart them")  # fmt: skip
     checked = check_settings({name: value for name, value in wanted.items() if value is not None},
                              brokers.registration_version)  # fmt: skip

@@ -26,8 +26,8 @@ from zkconsumer.cluster.cluster import Cluster
 
 _SETTINGS: Final = "num.partitions, or topic.partition.count.map for one topic, in the settings of the brokers"
 _REMEDIES: Final = {
-    "created": "send a message to it, as `zkconsumer produce --topic {topic}` does; how many partitions it gets is "
-               f"said by {_SETTINGS}",
+    "created": "send a message to it, for example with `zkconsumer produce --topic {topic}`; its number of "
+               f"partitions is set by {_SETTINGS}",
     "set": "change log.retention.hours, topic.log.retention.hours and others of that kind in the settings of the "
            "brokers, and restart them",
     "cut": "change log.retention.hours in the settings of the brokers, and restart them",

@@ -54,12 +54,12 @@ _MAX_NODE_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True)
 class AssignedPartition:
-    """One partition and the brokers that shall keep it.
+    """One partition and the brokers that will store it.
 
     Attributes:
         partition: Its number.
         replicas: Ids of brokers, the preferred leader first.
-        leader: Id of the broker that leads it; None while nobody does, or where that was not waited for.
+        leader: Id of the broker that leads it; None while it has no leader, or the call did not wait for one.
     """
 
     partition: int
@@ -104,7 +104,7 @@ def check_not_internal(topic: str, action: str) -> None:
     check_topic(topic)
     if topic in _INTERNAL:
         raise TopicRefused(
-            f"{topic} is an internal topic and is not {action}",
+            f"{topic} is an internal topic and cannot be {action}",
             "brokers create it when they need it, with a number of partitions from their settings",
         )
 
@@ -270,7 +270,7 @@ def delete_topic(
         TopicRefused: The topic may not be deleted, or the brokers do not delete topics.
         TopicUnfinished: It is not gone in time; says what hinders that.
     """
-    check_not_internal(topic, "deleted by others")
+    check_not_internal(topic, "deleted")
     data, stat = read_topic(port, zookeeper, topic)
     brokers = read_brokers(port)
     if not brokers.can_delete:

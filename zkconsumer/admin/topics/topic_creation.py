@@ -120,11 +120,11 @@ def _write_nodes(
 
 
 def _check_name(port: ZooKeeperPort, name: str) -> None:
-    check_not_internal(name, "created by others")
+    check_not_internal(name, "created")
     known = children(port, znodes.TOPICS) or []
     [doomed] = read_all(port, [Exists(f"{DELETIONS}/{name}")])
     if doomed is not None:
-        raise TopicRefused(f"topic {name!r} is marked for deletion", "wait until it is gone")
+        raise TopicRefused(f"topic {name!r} is marked for deletion", "wait until it is deleted")
     check_new_name(name, known)
 
 
@@ -139,7 +139,7 @@ def check_new_name(name: str, known: Collection[str], where: str = "") -> None:
         TopicRefused: It is too long, a topic has it, or one has it but for `.` and `_`.
         InvalidName: No topic can have this name.
     """
-    check_not_internal(name, "created by others")
+    check_not_internal(name, "created")
     if len(name) > _MAX_NEW_NAME:
         raise TopicRefused(
             f"the name {name[:20]}... has {len(name)} characters; a new topic may have {_MAX_NEW_NAME}, because "
@@ -221,7 +221,7 @@ def grow_topic(
         TopicUnfinished: A new partition has no leader in time.
     """
     topic = growth.topic
-    check_not_internal(topic, "grown by others")
+    check_not_internal(topic, "grown")
     check_count("the number of partitions", growth.partitions, MAX_PARTITIONS)
     data, stat = read_topic(port, zookeeper, topic)
     present = _present(topic, data)

@@ -50,7 +50,7 @@ class TopicPartitionRow:
     Attributes:
         partition: Its number; in Kafka 0.7 its name, `broker-partition`.
         leader: The id of a registered broker; None also if it may not be read (`leader_is_hidden`).
-        replicas: Ids of the brokers that shall have it, the preferred leader first; none in Kafka 0.7.
+        replicas: Ids of the brokers that store it, the preferred leader first; none in Kafka 0.7.
         isr: Ids of the brokers that are in sync; None in Kafka 0.7.
         earliest: Offset of the oldest message that is kept.
         latest: Offset that the next message will get.
@@ -68,7 +68,7 @@ class TopicPartitionRow:
 
     @property
     def leader_is_hidden(self) -> bool:
-        """True if ZooKeeper does not let us read which broker leads the partition."""
+        """True if ZooKeeper does not let this client read which broker leads the partition."""
         return any(problem.startswith(_LEADER_HIDDEN) for problem in self.problems)
 
 

@@ -1,1 +1,1 @@
-"""Verifies groups: owners, offsets and stores, and what would mend a fault."""
+"""Verifies groups: owners, offsets and stores, and how to fix a fault."""

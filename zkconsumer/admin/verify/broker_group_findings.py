@@ -1,4 +1,4 @@
-"""Finds what is wrong with a group that brokers coordinate, and what would mend it. Pure.
+"""Finds what is wrong with a group that brokers coordinate, and how to fix it. Pure.
 
 What a rebalance under way explains is passing: it is a fault when it stays.
 

@@ -1,4 +1,4 @@
-"""What the verification of a group finds: what is wrong, where, and what would mend it. Pure."""
+"""What the verification of a group finds: what is wrong, where, and how to fix it. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zkconsumer.admin.values import JsonValue, typed
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One finding: what is wrong, and where.
 
     Attributes:
         kind: A word for scripts, such as `unowned`; docs/OPERATIONS.md lists them.
         path: The node in ZooKeeper that is wrong or missing; `__consumer_offsets` for an offset in Kafka.
         sentence: What is wrong.
-        remedy: What would mend it.
+        remedy: How to fix it.
         passing: A rebalance under way looks the same for a while.
         fault: It keeps the group, or a member, from its work; otherwise it is only worth knowing.
     """
@@ -36,7 +36,7 @@ class Verification(JsonValue):
 
     Attributes:
         group: Its name.
-        members: Number of registered consumers; None if ZooKeeper does not let us read it.
+        members: Number of registered consumers; None if ZooKeeper does not let this client read it.
         partitions: Number of partitions of the subscribed topics; None if the members may not be read.
         strategy: How they are assigned, as far as the owners show it; None when they do not.
         findings: What was found.

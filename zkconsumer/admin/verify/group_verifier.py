@@ -124,7 +124,7 @@ class GroupVerifier:
         """Trigger a rebalance for the members that lack partitions.
 
         Raises:
-            RebalanceNotTriggered: ZooKeeper did not take it.
+            RebalanceNotTriggered: ZooKeeper did not accept it.
         """
         trigger_rebalance(self._port, self._group, self._in_kafka.cluster.generation())
         self._triggered_for = found.wakeable

@@ -8,7 +8,7 @@ Rules, and which failure each prevents:
 
 Threads: the main thread reads and adds; another one shows progress, and closes the producer some time after a signal.
 
-One line on a terminal that says how far `zkconsumer produce` is.
+One line on a terminal with the progress of `zkconsumer produce`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class SharedSettings(TypedDict, total=False):
 
 
 class OptionalSettings(SharedSettings, total=False):
-    """The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` and `group_id`."""
+    """The keywords of `ConsumerConfig(...)` except `zookeeper_connect` and `group_id`."""
 
     zk_connect: str | None
     bootstrap_servers: str | Sequence[str] | None

@@ -48,7 +48,7 @@ def typed_files() -> Mapping[Path, str]:
     return {Path(__file__).with_name("typed_settings.py"): "".join((
         _HEAD,
         _class("SharedSettings(TypedDict", "Those of connections, which all of them have.", SHARED_KEYS),
-        _class("OptionalSettings(SharedSettings", "The keywords of `ConsumerConfig(...)` beside `zookeeper_connect` "
+        _class("OptionalSettings(SharedSettings", "The keywords of `ConsumerConfig(...)` except `zookeeper_connect` "
                "and `group_id`.", KEYS, named),
         _class("ConsumerSettings(OptionalSettings", "The keywords of `ConsumerConfig.from_properties(...)`, for "
                "functions that pass settings on.", named),

@@ -35,7 +35,7 @@ _MOST_NAMED: Final = 100
 
 
 class SendSummary(NamedTuple):
-    """What became of many messages.
+    """The outcome of many messages.
 
     Attributes:
         sent: How many were acknowledged (with acks 0: written to a socket).

@@ -42,12 +42,12 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """What became of the messages of a topic.
+    """The outcome of the messages of a topic.
 
     Attributes:
         sent_messages: Messages that were acknowledged.
         sent_bytes: Bytes of their keys and values.
-        failed_messages: Messages that were taken and not acknowledged.
+        failed_messages: Messages that were accepted and not acknowledged.
     """
 
     sent_messages: int = 0
@@ -57,7 +57,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class ProducerStatistics:
-    """A producer at one moment, and what it has counted since it was made.
+    """A producer at one moment, and its counters since it was created.
 
     Attributes:
         client_id: The name under which brokers log and count its requests.
@@ -97,7 +97,7 @@ class ProducerStatistics:
 
     @property
     def failed_messages(self) -> int:
-        """Messages that were taken and not acknowledged."""
+        """Messages that were accepted and not acknowledged."""
         return sum(each.failed_messages for each in self.topics.values())
 
     def to_dict(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ _Write = Create | SetData
 
 
 class GroupHasMembers(SparkSourceError):  # noqa: N818 - as in `errors`, the name says what happened
-    """The group whose offsets should be written has members.
+    """The group whose offsets would be written has members.
 
     Attributes:
         members: their consumer ids.
@@ -346,7 +346,7 @@ def commit_offsets(query: StreamingQuery, options: Options | None = None) -> dic
 
 
 def follow(spark: SparkSession) -> StreamingQueryListener:
-    """Store the offsets of every query of this session when it ends; return the listener, which is added already.
+    """Store the offsets of every query of this session when it ends; return the listener, which is already added.
 
     It works in the background, a moment after the end of the query: a program that exits then should call
     `commit_offsets`. Errors are logged. `spark.streams.removeListener(listener)` ends it.

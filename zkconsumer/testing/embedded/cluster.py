@@ -104,7 +104,7 @@ class EmbeddedCluster(Cluster):
         self._native = GENERATIONS.get(generation)
         if generation not in WITH_ZOOKEEPER:
             if zookeeper:
-                raise ValueError(f"brokers of Kafka {generation} have no ZooKeeper, and zookeeper is {zookeeper!r:.80}")
+                raise ValueError(f"brokers of Kafka {generation} have no ZooKeeper, but zookeeper is {zookeeper!r:.80}")
             zookeeper = False
         chosen = _settings_of(generation, settings or {})
         super().__init__(
@@ -283,7 +283,7 @@ class EmbeddedCluster(Cluster):
             return self._coordination.log(topic, partition)
         if isinstance(self._coordination, Coordination07) and isinstance(partition, str):
             return self._coordination.log(topic, partition)
-        raise KitError(f"{partition!r} is no partition of Kafka {self.version}")
+        raise KitError(f"{partition!r} is not a partition of Kafka {self.version}")
 
     def batch_log(self, topic: str, partition: int) -> BatchLog:
         """The same of a cluster with record batches: it also takes markers of transactions, and entries as they are.

@@ -242,7 +242,7 @@ class Coordination08:
         """The cluster's own ZooKeeper client."""
         registry = self.registry
         if not isinstance(registry, ZooKeeperRegistry):
-            raise KitError("this cluster does without ZooKeeper")
+            raise KitError("this cluster has no ZooKeeper")
         return registry.client
 
     # ---- what the brokers ask for
@@ -483,5 +483,5 @@ class Coordination08:
     def _entry(self, topic: str) -> TopicEntry:
         entry = self.registry.topics().get(topic)
         if entry is None:
-            raise KitError(f"there is no topic {topic}")
+            raise KitError(f"topic {topic} does not exist")
         return entry

@@ -74,7 +74,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.api is not None and self.api not in API_NAMES:
-            raise ValueError(f"api {self.api!r} is none of {', '.join(API_NAMES)}")
+            raise ValueError(f"api {self.api!r} is not one of {', '.join(API_NAMES)}")
 
     @classmethod
     def error(

@@ -173,7 +173,7 @@ def mirror_of_central(settings: Path) -> Repository | None:
     try:
         root = ElementTree.parse(settings).getroot()
     except (OSError, ElementTree.ParseError) as error:
-        raise MavenMissing(f"{settings} cannot be read: {error}; mend it, or set {REPOSITORY_VARIABLE}") from error
+        raise MavenMissing(f"{settings} cannot be read: {error}; fix it, or set {REPOSITORY_VARIABLE}") from error
     mirrors = [(_text(each, "mirrorOf"), each) for each in root.iterfind("{*}mirrors/{*}mirror")]
     # Maven prefers a mirror of exactly this repository to one with a pattern.
     mirrors.sort(key=lambda pair: pair[0] != "central")

@@ -293,7 +293,7 @@ class KafkaCluster(Cluster):
             return self._topics_07.partitions(topic)
         found: list[int | str] = [*sorted(self._topics.assignment(topic))]
         if not found:
-            raise KitError(f"there is no topic {topic}")
+            raise KitError(f"topic {topic} does not exist")
         return found
 
     def leader(self, topic: str, partition: int | str) -> int | None:

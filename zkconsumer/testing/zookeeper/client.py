@@ -158,8 +158,8 @@ def connected_client(connect: str, login: ZooKeeperLogin | None, *, session_s: f
         _end(client)
         _check(connect, login, _SEARCH_S)
         raise NoSession(
-            f"ZooKeeper at {connect} opened no session within {timeout_s:g} s ({error!r}); see whether it serves "
-            "requests"
+            f"ZooKeeper at {connect} opened no session within {timeout_s:g} s ({error!r}); check that it "
+            "serves requests"
         ) from error
     except BaseException:
         _end(client)

@@ -49,7 +49,7 @@ class Coordination07:
     def client(self) -> KazooClient:
         """The cluster's own ZooKeeper client."""
         if not self._cluster.has_zookeeper:
-            raise KitError("this cluster does without ZooKeeper")
+            raise KitError("this cluster has no ZooKeeper")
         if self._client is None:
             raise KitError("the cluster was not started")
         return self._client
