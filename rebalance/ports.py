@@ -1,6 +1,6 @@
-"""The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener.
+"""The interfaces between the coordination and the rest of a member, and the fence of a decision. Pure.
 
-Pure.
+The interfaces through which the coordination directs the rest of a member: delivery, offsets and listener.
 
 They are protocols: `rebalance` decides who owns which partition and knows nothing about fetch requests.
 

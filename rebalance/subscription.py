@@ -1,6 +1,6 @@
-"""The subscription of a consumer, topics with stream counts or a filter, and the thread ids that follow from it.
+"""What a member subscribes to, and which partitions the strategies assign to it. Pure.
 
-Pure.
+The subscription of a consumer, topics with stream counts or a filter, and the thread ids that follow from it.
 
 Every member applies every other member's filter to its own list of topics, so cleaning and matching are exactly those
 of Java (`rebalance.java_regex`).
@@ -140,7 +140,7 @@ class Subscription:
 def thread_ids(consumer_id: str, streams: int) -> list[str]:
     """Return `<consumer id>-0`, `-1`, ...: the owners' names, the same for every topic of the consumer.
 
-    In the order of the numbers; Java assigns partitions in string order (`assignment.sort_thread_ids`).
+    In the order of the numbers; Java assigns partitions in string order (`sort_thread_ids`).
     """
     return [f"{consumer_id}-{index}" for index in range(streams)]
 

@@ -1,4 +1,4 @@
-"""The values of requests and answers. They hold what a broker answered and decide nothing. Pure.
+"""The values of requests and answers, those about groups included. They hold what a broker answered. Pure.
 
 The values of requests about groups that brokers coordinate: members, lists, states. They decide nothing.
 """

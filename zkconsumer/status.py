@@ -1,4 +1,6 @@
-"""The status of a member as a frozen value: state, owned partitions, blocked claims, warnings.
+"""The status of a member, and its statistics, as frozen values.
+
+The status of a member as a frozen value: state, owned partitions, blocked claims, warnings.
 
 The statistics of a member as a frozen value: rebalances, requests, errors, bytes.
 """

@@ -1,4 +1,6 @@
-"""Flags that threads wait for and signal handlers may set: `Wakeup` for one sleeper, `Latch` for any number.
+"""Flags that wake threads up, and the notice that a process was forked.
+
+Flags that threads wait for and signal handlers may set: `Wakeup` for one sleeper, `Latch` for any number.
 
 `threading.Event` holds a lock while it checks its flag: a signal handler that interrupts a thread there, and waits for
 the same event, waits for its own thread for ever. Here the lock is the flag.

@@ -250,11 +250,11 @@ class Kafka011(NumberedOffsets, Requests):
         return appended(data)
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
-        """Return how many bytes of a set one offset takes; see `entry_heads`."""
+        """Return how many bytes of a set one offset takes; see `batch_head`."""
         return batch_head.bytes_an_offset(data, offset)
 
     def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
-        """Return the first offset that may be in the entry that holds `offset`; see `entry_heads`."""
+        """Return the first offset that may be in the entry that holds `offset`; see `batch_head`."""
         return batch_head.first_offset_in(data, offset, start)
 
     def classify(

@@ -8,7 +8,7 @@ Rules, and their reasons:
 - One bad record raises one error, which has its place, and `resume`, with which decoding continues behind it. Where
   the next record cannot be found, the rest of the batch is one error.
 - Only an impossible size field is `BrokenFraming`: nothing behind it can be found.
-- The base offset of a batch must fit its neighbours, as no checksum covers it (`batch_order`).
+- The base offset of a batch must fit its neighbours, as no checksum covers it (`batch_head`).
 - Control batches and those of aborted transactions are left out; so are records that compaction has removed.
 - The end of a set may be cut off, without an error. The end of a batch may not.
 - Memory is bounded by the buffer, plus `max_decoded_bytes` for the batch that is being read.

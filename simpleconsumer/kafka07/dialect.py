@@ -327,11 +327,11 @@ class Kafka07:
         return message_set.first_entry_fault(data)
 
     def find_boundary(self, data: Buffer, data_offset: int, position: int) -> Boundary:
-        """Return whether a position is the start of an entry; see `boundaries`."""
+        """Return whether a position is the start of an entry; see `message_set`."""
         return find_boundary(data, data_offset, position)
 
     def last_entry_before(self, data: Buffer, data_offset: int, position: int) -> int | None:
-        """Return where the entry of a set starts that ends at a position; see `boundaries`."""
+        """Return where the entry of a set starts that ends at a position; see `message_set`."""
         return last_entry_before(data, data_offset, position)
 
     def classify(

@@ -191,7 +191,7 @@ def decode_messages(
 
     Args:
         start_offset: Position of the first entry to read. It must be the start of an entry, as no bytes show where one
-            starts (`boundaries` finds it).
+            starts (`find_boundary` finds it).
         start_index: How many messages of the entry at `start_offset` are skipped, and errors there, each as one.
         data_offset: Position of the first byte of the buffer; None for `start_offset`.
         max_decoded_bytes: Most bytes that one compressed entry, with those inside of it, may inflate to.

@@ -130,7 +130,7 @@ def classify(
         asked_bytes: The size that was asked for.
         largest_bytes: The largest size that may ever be asked for.
         version: Of the fetch request. A broker that is asked with a version above 0 may convert its log for the answer
-            (`down_conversion`).
+            (down-conversion).
     """
     may_be_converted = version > 0
     code = answer.error_code

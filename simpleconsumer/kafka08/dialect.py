@@ -14,9 +14,8 @@ from simpleconsumer.dialect_types import (
     numbered,
 )
 from simpleconsumer.errors import DecodeError, NoSuchRequest
-from simpleconsumer.kafka08 import classify as entry_heads
 from simpleconsumer.kafka08 import message_set, requests
-from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, classify
+from simpleconsumer.kafka08.classify import NOT_LEADER_CODES, bytes_an_offset, classify, first_offset_in
 from simpleconsumer.kafka08.message_encode import Encodable, encode_message_set
 from simpleconsumer.types import (
     AbortedTransaction,
@@ -239,12 +238,12 @@ class Kafka08(NumberedOffsets):
         return ()
 
     def bytes_an_offset(self, data: Buffer, offset: int) -> float | None:
-        """Return how many bytes of a set one offset takes; see `entry_heads`."""
-        return entry_heads.bytes_an_offset(data, offset)
+        """Return how many bytes of a set one offset takes; see `classify`."""
+        return bytes_an_offset(data, offset)
 
     def first_offset_in(self, data: Buffer, offset: int, start: int) -> int:
-        """Return the first offset that may be in the entry that holds `offset`; see `entry_heads`."""
-        return entry_heads.first_offset_in(data, offset, start)
+        """Return the first offset that may be in the entry that holds `offset`; see `classify`."""
+        return first_offset_in(data, offset, start)
 
     def classify(
         self, answer: FetchedPartition, position: int, asked_bytes: int, largest_bytes: int, version: int = 0

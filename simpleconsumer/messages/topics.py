@@ -224,6 +224,16 @@ DELETE_RECORDS: Final = Api(
     """,
 )  # fmt: skip
 
+_CHANGED_CONFIGS: Final = """
+    throttle_time_ms: int32 = 0
+    responses: []
+        error_code: int16
+        error_message: string?
+        resource_type: int8
+        resource_name: string
+"""
+"""The answer to both requests that change settings."""
+
 ALTER_CONFIGS: Final = Api(
     33, "AlterConfigs", (0,), 2, throttled_from=0,
     request="""
@@ -235,14 +245,7 @@ ALTER_CONFIGS: Final = Api(
                 value: string?
         validate_only: bool
     """,
-    response="""
-        throttle_time_ms: int32 = 0
-        responses: []
-            error_code: int16
-            error_message: string?
-            resource_type: int8
-            resource_name: string
-    """,
+    response=_CHANGED_CONFIGS,
 )  # fmt: skip
 
 CREATE_PARTITIONS: Final = Api(
@@ -277,14 +280,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(
                 value: string?
         validate_only: bool
     """,
-    response="""
-        throttle_time_ms: int32 = 0
-        responses: []
-            error_code: int16
-            error_message: string?
-            resource_type: int8
-            resource_name: string
-    """,
+    response=_CHANGED_CONFIGS,
 )  # fmt: skip
 
 DESCRIBE_PRODUCERS: Final = Api(

@@ -1,4 +1,6 @@
-"""Secrets in texts of settings: they are not shown, and are texts that can be sent.
+"""Secrets in texts of settings, and the error of a security setting.
+
+Secrets in texts of settings: they are not shown, and are texts that can be sent.
 
 The error of a setting for TLS or SASL that cannot be used.
 """

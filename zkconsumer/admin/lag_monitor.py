@@ -1,4 +1,6 @@
-"""Reads the lag of groups in ZooKeeper, again and again, without joining them.
+"""Reads the lag of groups again and again, of groups in ZooKeeper and of those that brokers coordinate.
+
+Reads the lag of groups in ZooKeeper, again and again, without joining them.
 
 Rules, and which failure each prevents:
 - ZooKeeper is read level by level for all groups together, and each leader is asked once for the ends of the logs of

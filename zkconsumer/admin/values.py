@@ -1,4 +1,6 @@
-"""The values that administration returns, and how they become JSON. Pure.
+"""What administration returns and raises: values, their JSON, phrases, and errors. Pure.
+
+The values that administration returns, and how they become JSON.
 
 Phrases of messages: a number with its noun, and the names that were probably meant.
 

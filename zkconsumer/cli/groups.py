@@ -1,4 +1,6 @@
-"""`zkconsumer groups`: lists groups, with their members, topics and stores of offsets; deletes groups without members.
+"""The commands `zkconsumer groups` and `zkconsumer release`.
+
+`zkconsumer groups`: lists groups, with their members, topics and stores of offsets; deletes groups without members.
 
 Source: kafka.admin.ConsumerGroupCommand --list, --delete (0.8.2.2).
 

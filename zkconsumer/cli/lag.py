@@ -1,4 +1,6 @@
-"""`zkconsumer lag`: shows the lag of groups, or of all groups of a cluster, once or repeatedly.
+"""The commands `zkconsumer lag` and `zkconsumer exporter`.
+
+`zkconsumer lag`: shows the lag of groups, or of all groups of a cluster, once or repeatedly.
 
 Source: kafka.tools.ConsumerOffsetChecker (0.8.2.2), which knows one group and ZooKeeper alone.
 

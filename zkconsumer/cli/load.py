@@ -1,4 +1,6 @@
-"""`zkconsumer load`: loads topics into files, each message once, by a Spark job that keeps the offsets with the data.
+"""The commands that need Spark: `zkconsumer load`, `compact-files` and `spark-zip`.
+
+`zkconsumer load`: loads topics into files, each message once, by a Spark job that keeps the offsets with the data.
 
 Source: docs/SPARK_LOADING.md, "Each message once"; what Camus did for Hadoop.
 

@@ -1,4 +1,6 @@
-"""The types of options, and the refusal of an option that is given twice and takes one value.
+"""What options of several commands have in common: types, refusals, names of Kafka's own tools.
+
+The types of options, and the refusal of an option that is given twice and takes one value.
 
 click takes the last value and drops the others without a word: `--whitelist a --whitelist b` would read b alone.
 Kafka's own tools refuse it, too (joptsimple: "Found multiple arguments for option"). The rule holds for every command,

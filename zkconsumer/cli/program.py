@@ -1,4 +1,6 @@
-"""The command `zkconsumer`: its commands, logging, errors and exit status.
+"""The command `zkconsumer`, and its command `completion`.
+
+The command `zkconsumer`: its commands, logging, errors and exit status.
 
 Exit status: 0 done (also after Ctrl-C or SIGTERM and a clean leave, and when the reader of the output is gone), 1
 failed, 2 wrong usage, 130 interrupted before there was anything to leave in order. Errors are one sentence on stderr.

@@ -1,4 +1,6 @@
-"""Opens a connection to ZooKeeper for a block of code, with a deadline.
+"""Connections to ZooKeeper for a block of code: opening, waiting for the session, reading many nodes.
+
+Opens a connection to ZooKeeper for a block of code, with a deadline.
 
 Threads: the caller's own; connecting and reading block it, each with a deadline.
 

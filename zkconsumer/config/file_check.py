@@ -313,7 +313,7 @@ class _Program:
         name: `consumer` or `producer`.
         table: Its settings.
         errors: Yields an error for every two settings that contradict each other.
-        implausible: Yields what does not fit together; see `plausibility.implausible`.
+        implausible: Yields what does not fit together; see `implausible`.
     """
 
     name: str

@@ -1,4 +1,6 @@
-r"""Reads Java's properties files as `java.util.Properties` does.
+r"""Settings out of properties files: the reader, the frozen value that they become, and warnings of readable secrets.
+
+Reads Java's properties files as `java.util.Properties` does.
 
 `key=value` lines; `=`, `:` or white space separates; `#` and `!` start comment lines; a line that ends with an
 odd number of backslashes continues in the next one; `\t \n \r \f \uXXXX` are escapes, and a backslash before

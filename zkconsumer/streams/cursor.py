@@ -4,8 +4,8 @@ A cursor knows neither a lease nor what is in hand: `zkconsumer.streams.stream` 
 which failure each prevents:
 - The position of the queue says where a chunk is opened, and nothing else does: an interrupt at any point costs
   decoding a part of a chunk again, and no message.
-- After an interrupt the next message or batch is decoded by a thread of its own (`uninterrupted`): a reader that is
-  interrupted every few milliseconds would never finish a large batch otherwise.
+- After an interrupt the next message or batch is decoded by a thread of its own (`UninterruptedDecoding`): otherwise a
+  reader that is interrupted every few milliseconds would never finish a large batch.
 - Behind an error a chunk is opened where the error says (`MessageError.resume`): no error is raised twice.
 
 Decoding in a thread of its own, for readers that are interrupted again and again.

@@ -1,4 +1,6 @@
-"""Errors of the test kit.
+"""Errors of the test kit, and what each version of Kafka can do.
+
+Errors of the test kit.
 
 KitError
 ├── JavaMissing      no usable Java runtime on this machine

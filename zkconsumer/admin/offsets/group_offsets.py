@@ -1,4 +1,6 @@
-"""Reads the offsets of groups in ZooKeeper and in Kafka, before they are exported, changed or deleted.
+"""Finds the stored offsets of groups that a change or an export is about.
+
+Reads the offsets of groups in ZooKeeper and in Kafka, before they are exported, changed or deleted.
 
 Finds the offsets that shall be deleted, and refuses those of topics that the group consumes.
 

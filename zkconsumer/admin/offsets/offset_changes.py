@@ -1,7 +1,9 @@
-"""Sets and deletes offsets in ZooKeeper: reads the old values, and writes unless somebody has changed them meanwhile.
+"""Sets and deletes offsets of groups, in ZooKeeper and in Kafka.
+
+Sets and deletes offsets in ZooKeeper: reads the old values, and writes unless somebody has changed them meanwhile.
 
 Rule: each node is written at the version at which its old value was read, all nodes of a batch or none, so that no
-commit that came in between is overwritten unnoticed. Offsets in Kafka: `kafka_changes`.
+commit that came in between is overwritten unnoticed.
 
 Sets and deletes offsets of groups in Kafka, and changes both stores in the right order.
 

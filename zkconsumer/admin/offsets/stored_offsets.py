@@ -1,4 +1,6 @@
-"""Exports stored offsets of groups as lines, and reads such lines.
+"""Stored offsets of groups as lines: exports, and what an import sets.
+
+Exports stored offsets of groups as lines, and reads such lines.
 
 Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 

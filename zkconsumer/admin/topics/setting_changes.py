@@ -3,7 +3,7 @@
 Rules, and which failure each prevents:
 - Settings that are not named stay. Before Kafka 2.3 brokers replace all settings of a topic at once, so those that
   stand there are read first and sent with the new ones; who changes them at the same moment is overwritten.
-- Names and values are checked before anything is written: by the brokers, or by the list of `topic_settings`, as
+- Names and values are checked before anything is written: by the brokers, or by the list of `topic_plans`, as
   brokers of 0.8 and 0.9 that read a value which they cannot parse do not start again.
 - In ZooKeeper the settings and the notification are written in one transaction: without it the brokers read the
   settings at their next start.

@@ -1,4 +1,6 @@
-"""What creating, growing and deleting a topic returns, and how such changes are written and waited for.
+"""Changes of topics: what they return, how they are waited for, and the deletion by mark.
+
+What creating, growing and deleting a topic returns, and how such changes are written and waited for.
 
 Deletes topics by the mark that Kafka's own tools write; the controller acts on it.
 

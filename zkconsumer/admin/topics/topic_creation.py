@@ -1,4 +1,6 @@
-"""Creates topics by the nodes that Kafka's own tools write; the controller acts on them.
+"""Creates topics and adds partitions by the nodes that Kafka's own tools write.
+
+Creates topics by the nodes that Kafka's own tools write; the controller acts on them.
 
 Rules, and which failure each prevents:
 - Settings and partitions are written in one transaction. Kafka's tools write the settings first and then the

@@ -12,7 +12,7 @@ Threads: One at a time.
 Moves byte positions of Kafka 0.7 to the starts of entries before they are stored as offsets.
 
 A broker of Kafka 0.7 serves any position, and what comes from the middle of an entry are bytes and no messages. So a
-position that an operator names is looked up in the log (`entry_search`).
+position that an operator names is looked up in the log (`time_search`).
 
 Rules, and which failure each prevents:
 - A position within an entry becomes the start of that entry, and a note names both: its messages are delivered again,

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from zkconsumer.cli.demo import scene as view
-from zkconsumer.cli.demo.scene import Happening, Scene
+from zkconsumer.cli.demo.scene import HEIGHT, WIDTH, Happening, Scene, draw
 from zkconsumer.cli.terminal import say
 
 _COUNTS_EVERY_S = 5.0
@@ -59,11 +58,11 @@ class LiveDisplay:
 
     def show(self, scene: Scene) -> None:
         """Redraw the picture."""
-        self._live.update(view.draw(scene), refresh=True)
+        self._live.update(draw(scene), refresh=True)
 
     def finish(self, scene: Scene) -> None:
         """Print the last picture for good."""
-        self._console.print(view.draw(scene))
+        self._console.print(draw(scene))
 
 
 class PlainLines:
@@ -110,7 +109,7 @@ def display_for_stdout() -> Display:
         return PlainLines()
     size = os.get_terminal_size(sys.stdout.fileno())
     # A terminal that does not know its size says 0; `rich` then takes 80 by 25.
-    fits = (size.columns or 80) >= view.WIDTH and (size.lines or 25) >= view.HEIGHT
+    fits = (size.columns or 80) >= WIDTH and (size.lines or 25) >= HEIGHT
     return LiveDisplay() if fits else PlainLines()
 
 
@@ -182,9 +181,9 @@ def moving_svg(scenes: Sequence[Scene]) -> str:
 def _frame(scene: Scene, number: int) -> list[str]:
     """Return styles, backgrounds, texts, width and height of one picture."""
     console = Console(
-        file=StringIO(), record=True, width=view.WIDTH, force_terminal=True, color_system="truecolor", highlight=False
+        file=StringIO(), record=True, width=WIDTH, force_terminal=True, color_system="truecolor", highlight=False
     )
-    console.print(view.draw(scene))
+    console.print(draw(scene))
     svg = console.export_svg(title="", unique_id=f"f{number}", code_format=_FRAME)
     return _NEEDLESS.sub("", svg).replace("&#160;", "\N{NO-BREAK SPACE}").split("\0")
 

@@ -1,4 +1,6 @@
-"""One moment of a demonstration, as values: members, owners, counts, events. Pure.
+"""What a demonstration shows: one moment as values, its picture, counts, and the outcome. Pure.
+
+One moment of a demonstration, as values: members, owners, counts, events.
 
 Counts the messages of a demonstration, from the events that producer and members record.
 

@@ -1,4 +1,6 @@
-"""Runs `zkconsumer consume`: joins the group, prints messages, leaves.
+"""Runs `zkconsumer consume`, with a group and without one.
+
+Runs `zkconsumer consume`: joins the group, prints messages, leaves.
 
 Each stream has a thread that reads and prints. The main thread waits for what ends the run, flushes lines that came
 slowly, and leaves the group in order.

@@ -1,4 +1,6 @@
-r"""Formats messages as lines: the bytes as they are, with further fields, or JSON. Source of the plain form:
+r"""Messages as lines: formats what `consume` prints, and parses what `produce` reads.
+
+Formats messages as lines: the bytes as they are, with further fields, or JSON. Source of the plain form:
 kafka.consumer.DefaultMessageFormatter (0.8.2.2), `null` for null included.
 
 Pure.

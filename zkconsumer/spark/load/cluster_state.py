@@ -277,7 +277,7 @@ class ClusterStateReader:
         return self._starts_at_times(names) if starting.kind == "time" else {}
 
     def _at_entries(self, starts: dict[TopicPartition, int], logs: Logs) -> dict[TopicPartition, int]:
-        """Return the offsets, on Kafka 0.7 those of entries; see `entry_bounds`."""
+        """Return the offsets, on Kafka 0.7 those of entries; see `entry_positions`."""
         if not self._counts_bytes:
             return starts
         log_starts = self._logs.log_starts(list(starts))

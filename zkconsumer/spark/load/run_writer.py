@@ -68,7 +68,7 @@ def count_rows(
     """What the files below `url` contain of each partition.
 
     Count, ends, sum and exclusive or of the offsets show whether each offset is there once. Only where they do not, the
-    different offsets are counted, which needs a shuffle of all rows. On Kafka 0.7 the sums of `entry_sums` show it.
+    different offsets are counted, which needs a shuffle of all rows. On Kafka 0.7 the sums of `EntrySums` show it.
 
     Args:
         starts: only on Kafka 0.7: offsets of these partitions before theirs are not counted.

@@ -15,7 +15,7 @@ transaction, and the cluster's id that of the time: `{"clicks": {"0": 42}, "@ids
 
 Brokers of Kafka 2.1 and later report the epoch of a partition's leader. That of the leader that had the messages up to
 each position stands in an entry `@epochs`, in the form of the offsets: `{"clicks": {"0": 42}, "@epochs": {"clicks":
-{"0": 5}}}`. A later leader knows where its log differs from what earlier ones had (`log_cuts`).
+{"0": 5}}}`. A later leader knows where its log differs from what earlier ones had (`ask_cuts`).
 
 The keys are in checkpoints and never change. Rule: equal offsets give equal text, because Spark compares texts.
 

@@ -1,6 +1,6 @@
 """An embedded broker whose partitions are given to it by a controller: Kafka 0.8 and later.
 
-`broker_08.Broker08` and `kafka011.broker.Broker011` add the requests of their generation.
+`Broker08` here and `kafka011.broker.Broker011` add the requests of their generation.
 
 An embedded broker of Kafka 0.8.2: its answers, and faults in them.
 """

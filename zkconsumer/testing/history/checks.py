@@ -1,4 +1,6 @@
-"""Checks of a history: messages lost, skipped, repeated, out of order, owned twice, delivered by a zombie.
+"""Checks of a history and its figures: what was lost, skipped, repeated, out of order, and what was delivered.
+
+Checks of a history: messages lost, skipped, repeated, out of order, owned twice, delivered by a zombie.
 
 Each check returns findings, one for each violation; an empty list means a clean history.
 

@@ -3,8 +3,6 @@
 Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
 
 Checks of leaves: each ended within its time-out, and reported correctly which positions were stored.
-
-Each check returns findings, as those of `zkconsumer.testing.history.checks` do.
 """
 
 from __future__ import annotations

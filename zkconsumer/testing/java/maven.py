@@ -1,4 +1,6 @@
-"""Fetches jars of pinned versions: from the cache, else by Maven or by Python, always checked against a lock file.
+"""Fetches jars of pinned versions, with Maven or without, and checks them against lock files.
+
+Fetches jars of pinned versions: from the cache, else by Maven or by Python, always checked against a lock file.
 
 Package data `poms/<version>.xml` names the artifacts, `poms/<version>.txt` locks every jar. The cache is
 `~/.cache/zkconsumer/jars/<version>/`; a folder there is complete or absent, because it is filled elsewhere and renamed,

@@ -1,4 +1,6 @@
-"""Which versions of Kafka the kit starts, what they need, and which one an unknown version comes closest to.
+"""The versions of Kafka that the kit starts: what they need, and their jars.
+
+Which versions of Kafka the kit starts, what they need, and which one an unknown version comes closest to.
 
 The jars of a version of Kafka, with that of Kafka 0.7, which an operator has and no public repository holds.
 """

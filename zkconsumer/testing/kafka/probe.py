@@ -4,7 +4,7 @@ Independent of `simpleconsumer` on purpose: a test bed must not rest on the code
 
 The kit's own requests to brokers that have no ZooKeeper: topics and their replicas, changed by the brokers' APIs.
 
-Independent of `simpleconsumer` on purpose, as `probe`. Versions are the oldest that Kafka 4.3 serves; Kafka 3.9 has
+Versions are the oldest that Kafka 4.3 serves; Kafka 3.9 has
 them, too.
 Source: Kafka 4.3.1, clients/src/main/resources/common/message; answers of brokers of 3.9.2, 4.0.2 and 4.3.1.
 """

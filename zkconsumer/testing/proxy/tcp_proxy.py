@@ -125,7 +125,7 @@ class TcpProxy(Closing):
         """Call a function with each ZooKeeper request when it was read and is not sent on yet.
 
         Threads: it is called in the proxy's thread and must not wait; it may call this proxy, and so hold the request
-        back (see `zookeeper_holds`).
+        back (see `zookeeper_trace`).
 
         Raises:
             KitError: this proxy was made without `count_zookeeper`.

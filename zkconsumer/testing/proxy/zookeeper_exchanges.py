@@ -1,4 +1,6 @@
-"""Reads both directions of a ZooKeeper connection: requests, replies, and watches that fired. Pure.
+"""Reads the bytes of ZooKeeper connections: requests alone, or both directions. Pure.
+
+Reads both directions of a ZooKeeper connection: requests, replies, and watches that fired.
 
 Source: ZooKeeper 3.4.6, zookeeper.jute, ZooDefs.java (OpCode), KeeperException.java (Code), MultiResponse.java.
 

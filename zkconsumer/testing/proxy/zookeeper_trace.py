@@ -1,4 +1,6 @@
-"""Records the requests and replies of one ZooKeeper client through a proxy, and prints them as lines of text.
+"""Shows and holds back the requests of one ZooKeeper client through a proxy.
+
+Records the requests and replies of one ZooKeeper client through a proxy, and prints them as lines of text.
 
 Holds a chosen request of a ZooKeeper client back, so that a fault can happen at exactly that point.
 

@@ -13,8 +13,6 @@ from zkconsumer.testing.embedded.kafka011 import (
     produce,
     topic_requests,
 )
-from zkconsumer.testing.embedded.kafka011 import member_requests as group_queries
-from zkconsumer.testing.embedded.kafka011 import produce as transaction_requests
 from zkconsumer.testing.embedded.kafka011.api import AnyApi
 
 SERVED: Final[dict[int, AnyApi]] = {
@@ -26,22 +24,22 @@ SERVED: Final[dict[int, AnyApi]] = {
         topic_requests.METADATA,
         offset_requests.OFFSET_COMMIT,
         offset_requests.OFFSET_FETCH,
-        group_queries.FIND_COORDINATOR,
+        member_requests.FIND_COORDINATOR,
         member_requests.JOIN_GROUP,
         member_requests.HEARTBEAT,
         member_requests.LEAVE_GROUP,
         member_requests.SYNC_GROUP,
-        group_queries.DESCRIBE_GROUPS,
-        group_queries.LIST_GROUPS,
-        group_queries.DELETE_GROUPS,
+        member_requests.DESCRIBE_GROUPS,
+        member_requests.LIST_GROUPS,
+        member_requests.DELETE_GROUPS,
         topic_requests.API_VERSIONS,
         controller_requests.CREATE_TOPICS,
         controller_requests.DELETE_TOPICS,
         topic_requests.DELETE_RECORDS,
-        transaction_requests.INIT_PRODUCER_ID,
+        produce.INIT_PRODUCER_ID,
         topic_requests.OFFSET_FOR_LEADER_EPOCH,
-        transaction_requests.ADD_PARTITIONS_TO_TXN,
-        transaction_requests.END_TXN,
+        produce.ADD_PARTITIONS_TO_TXN,
+        produce.END_TXN,
         config_requests.DESCRIBE_CONFIGS,
         config_requests.ALTER_CONFIGS,
         controller_requests.CREATE_PARTITIONS,

@@ -1,4 +1,6 @@
-"""Records of `__consumer_offsets` that hold groups: keys and values of each version. Pure.
+"""Records of `__consumer_offsets`: groups, and committed offsets. Pure.
+
+Records of `__consumer_offsets` that hold groups: keys and values of each version.
 
 Key: `int16 2, string group`. Value: `int16 version, string protocol type, int32 generation, string protocol, string
 leader`, from version 2 on `int64 time of its state`, then for each member `string id`, from version 3 on `string

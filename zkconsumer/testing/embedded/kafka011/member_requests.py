@@ -1,4 +1,6 @@
-"""The requests of members of groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""The requests about groups: of their members, and of administration.
+
+The requests of members of groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 Source: kafka.server.KafkaApis.handleJoinGroupRequest, handleSyncGroupRequest, handleHeartbeatRequest,
 handleLeaveGroupRequest (0.9, 2.8); the schemas of Kafka 4.3.

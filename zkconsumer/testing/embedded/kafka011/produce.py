@@ -1,4 +1,6 @@
-"""Produce: appends record batches. Batches of idempotent producers are stored once, and in order.
+"""Produce, and the other requests of producers with an id.
+
+Produce: appends record batches. Batches of idempotent producers are stored once, and in order.
 
 Message sets of requests before version 3 are stored in the format of the log.
 
