@@ -153,7 +153,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[LEFT_OUT] = config.workerinput["left_out"]
     else:
         leaves_out = is_default_suite(config) or is_inner_loop(config)
-        config.stash[LEFT_OUT] = sets.unchanged() if leaves_out and not config.option.all_sets else []
+        known = sets.unchanged() if leaves_out and not config.option.all_sets else []
+        config.stash[LEFT_OUT] = [name for name in known if name in sets.SETS]
 
 
 @pytest.hookimpl(optionalhook=True)
