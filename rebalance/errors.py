@@ -21,9 +21,12 @@ RebalanceError
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from rebalance.zookeeper.port.requests import Fault, Reply
 from zkconsumer_error import ZkConsumerError
+
+if TYPE_CHECKING:
+    from rebalance.zookeeper.port.requests import Fault, Reply
 
 _EXCERPT_BYTES = 80
 _GIVE_CREDENTIALS = "set zookeeper.auth or zookeeper.sasl.* to credentials that it accepts"
@@ -106,7 +109,7 @@ class RefusedNode(RebalanceError):
         self.path = path
         self.fault = fault
         self.reason = reason
-        if fault is Fault.NO_AUTH:
+        if fault.needs_rights:
             self.remedy = AccessRefused.of_node("read", path, reason).remedy
 
     @classmethod
@@ -118,7 +121,7 @@ class RefusedNode(RebalanceError):
     @property
     def cause(self) -> str:
         """The sentence without the remedy."""
-        if self.fault is Fault.NO_AUTH:
+        if self.fault.needs_rights:
             return AccessRefused.of_node("read", self.path, self.reason).cause
         return str(self)
 
@@ -276,6 +279,6 @@ class NamespaceMissing(RebalanceError):
 
 def refusal_of(action: str, path: str, fault: Fault, reason: str = "") -> str:
     """Why ZooKeeper refused a request about a node, with the remedy; arguments as for `AccessRefused.of_node`."""
-    if fault is Fault.NO_AUTH:
+    if fault.needs_rights:
         return str(AccessRefused.of_node(action, path, reason))
     return f"ZooKeeper did not {action} {path}: {reason or fault.value}"

@@ -10,45 +10,50 @@ with SimpleConsumer("broker1", 9092) as consumer:
 A broker of Kafka 0.7 is read with `SimpleConsumer("broker1", 9092, dialect=KAFKA07)`.
 """
 
-from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
-from simpleconsumer.dialect import KAFKA011, KAFKA07, KAFKA08
-from simpleconsumer.errors import (
-    AuthenticationFailed,
-    BrokenFraming,
-    BrokerError,
-    BufferUnderflow,
-    ConnectionFailed,
-    CorruptMessage,
-    CrcMismatch,
-    DamagedOffset,
-    DecodeError,
-    LimitExceeded,
-    MessageError,
-    MessageTooLarge,
-    NoSuchRequest,
-    SimpleConsumerError,
-    Throttled,
-    UnknownCodec,
-    broker_error,
-)
-from simpleconsumer.kafka08.message_encode import encode_message_set
-from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
-from simpleconsumer.types import (
-    AbortedTransaction,
-    Broker,
-    ClusterMetadata,
-    EntryMessage,
-    FetchedPartition,
-    FetchRequest,
-    HeaderMessage,
-    Message,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionMetadata,
-    ProducedPartition,
-    TopicMetadata,
-    TopicPartition,
-)
+from typing import TYPE_CHECKING
+
+from simpleconsumer.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from simpleconsumer.consumer import EARLIEST, LATEST, SimpleConsumer
+    from simpleconsumer.dialect import KAFKA011, KAFKA07, KAFKA08
+    from simpleconsumer.errors import (
+        AuthenticationFailed,
+        BrokenFraming,
+        BrokerError,
+        BufferUnderflow,
+        ConnectionFailed,
+        CorruptMessage,
+        CrcMismatch,
+        DamagedOffset,
+        DecodeError,
+        LimitExceeded,
+        MessageError,
+        MessageTooLarge,
+        NoSuchRequest,
+        SimpleConsumerError,
+        Throttled,
+        UnknownCodec,
+        broker_error,
+    )
+    from simpleconsumer.kafka08.message_encode import encode_message_set
+    from simpleconsumer.kafka08.message_set import decode_messages, shallow_end
+    from simpleconsumer.types import (
+        AbortedTransaction,
+        Broker,
+        ClusterMetadata,
+        EntryMessage,
+        FetchedPartition,
+        FetchRequest,
+        HeaderMessage,
+        Message,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionMetadata,
+        ProducedPartition,
+        TopicMetadata,
+        TopicPartition,
+    )
 
 __all__ = [
     "EARLIEST",
@@ -92,3 +97,52 @@ __all__ = [
     "encode_message_set",
     "shallow_end",
 ]
+
+if not TYPE_CHECKING:  # mypy would take every name for one of the package
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "simpleconsumer.consumer": ["EARLIEST", "LATEST", "SimpleConsumer"],
+            "simpleconsumer.dialect": ["KAFKA011", "KAFKA07", "KAFKA08"],
+            "simpleconsumer.errors": [
+                "AuthenticationFailed",
+                "BrokenFraming",
+                "BrokerError",
+                "BufferUnderflow",
+                "ConnectionFailed",
+                "CorruptMessage",
+                "CrcMismatch",
+                "DamagedOffset",
+                "DecodeError",
+                "LimitExceeded",
+                "MessageError",
+                "MessageTooLarge",
+                "NoSuchRequest",
+                "SimpleConsumerError",
+                "Throttled",
+                "UnknownCodec",
+                "broker_error",
+            ],
+            "simpleconsumer.kafka08.message_encode": ["encode_message_set"],
+            "simpleconsumer.kafka08.message_set": ["decode_messages", "shallow_end"],
+            "simpleconsumer.types": [
+                "AbortedTransaction",
+                "Broker",
+                "ClusterMetadata",
+                "EntryMessage",
+                "FetchedPartition",
+                "FetchRequest",
+                "HeaderMessage",
+                "Message",
+                "OffsetAndMetadata",
+                "OffsetAndTimestamp",
+                "PartitionMetadata",
+                "ProducedPartition",
+                "TopicMetadata",
+                "TopicPartition",
+            ],
+        },
+    )
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -19,7 +19,7 @@ Other modules for applications: `zkconsumer.producer`, `zkconsumer.aio` (asyncio
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.lazy_names import lazy_names
+from simpleconsumer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rebalance.brokers.assignor import SimpleAssignor

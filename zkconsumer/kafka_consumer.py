@@ -13,14 +13,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer.config.kafka_consumer_config import KafkaConsumerConfig
-from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.errors import NotSupported
-from zkconsumer.member.leaving import end_dropped
-from zkconsumer.member.listening import check_listener
 from zkconsumer.polling.arguments import (
     checked_offset,
     checked_offsets,
@@ -30,9 +27,14 @@ from zkconsumer.polling.arguments import (
     several_partitions,
     topics_of,
 )
-from zkconsumer.polling.errors import ConcurrentConsumerUse, ConsumerClosed, ForkedConsumer, NotSubscribed, PollTimeout
-from zkconsumer.polling.group_events import CommitDone
-from zkconsumer.polling.poller import NEEDS_GROUP, Poller
+from zkconsumer.polling.errors import (
+    NEEDS_GROUP,
+    ConcurrentConsumerUse,
+    ConsumerClosed,
+    ForkedConsumer,
+    NotSubscribed,
+    PollTimeout,
+)
 from zkconsumer.polling.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -41,8 +43,13 @@ from zkconsumer.polling.records import (
     OffsetAndTimestamp,
     UnreadRecords,
 )
-from zkconsumer.streams.batches import MessageBatch
 from zkconsumer.wakeup import notify_after_fork
+
+if TYPE_CHECKING:  # what reads is loaded for the first consumer, which halves the time of this import
+    from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
+    from zkconsumer.polling.group_events import CommitDone
+    from zkconsumer.polling.poller import Poller
+    from zkconsumer.streams.batches import MessageBatch
 
 _CLOSE_MS: Final = 30_000
 _ITERATION_S: Final = 1.0
@@ -79,6 +86,10 @@ class KafkaConsumer:
         self.config = config if config is not None else KafkaConsumerConfig(**settings)
         self._forked: ForkedConsumer | None = None
         self._is_ended_by_shell: Callable[[], bool] = bool
+        from zkconsumer.member.leaving import end_dropped
+        from zkconsumer.polling.poller import Poller
+
+        self._end_dropped = end_dropped  # a finalizer may not import
         self._poller = Poller(self.config)
         self._inside: dict[str, threading.Thread] = {}
         self._unread = UnreadRecords()
@@ -91,7 +102,7 @@ class KafkaConsumer:
         """End a consumer that was dropped without `close`: no thread keeps it alive."""
         poller = getattr(self, "_poller", None)  # there is none if the constructor has failed
         if poller is not None and self._forked is None and poller.has_begun and not self._is_ended_by_shell():
-            end_dropped("KafkaConsumer", self.config.group_id, "close()", poller.end_dropped)
+            self._end_dropped("KafkaConsumer", self.config.group_id, "close()", poller.end_dropped)
 
     def _on_fork(self) -> None:
         """This process is a fork of the one that made the consumer: every call but `close` raises from now on."""
@@ -164,6 +175,8 @@ class KafkaConsumer:
             NotSubscribed: There is no `group.id`.
             ListenerRefused: The listener has no method that would be called, or one that never would.
         """
+        from zkconsumer.member.listening import check_listener
+
         with self._alone(moves=True) as poller:
             if listener is not None:
                 check_listener(listener)

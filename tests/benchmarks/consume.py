@@ -353,7 +353,7 @@ def run_python_client(
         **os.environ, "BENCH_STARTED_AT": str(time.monotonic()), "BENCH_KAFKA": version, "PYTHONPATH": root,
     }  # fmt: skip
     environment.setdefault("BENCH_POLL_RECORDS", "500")
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode beside it
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has compiled modules
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise SystemExit(f"{client} failed on {topic}:\n{done.stderr[-2000:]}")

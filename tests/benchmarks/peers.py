@@ -12,6 +12,7 @@ benchmarks need.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -57,11 +58,15 @@ def _two(cell: str) -> list[str]:
 def import_s(statement: str, rounds: int = 9) -> float:
     """Return the median seconds of a process that runs a statement, without those of a process that does nothing."""
 
+    environment = {**os.environ}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has compiled modules
+
     def took(code: str) -> float:
         started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
         return time.perf_counter() - started
 
+    took(statement)
     return statistics.median(took(statement) - took("pass") for _ in range(rounds))
 
 

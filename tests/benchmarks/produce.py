@@ -167,6 +167,7 @@ def run_python_client(client: str, version: str, cluster: Any, topic: str, size:
     if has_zookeeper:
         command.append("--is-old")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has compiled modules
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise SystemExit(f"{client} failed on {topic}:\n{done.stderr[-2000:]}")

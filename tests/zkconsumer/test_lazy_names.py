@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.lazy_names import lazy_names
+from simpleconsumer.lazy_names import lazy_names
 
-PACKAGES = ("zkconsumer", "zkconsumer.spark", "zkconsumer.testing")
-HEAVY = ("kazoo", "pyspark", "pyarrow", "rebalance", "simpleconsumer")
+PACKAGES = ("zkconsumer", "zkconsumer.config", "zkconsumer.spark", "zkconsumer.testing", "simpleconsumer")
+HEAVY = ("kazoo", "pyspark", "pyarrow", "rebalance", "zkconsumer.cluster", "simpleconsumer.types")
 
 
 def in_a_fresh_python(program: str) -> str:
@@ -55,7 +55,7 @@ def test_a_package_that_is_imported_loads_hardly_anything(package: str) -> None:
     loaded = in_a_fresh_python(f"import sys, {package}; print(*sys.modules)").split()
     assert package in loaded
     assert [name for name in loaded if name.startswith(HEAVY)] == []
-    assert len([name for name in loaded if name.startswith("zkconsumer")]) < 6
+    assert len([name for name in loaded if name.startswith(("zkconsumer", "simpleconsumer"))]) < 6
 
 
 def test_modules_for_applications_need_no_import_of_their_own() -> None:
@@ -87,6 +87,12 @@ def test_a_client_loads_only_what_every_program_needs_that_uses_it(name: str) ->
     elsewhere = ("kazoo", "numpy", "pyarrow", "pyspark", "ssl", "hashlib", "zkconsumer.admin",
                  "zkconsumer.member.zookeeper_coordination", "rebalance.brokers.coordinator")  # fmt: skip
     assert [each for each in loaded if each.startswith(elsewhere)] == []
+
+
+def test_the_parts_that_poll_are_loaded_for_the_first_consumer() -> None:
+    loaded = in_a_fresh_python("import sys; from zkconsumer import KafkaConsumer; print(*sys.modules)").split()
+    rooms = ("zkconsumer.cluster", "zkconsumer.fetching", "zkconsumer.member", "zkconsumer.offsets", "cramjam")
+    assert [each for each in loaded if each.startswith(rooms)] == []
 
 
 def test_importing_the_consumer_loads_nothing_that_only_some_programs_need() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from rebalance.brokers.assignor import Assignor
 from zkconsumer.config.checks import warning_about_empty_auth
@@ -20,9 +20,11 @@ from zkconsumer.config.tables.kinds import ZooKeeperAcl
 from zkconsumer.config.tables.producer_kinds import BrokerAddress, shown_brokers
 from zkconsumer.config.tables.security_keys import warning_about_security
 from zkconsumer.config.tables.setting_table import SettingTable
-from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 from zkconsumer.config.zookeeper_settings import ZooKeeperAddress, parse_zookeeper_address
 from zkconsumer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zkconsumer.config.typed.typed_settings import KafkaConsumerSettings
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from zkconsumer.config.properties import FrozenSettings
 from zkconsumer.config.tables.kinds import OPEN_ACL, ZooKeeperAcl
@@ -17,8 +17,10 @@ from zkconsumer.config.tables.producer_keys import PRODUCER_SETTINGS, contradict
 from zkconsumer.config.tables.producer_kinds import BrokerAddress
 from zkconsumer.config.tables.security_keys import security_of, warning_about_security
 from zkconsumer.config.tables.setting_table import SettingTable
-from zkconsumer.config.typed.typed_settings import ProducerSettings
 from zkconsumer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zkconsumer.config.typed.typed_settings import ProducerSettings
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -19,9 +19,13 @@ The errors of calls of KafkaConsumer: used by two threads, woken up, closed, for
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from simpleconsumer.types import TopicPartition
 from zkconsumer_error import RemediedError, first_few
+
+NEEDS_GROUP: Final = "set group_id, or assign partitions"
+"""What to do where there is no group."""
 
 
 class PollingError(RemediedError):

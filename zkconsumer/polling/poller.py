@@ -22,7 +22,7 @@ from zkconsumer.errors import NotSupported
 from zkconsumer.member.asked_commit import AskedCommit
 from zkconsumer.member.membership import Membership
 from zkconsumer.polling.cluster_questions import ClusterQuestions
-from zkconsumer.polling.errors import ConsumerClosed, ConsumerWokenUp, NotSubscribed
+from zkconsumer.polling.errors import NEEDS_GROUP, ConsumerClosed, ConsumerWokenUp, NotSubscribed
 from zkconsumer.polling.followed_positions import FollowedPositions, ResetThread
 from zkconsumer.polling.group_events import CommitDone, CommitReports, Offsets
 from zkconsumer.polling.joined_member import JoinedMember
@@ -32,9 +32,6 @@ from zkconsumer.polling.streams_settings import streams_settings
 from zkconsumer.polling.subscription_state import SubscriptionKind, SubscriptionState
 from zkconsumer.polling.taken_items import TakenBatches, TakenItems, TakenRecords
 from zkconsumer.streams.batches import MessageBatch
-
-NEEDS_GROUP = "set group_id, or assign partitions"
-"""What to do where there is no group."""
 
 _LOOK_AGAIN_S: Final = 0.2
 """Longest sleep: what the coordinator's thread has done is then seen."""

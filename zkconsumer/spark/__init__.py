@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.lazy_names import lazy_names
+from simpleconsumer.lazy_names import lazy_names
 from zkconsumer.spark.driver_python import name_driver_python
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ Every child process ends with the Python process that started it, however that o
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.lazy_names import lazy_names
+from simpleconsumer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from zkconsumer.testing.cluster import Cluster

@@ -41,6 +41,11 @@ class Fault(enum.Enum):
         """Whether a read was refused: the content of the node stays unknown, even if it is read again soon."""
         return self is not Fault.NO_NODE and not self.is_lost
 
+    @property
+    def needs_rights(self) -> bool:
+        """Whether the session has no right to do it: an administrator can grant it."""
+        return self is Fault.NO_AUTH
+
 
 class Stat(NamedTuple):
     """The fields of a znode's stat that this project needs."""
