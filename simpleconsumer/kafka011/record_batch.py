@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from itertools import chain
 from struct import Struct, error
 from typing import Final, NamedTuple, NoReturn
 
@@ -427,7 +428,7 @@ def decode_messages(
     aborted: Sequence[AbortedTransaction] = (),
     resume: object = None,
 ) -> Iterator[Message]:
-    """Yield the messages of a set from `start_offset` on.
+    """Return the messages of a set from `start_offset` on, as an iterator.
 
     A fetch returns whole batches; messages before `start_offset` are skipped, and so are errors there. Keys, values and
     headers are copied out of the buffer. Messages with headers are `HeaderMessage`s.
@@ -447,8 +448,7 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     reading = open_reading(buffer, start_offset, high_watermark, max_decoded_bytes, aborted, resume)
-    for run in decode_runs(reading, topic, partition):
-        yield from run
+    return chain.from_iterable(decode_runs(reading, topic, partition))  # a generator here would double the time
 
 
 def decode_runs(reading: BatchReading, topic: str, partition: int | str) -> Iterator[Iterable[Message]]:

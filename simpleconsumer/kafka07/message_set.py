@@ -34,8 +34,9 @@ Pure: the caller fetches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
+from itertools import chain
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -207,16 +208,16 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     reading = open_reading(buffer, start_offset, start_index, data_offset, max_decoded_bytes, resume)
-    return read_messages(reading, topic, partition)
+    return chain.from_iterable(read_runs(reading, topic, partition))
 
 
-def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterator[Message]:
-    """Yield the rest of a reading; errors as by `decode_messages`."""
+def read_runs(reading: Reading, topic: str, partition: int | str) -> Iterator[Iterable[Message]]:
+    """Yield the rest of a reading in runs; errors as by `decode_messages`."""
     levels, entry = reading.levels, reading.entry
     held: EntryMessage | None = None  # perhaps the last one of its entry
     while levels:
         if kernel.compiled is not None and held is None and not reading.skips_here():
-            yield from _run(reading, topic, partition)
+            yield _run(reading, topic, partition)
         # What the kernel leaves: compressed entries, the ends of sets, and all faults.
         trouble: MessageError | None = None
         found: Entry | None = None
@@ -227,7 +228,7 @@ def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterato
         if held is not None and (trouble is not None or found is not None or len(levels) <= 1):
             if trouble is None and found is None:
                 held.next_offset = entry.end  # nothing came behind it
-            yield held
+            yield (held,)
             held = None
         if trouble is not None:
             try:
@@ -237,13 +238,13 @@ def read_messages(reading: Reading, topic: str, partition: int | str) -> Iterato
         if found is None:
             continue
         if len(levels) == 1:
-            yield Message(topic, partition, entry.start, entry.end, None, found.payload)
+            yield (Message(topic, partition, entry.start, entry.end, None, found.payload),)
             continue
         message = EntryMessage(topic, partition, entry.start, entry.start, None, found.payload, None, entry.index - 1)
         if not is_plain_at(levels[-1]):
             held = message
         else:
-            yield message
+            yield (message,)
 
 
 def _run(reading: Reading, topic: str, partition: int | str) -> Iterator[Message]:

@@ -21,8 +21,9 @@ Source: kafka.message.ByteBufferMessageSet, Message (0.8.2.2, 0.10.0.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -115,7 +116,7 @@ def decode_messages(
     max_decoded_bytes: int = MAX_DECODED_BYTES,
     resume: object = None,
 ) -> Iterator[Message]:
-    """Yield the messages of a set from `start_offset` on, including those in wrappers.
+    """Return the messages of a set from `start_offset` on, including those in wrappers, as an iterator.
 
     A fetch from the middle of a wrapper returns the whole wrapper; messages before `start_offset` are skipped, and so
     are errors there. Keys and values are `bytes`, copied out of the buffer.
@@ -135,11 +136,16 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     levels = open_levels(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
+    return chain.from_iterable(read_runs(levels, topic, partition, start_offset))
+
+
+def read_runs(levels: list[Level], topic: str, partition: int | str, start_offset: int) -> Iterator[Iterable[Message]]:
+    """Yield the messages of open levels in runs; errors as by `decode_messages`."""
     while levels:
         level = levels[-1]
         if kernel.compiled is not None:
             run = kernel.compiled.EntryRows(level, topic, partition, start_offset)
-            yield from run
+            yield run
             if run.has_reached:
                 start_offset = REACHED
         # What the kernel leaves: wrappers, the end of a set, doubtful offsets, and all faults.
@@ -151,7 +157,7 @@ def decode_messages(
             continue
         if entry is not None and entry.offset + level.base >= start_offset:
             start_offset = REACHED
-            yield _message(level, entry, topic, partition)
+            yield (_message(level, entry, topic, partition),)
 
 
 def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry | None:
