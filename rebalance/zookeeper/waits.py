@@ -86,7 +86,7 @@ class Waits:
         """Claim late under a session that follows one that was lost during a long disconnection.
 
         When ZooKeeper was unreachable for long, every member has lost its session. The first to return must not claim
-        for a moment what is assigned to the others as soon as they return.
+        for a moment the partitions that the others get as soon as they return.
         """
         if self._is_back:
             self._is_back = False
