@@ -155,7 +155,7 @@ class KafkaConsumer:
         Until the next `poll` the current partitions stay assigned.
 
         Args:
-            topics: In place of those that were subscribed to before.
+            topics: The topics; they replace the earlier subscription.
             pattern: A regular expression of Python; on groups in ZooKeeper, of Java.
             listener: Any object with some of the methods of `RebalanceCallbacks`, which get collections of partitions.
 

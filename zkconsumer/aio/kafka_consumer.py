@@ -156,7 +156,7 @@ class AsyncKafkaConsumer:
         """Subscribe to topics or a pattern, as `KafkaConsumer.subscribe` does.
 
         Args:
-            topics: In place of those that were subscribed to before.
+            topics: The topics; they replace the earlier subscription.
             pattern: A regular expression.
             listener: Any object with some of the methods of `AsyncRebalanceCallbacks`, `async def` or `def`.
         """

@@ -1,6 +1,6 @@
-"""What the answers of one fetcher mean: messages for a queue, a further request, another broker, or an error.
+"""Handles the answers to one fetcher: messages for a queue, a further request, another broker, or an error.
 
-What an answer means is decided by the dialect (`simpleconsumer.dialect`); this does what the dialect's result asks for.
+The dialect (`simpleconsumer.dialect`) decides the meaning of an answer; this module acts on the dialect's result.
 
 Threads: All of it on the thread of one fetcher.
 """
@@ -35,7 +35,7 @@ class AskedPartition(NamedTuple):
 
 
 class AnswerCalls(NamedTuple):
-    """What the answers lead to, on the thread of the fetcher.
+    """The callbacks for answers, on the thread of the fetcher.
 
     Attributes:
         failed: With a task that must be asked for again later, and the reason.
@@ -208,7 +208,7 @@ class FetchAnswers:
         chunk.last_entry = EntryMark(position + result.last_byte, result.next_offset, crc)
 
     def _give_up_message(self, one: AskedPartition, queue: PartitionQueue, result: FetchResult) -> None:
-        """Queue the error about a message that cannot be fetched, and continue behind it."""
+        """Queue the error about a message that cannot be fetched, and continue after it."""
         kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
         error = kind(*one.task.state.partition, result.offset, result.next_offset, result.reason)
         queue.push(Chunk(b"", result.next_offset, None, error=error))

@@ -137,7 +137,7 @@ class OpenRecords:
     """The records of a chunk that no poll has taken yet; attributes are those of `OpenItems`.
 
     Args:
-        kind: What makes them of messages.
+        kind: The kind of items that messages become.
         dialect: Decodes the chunk.
         data: The chunk.
         runs: Its messages from a position on.
@@ -185,7 +185,7 @@ class OpenRecords:
         messages: list[Message[bytes, bytes]] = []
         before = len(records)
         try:
-            messages.extend(islice(run, wanted))  # what comes before an error is kept
+            messages.extend(islice(run, wanted))  # items before an error are kept
         finally:
             if self._appended is None:
                 self._appended = self._dialect.appended(self._data)
