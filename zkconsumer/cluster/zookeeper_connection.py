@@ -92,7 +92,7 @@ def read_all(port: ZooKeeperPort, requests: Sequence[Read], timeout_s: float = R
 def read_each(
     port: ZooKeeperPort, requests: Sequence[Read], timeout_s: float = READ_TIMEOUT_S, deadline: float | None = None
 ) -> list[Any]:
-    """Return the same as `read_all`, with a `RefusedNode` in place of each node that may not be read.
+    """Return the same as `read_all`, with a `RefusedNode` for each node that may not be read.
 
     Args:
         timeout_s: For each 250 reads.
