@@ -1,6 +1,6 @@
 """Releases a claim on a partition whose owner is dead, and no other claim.
 
-Rule: only the node that was examined is deleted. It is read again behind a `sync` and must be the same; then one
+Rule: only the node that was examined is deleted. It is read again after a `sync` and must be the same; then one
 transaction proves that no such consumer is registered (its registration is created and deleted again, which also
 triggers a rebalance of Java members) and deletes the node at the version that was read.
 
