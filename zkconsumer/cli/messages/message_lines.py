@@ -5,7 +5,7 @@ kafka.consumer.DefaultMessageFormatter (0.8.2.2), `null` for null included.
 
 Pure.
 
-Formats messages by a format string, as kcat has it: `%t %p %o %k %v\n`. Source: format.c of kcat 1.7. What differs:
+Formats messages by a format string, as kcat has it: `%t %p %o %k %v\n`. Source: format.c of kcat 1.7. The differences:
 `%v` is `%s`, and an unknown field or escape is an error.
 
 Makes key, value and headers of a line: fields between separators, or JSON.
