@@ -5,8 +5,8 @@ Rules, and what each prevents:
   does not stop the load of the other partitions.
 - A log that ends before the end of the last run is asked about for some seconds more: a leader that was just elected
   may report an old end.
-- Leaders of later epochs are asked where the log of the last run was cut (Kafka 2.1 and later). What comes after that
-  place is new, although it may have offsets that were loaded.
+- Leaders of later epochs are asked where the log of the last run was cut (Kafka 2.1 and later). Messages after that
+  place are new, although they may have offsets that were loaded.
 - The last message that was read is fetched again before anything is read after it: a log that was truncated, and has
   grown past its old end, would be continued in its middle.
 

@@ -1,4 +1,4 @@
-"""Plans a run: what it reads, from the end of the last run to the present ends of the logs. Pure.
+"""Plans a run: its ranges, from the end of the last run to the present ends of the logs. Pure.
 
 The rules for logs that have changed are those of streams, see `zkconsumer.spark.streaming.log_changes`.
 """
@@ -20,12 +20,12 @@ from zkconsumer_error import first_few
 
 @dataclass(frozen=True)
 class ClusterState:
-    """What a run sees of the cluster before it plans.
+    """The state of the cluster before a run plans.
 
     Attributes:
-        logs: the logs of the partitions to load; those without a leader have no end.
+        logs: the logs of the partitions to load; logs without a leader have no end.
         log_starts: the starts of the logs that `next_step` needs.
-        starts: where to start partitions that were never loaded; those that are missing here start at their log start.
+        starts: where to start partitions that were never loaded; others start at their log start.
         kept_ends: of logs that were truncated since the last run: the offset up to which they are unchanged.
         last_messages: last messages of the logs that were truncated and end where the last run did, or before that.
         topics_seen: see `LoadState`.

@@ -86,7 +86,7 @@ def table_settings(table: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of Spark with those of a table format.
 
     Raises:
-        RequirementMissing: What that format needs is missing, or does not fit this pyspark.
+        RequirementMissing: A jar or package for that format is missing, or does not fit this pyspark.
     """
     import pyspark
 

@@ -233,7 +233,7 @@ class StreamLogs:
         self._cluster_ms = None if reader.cluster_id is None else number_of_cluster(reader.cluster_id)
 
     def _take_topics(self, partitions: Iterable[TopicPartition], created_zxids: dict[str, int]) -> None:
-        """Take over what was read; what is known of topics that were created again is forgotten."""
+        """Take over the partitions that were read; the state of topics that were created again is forgotten."""
         recreated = {topic for topic, zxid in created_zxids.items() if self._created_zxids.get(topic, zxid) != zxid}
         if recreated:
             self._brokers.forget(recreated)
