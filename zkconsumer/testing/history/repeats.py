@@ -154,7 +154,7 @@ def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
 
 
 def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
-    """What was done before that moment was committed when the ownership ended."""
+    """Return the moment before which all done messages were committed when the ownership ended."""
     margin_ns = int(limits.repeat_before_end_s * NS)
     sure_ns = ended_ns - margin_ns
     for trouble in sorted(limits.troubles, key=lambda each: each.begin_ns, reverse=True):
