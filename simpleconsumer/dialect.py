@@ -3,7 +3,8 @@
 There is one object for each generation. A broker names its generation (`Broker.generation`), and `dialect_of` returns
 the object. Look it up once for a connection or a chunk, never for a message.
 
-Code outside of a generation's own package asks the dialect and imports no generation. What differs between generations:
+Code outside of a generation's own package asks the dialect and imports no generation. The differences between
+generations:
 
     correlation ids   0.7 has none: an answer belongs to the request before it
     metadata          0.7 has none: the name of a partition says which broker has it

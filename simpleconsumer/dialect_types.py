@@ -69,7 +69,7 @@ AnyRequest = Request[T] | VersionedRequest[T]
 
 
 class Outcome(enum.Enum):
-    """What the answer to a fetch means for one partition."""
+    """The meaning of the answer to a fetch for one partition."""
 
     CHUNK = "messages"
     NOTHING = "no messages yet"

@@ -272,7 +272,7 @@ class NoSuchRequest(SimpleConsumerError):
     Attributes:
         generation: Name of the dialect.
         request: The request, as a noun.
-        remedy: What to do instead.
+        remedy: The advice, as a clause.
     """
 
     def __init__(self, generation: str, request: str, remedy: str) -> None:

@@ -334,7 +334,7 @@ class Coordinator:
         # Without its heartbeats the others would wait for the end of its session, and for the assignment that it owes
         # them as their leader.
         self._leave_for_good("the member has failed", lambda: None)
-        self.partitions_moved()  # whoever waits for the first assignment learns that there is none
+        self.partitions_moved()  # a thread that waits for the first assignment learns that none will come
 
     def _lose(self, reason: str) -> None:
         log.warning(

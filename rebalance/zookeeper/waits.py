@@ -164,7 +164,7 @@ class MembershipChanges:
         self._created_ms = dict(created_ms)
 
     def bursts(self, now: float) -> int:
-        """The number of changes in the window; those that came together count once."""
+        """The number of changes in the window; changes that came together count once."""
         self._moments = sorted(moment for moment in self._moments if now - moment < self._window_s)
         return sum(
             number == 0 or moment - self._moments[number - 1] > self._burst_s

@@ -196,14 +196,14 @@ Examples:
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="What to do if the logs no longer have messages that were to be loaded.",
+    help="How to handle logs that no longer have messages that were to be loaded.",
 )
 @click.option(
     "--on-missing-leader",
     type=click.Choice(["skip", "fail"]),
     default="skip",
     show_default=True,
-    help="What to do if a partition has no leader; skip: load the others, and end with status 3.",
+    help="How to handle a partition without a leader; skip: load the others, and end with status 3.",
 )
 @click.option(
     "--max-messages",

@@ -59,9 +59,9 @@ def refuse_repeated_options(command: click.Command, arguments: Sequence[str], co
         if count > 1:
             raise click.UsageError(f"Option '{option.opts[0]}' is given {count} times, but has one value.", context)
     if below is not None:
-        name, deeper, behind = below
+        name, deeper, deeper_order = below
         if deeper is not None:
-            refuse_repeated_options(deeper, behind, click.Context(deeper, context, name))
+            refuse_repeated_options(deeper, deeper_order, click.Context(deeper, context, name))
 
 
 def _takes_one_value(option: click.Option) -> bool:

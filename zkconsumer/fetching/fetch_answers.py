@@ -176,9 +176,9 @@ class FetchAnswers:
         if self._dialect.has_byte_positions or len(answer.message_set) >= one.size_bytes:
             return False  # more of the log may follow
         message_set = memoryview(answer.message_set)[result.first_byte : result.valid_bytes]
-        _, behind, entries = self._dialect.set_end(message_set, one.offset)
+        _, after, entries = self._dialect.set_end(message_set, one.offset)
         before, state = one.task.state.last_bytes, one.task.state
-        state.last_bytes = b"" if behind is None or behind <= MAX_INT64 else bytes(message_set[-_KEPT_BYTES:])
+        state.last_bytes = b"" if after is None or after <= MAX_INT64 else bytes(message_set[-_KEPT_BYTES:])
         return entries == 1 and bool(state.last_bytes) and before.endswith(state.last_bytes)
 
     def _push(self, one: AskedPartition, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult) -> None:

@@ -119,7 +119,7 @@ class InHand(Protocol):
 
     Attributes:
         offset: Of the message, or of the first one.
-        next_offset: Behind the message, or the last one.
+        next_offset: The offset after the message, or after the last one.
         index: Its number, or that of the first one, in a compressed entry of Kafka 0.7; else 0.
         _done_in_entry: How many messages of the entry at `next_offset` are done when it is; 0 but in Kafka 0.7.
     """

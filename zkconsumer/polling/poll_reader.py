@@ -52,7 +52,7 @@ class Taken:
         queue: Where from.
         records: The records, or batches of them.
         count: How many records these are.
-        next_offset: Behind them.
+        next_offset: The offset after them.
         done_in_entry: How many messages of the entry at `next_offset` are done then (Kafka 0.7).
         spent: The chunks that are read to their end.
         reset_to: Where the position has jumped before the records (`auto.offset.reset`); None if it has not.

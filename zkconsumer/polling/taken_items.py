@@ -89,12 +89,12 @@ class TakenRecords:
                 return
             if number < len(runs) - 1 and messages[first].offset > last_offset:
                 continue
-            behind = first + 1 if number < len(runs) - 1 else len(messages)
-            while behind < len(messages) and messages[behind].offset <= last_offset:
-                behind += 1
-            part = messages if behind - first == len(messages) else messages[first:behind]
+            run_end = first + 1 if number < len(runs) - 1 else len(messages)
+            while run_end < len(messages) and messages[run_end].offset <= last_offset:
+                run_end += 1
+            part = messages if run_end - first == len(messages) else messages[first:run_end]
             self._add(part, records, epoch, _APPENDED if has_append_time else _CREATED)
-            first = behind
+            first = run_end
 
     def _add(
         self, messages: Sequence[Message[bytes, bytes]], records: list[object], epoch: int | None, kind: TimestampType

@@ -6,7 +6,7 @@ which failure each prevents:
   decoding a part of a chunk again, and no message.
 - After an interrupt the next message or batch is decoded by a thread of its own (`UninterruptedDecoding`): otherwise a
   reader that is interrupted every few milliseconds would never finish a large batch.
-- Behind an error a chunk is opened where the error says (`MessageError.resume`): no error is raised twice.
+- After an error a chunk is opened where the error says (`MessageError.resume`): no error is raised twice.
 
 Decoding in a thread of its own, for readers that are interrupted again and again.
 

@@ -89,11 +89,11 @@ class PositionFinder07:
         deadline, pause_s, at = Deadline(self._timeout_s), _SHORTEST_PAUSE_S, start
         place = f"{self._topic}/{self._partition}"
         while True:
-            found, behind = self._look(at, data, values)
+            found, next_position = self._look(at, data, values)
             if found is not None:
-                return found, behind
-            if behind > at:
-                at = behind
+                return found, next_position
+            if next_position > at:
+                at = next_position
                 continue
             if deadline.expired:
                 raise KitError(

@@ -116,7 +116,7 @@ def clients_in(text: str) -> dict[int, str]:
 def sessions_in(text: str) -> set[int]:
     """Return the sessions that a leader lists as living in its answer to `dump`; none if it lists none.
 
-    Behind that list stand the owners of ephemeral nodes, which are not read: by a fault of the server, a node may
+    After that list come the owners of ephemeral nodes, which are not read: by a fault of the server, a node may
     outlive its session.
     """
     head, separator, _ = text.partition("ephemeral nodes dump:")

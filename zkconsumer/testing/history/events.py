@@ -381,9 +381,9 @@ class Entries:
             ValueError: it takes fewer bytes than it has messages, so offsets would be those of the next one, too; or it
                 starts before the end of the entry that was added last.
         """
-        behind = self._entries[place][-1].end if place in self._entries else start
-        if not 0 < messages <= end - start or start < behind:
-            raise ValueError(f"entry of {place} from {start} to {end}, after {behind}: {messages} messages")
+        previous_end = self._entries[place][-1].end if place in self._entries else start
+        if not 0 < messages <= end - start or start < previous_end:
+            raise ValueError(f"entry of {place} from {start} to {end}, after {previous_end}: {messages} messages")
         self._append(place, Entry(start, start + messages - 1, end))
 
     def _append(self, place: Place, entry: Entry) -> None:

@@ -93,8 +93,8 @@ def _numbered_starts(
         elif owned.start_offset < 0 or owned.start_offset != reached:
             continue
         numbers[id(owned)] = number
-        behind = limits.entries.behind(owned.place, owned.done[-1].offset) if owned.done else owned.start_offset
-        came_to[owned.place] = behind, number
+        reached_end = limits.entries.behind(owned.place, owned.done[-1].offset) if owned.done else owned.start_offset
+        came_to[owned.place] = reached_end, number
     return numbers
 
 

@@ -63,8 +63,8 @@ class Java:
     @property
     def compiler(self) -> Path | None:
         """Path of `javac` next to it, or of one of the same major version on PATH; None for a bare runtime."""
-        beside = self.program.resolve().with_name("javac")
-        return beside if beside.is_file() else None
+        neighbour = self.program.resolve().with_name("javac")
+        return neighbour if neighbour.is_file() else None
 
     @property
     def runs_sources(self) -> bool:
