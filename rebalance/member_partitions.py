@@ -196,7 +196,7 @@ class MemberPartitions:
                 self._claims.move_to_thread(partition, thread_id, version, self._answer_handler(partition, entry))
             case steps.Release():
                 self._statistics.released()
-                # Before the owner node is gone: what still waits to be stored would set back the next owner's offset.
+                # Before the owner node is gone: a commit that still waits would set back the next owner's offset.
                 self._offsets.released(partition)
                 self._release(partition, entry, self._offsets.release_tries)
             case steps.Stop():

@@ -327,7 +327,7 @@ class ConsumerConnector:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver and fetch nothing of these partitions until `resume`; they stay owned, and commits continue.
 
-        What was fetched is dropped, and fetched again later. A `next()` that is called after this has returned
+        Fetched messages are dropped, and fetched again later. A `next()` that is called after this has returned
         delivers no message of them. A rebalance that revokes a partition ends its pause. One that is paused already
         stays paused.
 

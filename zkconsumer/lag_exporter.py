@@ -11,7 +11,7 @@ Rules, and which failure each prevents:
   broker, and many scrapes cost the cluster nothing.
 - Every scrape says how old its figures are. Figures that are too old are left out: an alert on their absence fires,
   where old figures would look as if all was well.
-- What is not known has no figure: a sum of which no part is known would be 0, as if all was well. How many parts are
+- An unknown value has no figure: a sum of which no part is known would be 0, as if all was well. How many parts are
   not known is a figure of its own.
 - An outage of ZooKeeper or of brokers ends nothing: it is counted, and the next round reads again.
 - Brokers that refuse the exporter (a wrong password, a certificate) are asked again after a minute, then after twice as

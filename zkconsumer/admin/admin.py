@@ -217,7 +217,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
 
         Args:
             groups: Names of groups, at least one.
-            store: `zookeeper` or `kafka`: delete what is there alone.
+            store: `zookeeper` or `kafka`: delete from that store alone.
             dry_run: Check everything, and delete nothing.
 
         Raises:

@@ -13,7 +13,7 @@ Reads the lag of groups that brokers coordinate, again and again, without joinin
 Rules, and which failure each prevents:
 - Each broker is asked for its groups over one connection, and each leader once for the ends of the logs of all groups:
   the work grows with the cluster and not with groups times partitions.
-- What a broker does not answer is unknown, which is said, and never counted as no lag.
+- A lag that no broker answers is shown as unknown, and never counted as no lag.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class LagMonitor:
 
         Nothing says which topics a group without members has read. Of one with members, offsets of other topics than it
         reads now are shown as well; among very many groups, they are asked for over several rounds. A group that a
-        member has left is asked at once: what that member stored would be shown minutes later.
+        member has left is asked at once: the last commits of that member would be shown minutes later.
         """
         now = time.monotonic()
         due = []
@@ -336,7 +336,7 @@ class BrokerLagMonitor:
         """Return the current lag, from the second call on with rates.
 
         Args:
-            others: Groups in ZooKeeper: what they store in Kafka is listed as a group without members, which is left
+            others: Groups in ZooKeeper: their offsets in Kafka are listed as a group without members, which is left
                 out.
 
         Raises:

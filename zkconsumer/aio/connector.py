@@ -100,7 +100,7 @@ class AsyncConsumerConnector:
         config: The settings.
         consumer_id: The id in the group, `<group>_<consumer.id>`, or `<group>_<host>-<millis>-<8 hex>`.
 
-    Threads: that of its event loop. No call blocks it: what takes time runs on threads of their own.
+    Threads: that of its event loop. No call blocks it: long calls run on threads of their own.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class AsyncConsumerConnector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> Coroutine[Any, Any, None]:
         """Store positions and wait for the result, for the session time-out at most; to be awaited.
 
-        What is stored is decided when this is called, and it is stored after all earlier commits. A
+        The offsets are chosen when this is called, and stored after all earlier commits. A
         commit whose task is cancelled meanwhile may still be stored.
 
         Args:

@@ -52,7 +52,7 @@ _AGAIN_S: Final = 0.1
 
 
 class ClusterSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
-    """Who could say what there is in the cluster did not answer in time."""
+    """The servers that know the brokers and topics of the cluster did not answer in time."""
 
 
 class ZooKeeperSilent(ClusterSilent):

@@ -5,7 +5,7 @@ leader finder when its broker does not lead it any more. Rules, and which failur
 - It never waits for a reader: a partition whose queue is full is left out of the next request (in the Java consumer one
   full queue stops all partitions of its broker).
 - It never ends by an error: nobody would fetch the partitions of a fetcher that ended silently (KAFKA-1178).
-- What cannot be asked now is asked after a pause; without anything to ask it waits.
+- It asks after a pause for partitions that it cannot ask for now; without anything to ask it waits.
 - While its broker throttles this client it sends nothing, and keeps its partitions and its connection. Which share of
   the byte budget they had is free for others meanwhile.
 - A broker of Kafka 0.7 answers at once, so the pause is here: short after messages, `fetcher.backoff.ms` while idle.

@@ -12,7 +12,7 @@ Rules, and which failure each prevents:
   time-out to arrive before the partition can have another owner.
 - Nothing of a partition is sent once its release has started: it would set back the offset of the next owner.
 - After a disconnection a commit waits for that, for a limited time: a release without it would repeat messages.
-- What a commit without an answer may have stored is not stored lower by the next one: the offset would go back.
+- A commit never stores less than an earlier one without an answer may have stored: the offset would go back.
 - When a topic was created anew, the offsets of all its partitions are read before any of them is started: Kafka does
   not say when an offset was stored, and one of the earlier incarnation would skip messages.
 - A partition whose offset is not known is not started: without an answer nobody knows whether there is an offset, and
@@ -20,7 +20,8 @@ Rules, and which failure each prevents:
 
 Source: docs/SEMANTICS.md, "Offsets in Kafka"; kafka.consumer.ZookeeperConsumerConnector (0.8.2.2).
 
-The reads and commits of offsets in Kafka that wait for the offset manager; what waits together is sent together.
+The reads and commits of offsets in Kafka that wait for the offset manager; requests that wait together are sent
+together.
 """
 
 from __future__ import annotations
@@ -418,7 +419,8 @@ class KafkaOffsets(KnownOffsets):
             explicit: Whether the stored offset may be lowered.
         """
         told = self._told(positions, done, explicit)
-        # As of now: what waits is sent later, and the application may have given the same offset another text by then.
+        # As of now: a waiting commit is sent later, and the application may have given the same offset another text by
+        # then.
         named = ((partition, self._manager.row(TopicPartition(*partition), at)) for partition, at in positions.items())
         rows = {partition: row for partition, row in named if row is not None}
         self._enqueue(CommitJob(fence, explicit, dict(positions), [(frozenset(positions), told)], rows=rows))

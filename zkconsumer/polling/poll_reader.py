@@ -3,8 +3,8 @@
 Rules, and which failure each prevents:
 - Records that a poll has returned are in hand until the next call of `poll`, and done then: commits in
   between, by a timer or for a partition that is given up, do not count them.
-- What is decoded and not returned does not count: after an interrupt, or an error about a later record, it is decoded
-  again from the position.
+- Records that are decoded and not returned do not count: after an interrupt, or an error about a later record, they are
+  decoded again from the position.
 - The lease is checked last, for all records of a poll together.
 
 Source: docs/SEMANTICS.md, "KafkaConsumer"; Fetcher.collectFetch (Kafka 3.9).
@@ -299,7 +299,7 @@ class PollReader:
             queue = taken.queue
             if not taken.records:
                 if taken.next_offset >= 0:
-                    queue.finish_hand(taken.next_offset)  # what holds no records is done, too
+                    queue.finish_hand(taken.next_offset)  # a chunk without records is done, too
                 self._take_out(taken)
                 kept.append(taken)
                 continue

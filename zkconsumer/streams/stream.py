@@ -5,10 +5,10 @@ failure each prevents:
 - A message is done when the application asks the stream for the next one, and not before.
 - The lease is checked last before a message is handed over, for each message: a process that was stopped for a minute
   between two messages must not deliver what other members own by then.
-- What is decoded but not handed over does not count: the position and the queue hold all that counts. So an exception
-  that a signal handler raises at any point of `next()` costs decoding a chunk again, and no message. If it is raised
-  while `next()` returns, a message is in hand that the loop has not seen; `handed` holds it, for applications that
-  continue.
+- Messages that are decoded but not handed over do not count: the position and the queue hold all that counts. So an
+  exception that a signal handler raises at any point of `next()` costs decoding a chunk again, and no message. If it is
+  raised while `next()` returns, a message is in hand that the loop has not seen; `handed` holds it, for applications
+  that continue.
 - The same holds for a batch as a whole: it is in hand, and done when the next one is asked for.
 - The error about a message is raised once; the following `next()` continues after it.
 
@@ -420,7 +420,7 @@ class KafkaStream(Step, Generic[K, V]):
             trouble = trouble or chunk.error
             if trouble is None:
                 if chunk.dialect is not None and chunk.dialect.has_offsets_without_messages:
-                    queue.finish_hand(chunk.next_offset)  # what holds no messages is done, too
+                    queue.finish_hand(chunk.next_offset)  # a chunk without messages is done, too
                 cursor.take_out(queue, chunk)
                 return None
             rest = self._report(queue, chunk, trouble, found)

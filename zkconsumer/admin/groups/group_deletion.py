@@ -124,7 +124,7 @@ def delete_groups(
 
     Args:
         zookeeper: The connection string, for the message of an error.
-        store: Delete what is in that store alone; None: in both.
+        store: Delete from that store alone; None: from both.
         dry_run: Check everything, and delete nothing.
 
     Raises:

@@ -69,7 +69,7 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
 def with_broker_groups(found: GroupList, brokers: BrokerGroups) -> GroupList:
     """Return the groups in ZooKeeper together with the groups that brokers coordinate, by name.
 
-    A broker lists what a group in ZooKeeper stores in Kafka as a group without members and type: that is left out.
+    A broker lists a group in ZooKeeper with offsets in Kafka as a group without members and type: it is left out.
     Groups in ZooKeeper are listed, too, where no broker answers.
     """
     names = {row.group for row in found.groups}

@@ -181,7 +181,7 @@ def imported_offsets(
         OffsetsNotSet: The stores of a group differ, and the text does not say which one a line is of; or the offsets of
             a group in Kafka are not known.
 
-    What the text says of Kafka is set there, whatever the group has now: a group that was deleted has nothing.
+    Offsets of Kafka in the text are set there, whatever the group has now: a group that was deleted has nothing.
     """
     in_kafka = {line[:3]: line.offset for line in lines if line.store == KAFKA}
     plain = {line[:3]: line.offset for line in lines if line.store != KAFKA}

@@ -2,7 +2,7 @@
 
 Rules, and which failure each prevents:
 - A line that cannot be sent fails alone; its number and the reason are kept. The following lines are sent.
-- What was read leaves at once when the input pauses, and is in batches otherwise: a terminal sends each line.
+- Lines leave at once when the input pauses, and in batches otherwise: a terminal sends each line.
 - After many failures in a row without a success nothing more is read: a cluster that is gone does not use up the input.
 - A signal ends the reading. The lines read so far are sent for some seconds; lines left after that count as failed.
 

@@ -82,7 +82,7 @@ def plan_run(
     """
     start, logs = before.offsets, cluster.logs
     step = next_step(start, logs, cluster.log_starts, None, selects, cluster.kept_ends)
-    # A partition without a leader could not be read yet: what its log has lost meanwhile is no loss of this load.
+    # A partition without a leader could not be read yet: messages that its log lost meanwhile are no loss of this load.
     lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
     lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:

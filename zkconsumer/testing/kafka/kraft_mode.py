@@ -81,7 +81,7 @@ class KraftNode(KafkaServerProcess):
     def format(self, jars: Sequence[Path], properties: Mapping[str, str], users: Sequence[str]) -> None:
         """Start to write the cluster's id into an empty data folder; one that has it already is left alone.
 
-        What a version writes is kept in the cache, and copied the next time: its own tool takes a second of CPU time.
+        The files of a version are kept in the cache, and copied the next time: its own tool takes a second of CPU time.
 
         Args:
             users: users of SCRAM, each as `StorageTool` takes it.
