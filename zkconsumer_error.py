@@ -26,10 +26,10 @@ def first_few(*items: object, most: int = 5, between: str = ", ", rest: str = " 
     ('a, b, c and 1 more', '0; 1; ...')
 
     Args:
-        *items: What a message lists.
+        *items: The items that a message lists.
         most: How many it shows.
-        between: What stands between two of them.
-        rest: What follows if there are more; `{}` stands for their number.
+        between: The text between two of them.
+        rest: The text that follows if there are more; `{}` stands for their number.
     """
     return between.join(map(str, items[:most])) + (rest.format(len(items) - most) if len(items) > most else "")
 
@@ -37,7 +37,7 @@ def first_few(*items: object, most: int = 5, between: str = ", ", rest: str = " 
 def printable(text: str, keep: str = "") -> str:
     """Return a text in which control characters, and all others that are not printed, are escaped as in a repr.
 
-    What a broker or another client says may hold what moves the cursor of a terminal, or starts a new line of a log.
+    The text of a broker or another client may move the cursor of a terminal, or start a new line of a log.
 
     Args:
         keep: Characters that stay as they are.
@@ -61,7 +61,7 @@ class ZkConsumerError(Exception):
     """Base class of all errors raised on purpose, except for wrong arguments (`ValueError`, `TypeError`).
 
     Attributes:
-        remedy: What to do about it, a clause; empty where the message says it all.
+        remedy: The advice, as a clause; empty where the message says it all.
 
     The text of each error is `printable`, as brokers and other clients have a say in it.
     """
@@ -82,8 +82,8 @@ class RemediedError(ZkConsumerError):
     """An error whose message is a sentence and its remedy.
 
     Attributes:
-        sentence: What is wrong, with the value and the place.
-        remedy: What to do about it, a clause; empty when the sentence says it all.
+        sentence: The fault, with the value and the place.
+        remedy: The advice, as a clause; empty when the sentence says it all.
     """
 
     def __init__(self, sentence: str, remedy: str = "") -> None:

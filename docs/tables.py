@@ -289,7 +289,7 @@ def option_table(options: Iterable[Option], settings_of: str) -> str:
 
 
 def foreign_options(rows: Iterable[Foreign], of_spark: str) -> str:
-    """Return what to set in place of options of Spark's own source or sink, and of settings of Kafka's clients."""
+    """Return the options to set here instead of those of Spark's source or sink, and of settings of Kafka's clients."""
     lines = [f"| {of_spark} | here |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' + ('...' if name.endswith('.') else '') for name in row.names)} | "
               f"{_cell(row.hint)} |" for row in rows]  # fmt: skip

@@ -28,7 +28,7 @@ def user(value: bytes) -> str:
 
 
 def read(stream: KafkaStream) -> None:
-    """Print the users of all clicks; report those that cannot be read."""
+    """Print the users of all clicks; report clicks that cannot be read."""
     while True:
         try:
             for message in stream:

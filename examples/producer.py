@@ -1,4 +1,4 @@
-"""A producer: sends the lines of a file in the background, and says what became of those that failed.
+"""A producer: sends the lines of a file in the background, and reports the ones that failed.
 
     python examples/producer.py --zookeeper 127.0.0.1:2181 --topic clicks --file /etc/services
 

@@ -1,9 +1,9 @@
-"""A topic as a table of Spark: what the settings name is a cluster of any age, and the program is the same.
+"""A topic as a table of Spark: the settings name a cluster of any age, and the program is the same.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/spark_table.py zookeeper.connect=127.0.0.1:2181 subscribe=clicks
 
-Of a cluster of today, with TLS and SASL, name some brokers in place of its ZooKeeper. The password stands in a file
+For a current cluster, with TLS and SASL, name some brokers instead of its ZooKeeper. The password stands in a file
 that no one else can read (sasl.username=..., sasl.password=...):
 
     kafka.bootstrap.servers=b1:9093,b2:9093 kafka.security.protocol=SASL_SSL kafka.sasl.mechanism=SCRAM-SHA-512

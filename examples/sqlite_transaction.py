@@ -31,7 +31,7 @@ ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next WHERE offsets.
 
 
 def store(database: sqlite3.Connection, batch: list[Message]) -> None:
-    """Write messages and the offsets behind them in one transaction.
+    """Write messages and the offsets after them in one transaction.
 
     Rows that are there already are skipped: another member may have started before this one wrote its last batch.
     """
@@ -67,7 +67,7 @@ def consume(config: ConsumerConfig, topic: str, path: str, database: sqlite3.Con
                 while len(batch) < BATCH and time.monotonic() < due:
                     batch.append(next(stream))
             store(database, batch)
-            with suppress(CommitFailed):  # then ZooKeeper is behind, which does no harm
+            with suppress(CommitFailed):  # then the offset in ZooKeeper is older, which does no harm
                 connector.commit_offsets()  # without news nothing is written
 
 

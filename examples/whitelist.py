@@ -1,4 +1,4 @@
-"""All topics that match a filter, also those that are created later.
+"""All topics that match a filter, also topics that are created later.
 
     zkconsumer cluster up --zookeeper-port 2181 --topic clicks:4
     python examples/whitelist.py --zookeeper 127.0.0.1:2181 --group audit --topic 'clicks,logs-.*'

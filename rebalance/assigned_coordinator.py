@@ -3,7 +3,7 @@
 It has the face of the coordinators of groups, so that delivery, commits and pauses work the same. Rule: nothing here
 blocks.
 
-Claims of partitions that an assignment grants: in a group of brokers nobody else holds what a member is assigned.
+Claims of partitions that an assignment grants: in a broker group nobody else holds the partitions of a member.
 
 A member that has given a partition back says so by joining again, and the leader assigns it to another member in the
 next generation. So each claim and each release succeeds at once, and nothing has to be watched.
@@ -31,7 +31,7 @@ from rebalance.takeover import MemberPartition
 class MembershipFence:
     """An uninterrupted membership in a group: from an assignment until the member is lost, or has left.
 
-    What a member keeps from one generation to the next stays its own all the time, so decisions about it stay valid.
+    Partitions that a member keeps from one generation to the next stay its own, so decisions about them stay valid.
 
     Attributes:
         session_id: The number of the membership.
@@ -82,7 +82,7 @@ class GrantedClaims:
         self._report(report, steps.Released())
 
     def _report(self, report: Report, event: steps.Event) -> None:
-        """Report at the end of the step, when what has asked is done."""
+        """Report at the end of the step, when the code that asked is done."""
         self._loop.after_step(lambda: report(event))
 
 
@@ -127,7 +127,7 @@ class AssignedCoordinator:
         self._waiting: tuple[Collection[Partition], str] | None = None
 
     def start(self) -> None:
-        """Deliver what is assigned."""
+        """Deliver the assigned partitions."""
         self._claims.fence = MembershipFence(1)
         self._offsets.session_opened(self._claims.fence)
         self.lease.prove(self._loop.clock(), math.inf)
@@ -184,7 +184,7 @@ class AssignedCoordinator:
     # -- for the partitions --------------------------------------------------------------------------------------------
 
     def recheck(self, cause: str) -> None:
-        """Deliver again what is wanted again."""
+        """Deliver partitions that are wanted again."""
         self._loop.post(self._partitions.handle_all, steps.ClaimsAllowed())
 
     def fenced(self) -> None:

@@ -16,7 +16,7 @@ RebalanceError
 └── NamespaceMissing         the chroot of the connection string does not exist
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; an "Error" at the end of each would only repeat the tree above.
 # ruff: noqa: N818
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UnreadableNode(RebalanceError):
 
     Attributes:
         path: Path of the node, relative to the chroot.
-        reason: What is wrong with it, one clause.
+        reason: The fault, as a clause.
         excerpt: The first 80 bytes of the data; a node may hold a megabyte, a log line should not.
         size_bytes: Length of the whole data; 0 when the node holds none.
     """
@@ -78,7 +78,7 @@ class UnreadableMetadata(RebalanceError):
     """A subscription or an assignment of a member of a group that brokers coordinate, whose bytes make no sense.
 
     Attributes:
-        reason: What is wrong with it, one clause.
+        reason: The fault, as a clause.
         excerpt: Its first 80 bytes.
         size_bytes: Its length.
     """
@@ -100,8 +100,8 @@ class RefusedNode(RebalanceError):
     Attributes:
         path: Path of the node, relative to the chroot.
         fault: The answer to the read.
-        reason: What ZooKeeper answered beyond the fault.
-        remedy: What to do about it, a clause; empty for a fault other than missing rights.
+        reason: Details of ZooKeeper's answer.
+        remedy: The advice for the operator, as a clause; empty for a fault other than missing rights.
     """
 
     def __init__(self, path: str, fault: Fault, reason: str = "") -> None:
@@ -227,8 +227,8 @@ class AccessRefused(RebalanceError, PermissionError):
     """ZooKeeper refuses the credentials, or the access list of a node does not name them.
 
     Attributes:
-        cause: what was refused, a clause.
-        remedy: what to do about it, a clause.
+        cause: the refused request, as a clause.
+        remedy: the advice for the operator, as a clause.
     """
 
     def __init__(self, cause: str, remedy: str) -> None:

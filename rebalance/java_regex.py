@@ -1,4 +1,4 @@
-r"""Translates Java's regular expressions into Python's, and refuses those that would mean something else. Pure.
+r"""Translates Java's regular expressions into Python's, and refuses any that would mean something else. Pure.
 
 Every member of a group applies every other member's filter itself. A filter that matches other topics here than in
 Java would make two members claim one partition. Therefore nothing is guessed: a construct that is not in this list is
@@ -24,7 +24,7 @@ Source: java.util.regex.Pattern (documentation of Java 8; behaviour compared wit
 Single characters and sets of characters in Java's regular expressions: escapes and `[...]`.
 
 A set is a tuple of inclusive ranges of code points, so that a complement can stand inside brackets, where
-Python knows no negation. What is read here means the same in Java 8 to 17 for ASCII text.
+Python knows no negation. All of it means the same in Java 8 to 17 for ASCII text.
 
 Source: java.util.regex.Pattern, methods `escape`, `clazz` and `range`.
 """
@@ -69,7 +69,7 @@ _OCTAL = re.compile(r"0([0-3][0-7]{2}|[0-7]{1,2})")
 
 
 class Piece(NamedTuple):
-    """What an escape or a bracket stands for: a set of characters, and where the text goes on."""
+    """The meaning of an escape or a bracket: a set of characters, and where the text goes on."""
 
     ranges: Ranges
     end: int
@@ -85,7 +85,7 @@ def translate_set(ranges: Ranges, negated: bool = False) -> str:
 
 
 def read_escape(text: str, at: int, ignore_case: bool) -> Piece:
-    """Return what the escape whose backslash stands at `at` means, the same inside and outside brackets.
+    """Return the meaning of the escape whose backslash stands at `at`, the same inside and outside brackets.
 
     Raises:
         UnsupportedFilter: Java refuses it, or it is not translated.
@@ -108,7 +108,7 @@ def read_escape(text: str, at: int, ignore_case: bool) -> Piece:
 
 
 def read_brackets(text: str, at: int, ignore_case: bool) -> tuple[str, int]:
-    """Return the bracket expression that opens at `at` for Python, and the index behind it.
+    """Return the bracket expression that opens at `at` for Python, and the index after it.
 
     Raises:
         UnsupportedFilter: Java refuses it, or it is not translated (unions, intersections).
@@ -304,7 +304,7 @@ class _Translator:
         end = self._text.find(r"\E", self._at + 2)
         quoted = self._text[self._at + 2 : end if end >= 0 else len(self._text)]
         stop = end + 2 if end >= 0 else len(self._text)
-        # Java applies a quantifier behind \E to the last character alone, as Python does to this.
+        # Java applies a quantifier after \E to the last character alone, as Python does to this.
         self._emit(re.escape(quoted), stop - self._at, quantifiable=bool(quoted))
 
     def _reference(self, number: int) -> None:

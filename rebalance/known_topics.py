@@ -6,7 +6,7 @@ skipped.
 
 In Kafka 0.7 a partition exists while its broker is there. One that appears later may be new, or come back with years of
 messages. With `largest` neither end of its log would do: the start brings old messages that the group does not want,
-and the end skips those that were produced before the partition was noticed. So it starts with what was written to its
+and the end skips messages from before the partition was noticed. So it starts with the messages written to its
 log since the member started.
 """
 
@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from rebalance.subscription import Partition
 
 SINCE_START: Final = "since the start"
-"""Instead of an end of the log: with what was written to it since the member started. Kafka 0.7 alone has this."""
+"""Instead of an end of the log: with the messages written to it since the member started. Kafka 0.7 alone has this."""
 
 
 class SeenTopic(Protocol):
@@ -49,7 +49,7 @@ class KnownTopics:
 
     Args:
         reset_policy: where partitions start that existed at the start of the member, `smallest` or `largest`.
-        resets_later_ones: whether this is also for those that appear later, and topics that are created anew.
+        resets_later_ones: whether this is also for partitions that appear later, and topics that are created anew.
     """
 
     def __init__(self, reset_policy: str, *, resets_later_ones: bool = False) -> None:
@@ -62,7 +62,7 @@ class KnownTopics:
         self._recreated: set[str] = set()
 
     def update(self, snapshot: TopicsSeen) -> list[str]:
-        """Take note of what was read; the topics that were deleted and created anew since the last call."""
+        """Take note of a snapshot; return the topics that were deleted and created anew since the last call."""
         self._note_start(snapshot)
         self._forget_gone(snapshot)
         recreated = []

@@ -28,7 +28,7 @@ _COMMIT_AGAIN_S = 0.1
 _WAITING = (steps.PartitionState.FREE, steps.PartitionState.BLOCKED, steps.PartitionState.CLAIMING)
 _RELEASING = (steps.PartitionState.DRAINING, steps.PartitionState.RELEASING, steps.PartitionState.UNKNOWN)
 _LISTENER_LEAST_S = 0.5
-"""What the listener always gets for its commits, even after a drain that used up all the time."""
+"""The time that the listener always gets for its commits, even after a drain that used up all the time."""
 
 
 class PartitionsFollower(Protocol):
@@ -97,7 +97,7 @@ class MemberPartitions:
         self.note_topics(snapshot)
         for partition, entry in list(self.all.items()):
             if assignment.frozen is not None or partition[0] in assignment.frozen_topics:
-                # Keep what is held, claim nothing.
+                # Keep the held partitions, claim nothing.
                 is_unwanted = entry.machine.state in _WAITING
             else:
                 is_unwanted = partition not in assignment.mine
@@ -196,7 +196,7 @@ class MemberPartitions:
                 self._claims.move_to_thread(partition, thread_id, version, self._answer_handler(partition, entry))
             case steps.Release():
                 self._statistics.released()
-                # Before the owner node is gone: what still waits to be stored would set back the next owner's offset.
+                # Before the owner node is gone: a commit that still waits would set back the next owner's offset.
                 self._offsets.released(partition)
                 self._release(partition, entry, self._offsets.release_tries)
             case steps.Stop():
@@ -301,7 +301,7 @@ class MemberPartitions:
         entry.position = position
         if position is not None and self.member.auto_commit:
             # Without auto-commit the next claim goes on from the last commit, as any other member would: the
-            # application may have thrown away with the partition what it read since.
+            # application may have thrown away later messages with the partition.
             self._offsets.remember(partition, position)
         self._turns += 1
         entry.turn = self._turns
@@ -384,7 +384,7 @@ class MemberPartitions:
         """Deliver nothing more, at once: ownership ended without a release.
 
         With auto-commit on, the done position is remembered for the next claim. Without it only the application knows
-        which of its work is safe: it may throw away in `on_partitions_lost` what it had not committed, and must get it
+        which of its work is safe: it may throw away uncommitted work in `on_partitions_lost`, and must get it
         again.
         """
         if entry.drain_timer is not None:

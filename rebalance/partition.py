@@ -375,7 +375,7 @@ _P = PartitionMachine
 _S = PartitionState
 
 
-# What is not in the table cannot happen: an answer counts only in the state in which its question was asked
+# Pairs that are not in the table cannot happen: an answer counts only in the state in which its question was asked
 # (`MemberPartitions.handle`). Each state asks for the one thing that it waits for, or reads the owner node (`blocked`,
 # `owned`, `unknown`).
 _ANY_TIME: dict[type, Callable[..., list[Action]]] = {

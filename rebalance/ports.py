@@ -4,7 +4,7 @@ The interfaces through which the coordination directs the rest of a member: deli
 
 They are protocols: `rebalance` decides who owns which partition and knows nothing about fetch requests.
 
-The fence of a decision: what is decided under one membership is never carried out under a later one.
+The fence of a decision: a decision under one membership is never carried out under a later one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rebalance.subscription import Partition, Subscription
 
 
 class Fence(Protocol):
-    """What a commit, load or claim was decided under; equal ones are the same."""
+    """The membership under which a commit, load or claim was decided; equal ones are the same."""
 
     @property
     def session_id(self) -> int:
-        """What it is part of: a session with ZooKeeper, or an uninterrupted membership in a group of brokers."""
+        """The membership: a session with ZooKeeper, or an uninterrupted membership in a broker group."""
 
     def __hash__(self) -> int: ...
 
@@ -42,11 +42,11 @@ OwnerChanged = Callable[[Partition], None]
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What the listener returned for an assignment.
+    """The result of the listener for an assignment.
 
     Attributes:
         chosen: the offset at which delivery starts, instead of the position that was reported to the listener.
-        refused: why a partition may not be delivered, as a sentence: what was returned for it is no usable offset.
+        refused: why a partition may not be delivered, as a sentence: the listener returned no usable offset for it.
     """
 
     chosen: Mapping[Partition, int] = field(default_factory=dict)

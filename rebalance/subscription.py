@@ -1,4 +1,4 @@
-"""What a member subscribes to, and which partitions the strategies assign to it. Pure.
+"""The subscription of a member, and the partitions that the strategies assign to it. Pure.
 
 The subscription of a consumer, topics with stream counts or a filter, and the thread ids that follow from it.
 
@@ -90,7 +90,7 @@ class Subscription:
 
     @classmethod
     def from_registration(cls, registration: Registration) -> Subscription:
-        """Return what a registered member subscribes to.
+        """Return the subscription of a registered member.
 
         Of a wildcard the first entry counts, cleaned again, as in Java. Topics of a static member are taken
         unchanged, even names that no topic can have: round robin counts them.
@@ -241,14 +241,14 @@ _Partition = TypeVar("_Partition", int, str, int | str)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member should hold.
+    """The partitions that one member should hold.
 
     Attributes:
         mine: partition -> thread id of this member.
         owners: partition -> thread id that should own it, for the partitions of this member's topics.
-        frozen: why nothing may be claimed and what is held is kept, `None` if there is no reason.
+        frozen: why nothing may be claimed and held partitions are kept, `None` if there is no reason.
         warnings: sentences for the log and the status.
-        frozen_topics: topics of which nothing may be claimed, and what is held is kept.
+        frozen_topics: topics of which nothing may be claimed, and held partitions are kept.
     """
 
     mine: Mapping[Partition, str]

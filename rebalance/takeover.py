@@ -6,7 +6,7 @@ Start delivery. Rules, and which failure each prevents:
 - Nothing here blocks: the coordinator must renew its lease in time.
 - An answer that comes after the partition was revoked or lost is dropped: it would start delivery without ownership.
 - A consumer that is polled hears of a partition that has no start before it is refused: it may keep its offsets itself.
-- An offset that the listener chose is used or refused, never replaced: an application that keeps its offsets beside
+- An offset that the listener chose is used or refused, never replaced: an application that keeps its offsets with
   its data must not be moved on by `auto.offset.reset`.
 
 Source: docs/REBALANCE.md, "Step by step"; docs/SEMANTICS.md, "The rebalance listener".
@@ -74,7 +74,7 @@ def by_reason(reasons: Mapping[Partition, str], between: str = "-") -> list[tupl
 
     Args:
         reasons: partition -> reason, a clause, which may begin with the name of the partition.
-        between: what stands between topic and partition.
+        between: the text between topic and partition.
     """
     found: dict[str, list[str]] = {}
     for (topic, number), reason in reasons.items():
@@ -103,7 +103,7 @@ class _Taken(NamedTuple):
 
 
 class Takeover:
-    """Takes claimed partitions into delivery; those that come together are reported together.
+    """Takes claimed partitions into delivery; claims that come together are reported together.
 
     Args:
         member: whose partitions.
@@ -168,7 +168,8 @@ class Takeover:
             def stored(failed: Mapping[Partition, str]) -> None:
                 self._note_failed(failed)
                 if failed and self._is_current(partition, turn):
-                    # Another member may have stored a lower offset meanwhile; what lies between must not be skipped.
+                    # Another member may have stored a lower offset meanwhile; the messages in between must not be
+                    # skipped.
                     self._offsets.load(
                         fence, partition, lambda found: agreed(offset if found is None else min(found, offset))
                     )
@@ -239,7 +240,7 @@ class Takeover:
             if earliest <= offset <= latest:
                 self._offsets.start_at(partition, offset)
                 self._partitions[partition].position = offset
-                # A successor without such a listener would go on behind what is to be read again.
+                # A successor without such a listener would continue after messages that are to be read again.
                 self._store_chosen(partition, turn, fence, offset)
                 return
             self._refuse(

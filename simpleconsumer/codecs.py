@@ -62,13 +62,13 @@ _GZIP_WINDOW = 31  # zlib's notation for: gzip header and trailer, 32 KiB window
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 # Java looks for a further member if more bytes follow than these: a header and a trailer without anything between.
 _GZIP_LEAST_MEMBER_BYTES = 18
-# Java writes one member. Each one copies what is left of the piece of input in which it ends: so pieces are small at
+# Java writes one member. Each one copies the rest of the piece of input in which it ends: so pieces are small at
 # first, or an input that consists of small members would take time that grows with the square of its length.
 _GZIP_FIRST_PIECE_BYTES = 512
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_HEAD = _UINT32.unpack_from(_XERIAL_MAGIC)[0]
-"""What the magic would be as the length of a block."""
+"""The magic, read as the length of a block."""
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _EMPTY_BLOCK = b"\x00"
 # The highest ratio of a snappy block: a copy element of 3 bytes that yields 64.
@@ -168,7 +168,7 @@ def _gunzip(data: Buffer, max_output_bytes: int) -> bytes:
 
 
 def _is_member(data: Buffer, position: int) -> bool:
-    """Return whether a further member starts at a position; if not, what follows is not looked at."""
+    """Return whether a further member starts at a position; if not, the rest is ignored."""
     return len(data) - position > _GZIP_LEAST_MEMBER_BYTES and bytes(data[position : position + 3]) == _GZIP_MAGIC
 
 
@@ -250,7 +250,7 @@ def _unlz4(data: Buffer, max_output_bytes: int) -> bytes:
 
 
 def _lz4_bounds(data: Buffer) -> tuple[bytes, int, int]:
-    """Return a header that says what a frame is but nothing about its content, and where its blocks start and end.
+    """Return a header that marks a frame but says nothing about its content, and where its blocks start and end.
 
     The checksum of the header is not compared, as it is wrong in Kafka 0.8 and 0.9, nor is that of the content, which
     Java does not compare. The CRC of the message covers every byte.

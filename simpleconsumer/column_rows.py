@@ -70,7 +70,7 @@ class PlainRows:
     """Rows of a record batch, in lists of Python.
 
     Attributes:
-        size_bytes: What the rows count; 0 without any.
+        size_bytes: The size of the rows; 0 without rows.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -102,7 +102,7 @@ class PlainRows:
             self._lists["next_offset"][-1] = end
 
     def take(self) -> Any:
-        """Return what was added since the last call as a record batch."""
+        """Return the rows added since the last call as a record batch."""
         arrays = [pa.array(self._lists[field.name], field.type) for field in self._schema]
         for values in self._lists.values():
             values.clear()
@@ -114,7 +114,7 @@ class KernelRows:
     """Rows in the memory of their columns, which the kernel fills.
 
     Attributes:
-        rows: What the kernel fills.
+        rows: The rows that the kernel fills.
         add, close_entry: As those of `PlainRows`.
     """
 
@@ -126,7 +126,7 @@ class KernelRows:
 
     @property
     def size_bytes(self) -> int:
-        """What the rows count."""
+        """The size of the rows."""
         return int(self.rows.size_bytes)
 
     def take(self) -> Any:
@@ -140,16 +140,16 @@ def rows_of(schema: Any, row_bytes: int) -> PlainRows | KernelRows:
     """Return rows for a record batch.
 
     Args:
-        row_bytes: What a row counts besides its key, its value and its headers.
+        row_bytes: The size of a row without its key, its value and its headers.
     """
     return PlainRows(schema) if kernel.compiled is None else KernelRows(schema, row_bytes)
 
 
 def batches_of(rows: PlainRows | KernelRows, full: Iterable[Any]) -> Iterator[Any]:
-    """Yield batches that are full, then the rest; what is wrong with a message is raised after all before it.
+    """Yield batches that are full, then the rest; the error about a message comes after all messages before it.
 
     Args:
-        rows: What `full` fills.
+        rows: The rows that `full` fills.
         full: Yields the batches.
     """
     trouble = None

@@ -10,7 +10,7 @@ From Kafka 0.8 on one more column may be asked for by name: `headers`, a list of
     value           binary
     offset          int64    byte position where the entry of the message starts
     entry_index     int32    number of the message in its compressed entry, 0 for plain ones
-    next_offset     int64    what to commit behind the message
+    next_offset     int64    the offset to commit after the message
     timestamp_ms    int64    always null
     timestamp_type  int32    always -1
 """

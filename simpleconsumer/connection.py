@@ -166,12 +166,12 @@ class Connection:
         meanwhile: Callable[[], None] | None = None,
         patience: Patience | None = None,
     ) -> memoryview:
-        """Return the body of the answer to one request frame, behind the correlation id; empty when there is none.
+        """Return the body of the answer to one request frame, after the correlation id; empty if no answer comes.
 
         Args:
             request: The frame, or what returns it when the connection is open; empty to open a connection alone. The
                 pieces of a large one are sent one after the other, without a copy.
-            correlation_id: What the answer must start with; None for Kafka 0.7, which has none.
+            correlation_id: The number that the answer must start with; None for Kafka 0.7, which has none.
             has_answer: False for requests that are never answered (produce with acks 0, produce of 0.7).
             resend: The request may be sent twice: if an idle connection turns out to be closed before the first byte of
                 the answer, it is sent once more over a new connection, within the same deadline.
@@ -376,7 +376,7 @@ class Connection:
         return secured
 
     def _authenticated(self, step: Callable[[], T]) -> T:
-        """Return what a step returns in which broker or client may refuse each other."""
+        """Return the result of a step in which broker or client may refuse each other."""
         try:
             return step()
         except SaslRefused as error:

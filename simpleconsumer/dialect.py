@@ -3,17 +3,18 @@
 There is one object for each generation. A broker names its generation (`Broker.generation`), and `dialect_of` returns
 the object. Look it up once for a connection or a chunk, never for a message.
 
-Code outside of a generation's own package asks the dialect and imports no generation. What differs between generations:
+Code outside of a generation's own package asks the dialect and imports no generation. The differences between
+generations:
 
     correlation ids   0.7 has none: an answer belongs to the request before it
     metadata          0.7 has none: the name of a partition says which broker has it
     partitions        numbers; in 0.7 strings, `broker-partition`
     offsets           numbers of messages, in the message sets; in 0.7 byte positions, which follow from where a set
                       starts: several messages may share one, and the next one is not `offset + 1`
-    requests          in versions, from 0.10.0 on those that the broker says it serves; in 0.7 without, and one request
-                      for the offsets of each partition
+    requests          in versions, from 0.10.0 on a version that the broker says it serves; in 0.7 without, and one
+                      request for the offsets of each partition
 
-What producers need of Kafka 0.11 and later: record batches, producer ids, and which broker takes what.
+Holds what producers need of Kafka 0.11 and later: record batches, producer ids, and which broker accepts which.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Dialect(Protocol):
         chooses_partition: Whether a broker chooses the partition of messages that are produced to partition -1.
         not_leader_codes: Error codes of a broker that does not lead a partition.
         columns: Names of the columns of `decode_columns`, as `simpleconsumer.columns` describes them.
-        place_columns: Those that `place_behind` needs.
+        place_columns: The columns that `place_behind` needs.
     """
 
     @property
@@ -131,14 +132,14 @@ class Dialect(Protocol):
         """Return offset and index of a row of a record batch: `start_offset` and `start_index` of the decoders."""
 
     def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
-        """Return where to continue behind a row of a record batch: `start_offset` and `start_index` of the decoders."""
+        """Return where to continue after a row of a record batch: `start_offset` and `start_index` of the decoders."""
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def frame(self, request: Request[Any], correlation_id: int, client_id: str) -> bytes:
-        """Return a whole request as it is sent, but for its tail, which the caller sends behind it.
+        """Return a whole request as it is sent, without its tail, which the caller sends after it.
 
-        The methods below return requests. Those that the generation does not have raise NoSuchRequest.
+        The methods below return requests. Methods for a request that the generation does not have raise NoSuchRequest.
 
         Raises:
             ValueError: The generation has no such version of that request.
@@ -148,13 +149,13 @@ class Dialect(Protocol):
         """Return the name of a request, and for how many ms its answer says that the client is throttled; 0: it is not.
 
         Args:
-            answer: What follows the correlation id.
+            answer: The bytes after the correlation id.
         """
 
     def mutes(self, served: Mapping[int, range]) -> bool:
         """Return whether a broker of these versions answers a client that it throttles at once, and then reads nothing.
 
-        Others do what was asked, and hold the answer back.
+        Other brokers handle the request, and hold the answer back.
         """
 
     def limits_answers(self, served: Mapping[int, range]) -> bool:
@@ -196,7 +197,7 @@ class Dialect(Protocol):
         """Return the request for error code and first message at or after a time of each partition.
 
         Args:
-            read_committed: Do not look behind the first open transaction; Kafka 0.11 and later.
+            read_committed: Do not look past the first open transaction; Kafka 0.11 and later.
         """
 
     def serves_offsets_for_times(self, served: Mapping[int, range]) -> bool:
@@ -332,7 +333,7 @@ class Dialect(Protocol):
         """Return how many bytes whole entries take, the offset after the last one, and the number of entries.
 
         Args:
-            data_offset: What was asked for: in 0.7 the position of the first byte of the data.
+            data_offset: The requested offset: in 0.7 the position of the first byte of the data.
         """
 
     def appended(self, data: Buffer) -> Sequence[Appended]:

@@ -1,6 +1,6 @@
 """Requests, fetch results and limits: the values that pass between a dialect and its callers. Pure.
 
-What generations have in common whose offsets are numbers of messages: Kafka 0.8 and all later ones.
+Also the common part of generations whose offsets are numbers of messages: Kafka 0.8 and all later ones.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Request(NamedTuple, Generic[T]):
     Attributes:
         api_key: Number of the API; in Kafka 0.7 the type of the request.
         version: Version of the API; 0 in Kafka 0.7, which has no versions.
-        body: What follows the header.
+        body: The bytes after the header.
         decode: Reads the body of the answer; raises DecodeError for bytes that make no sense.
         can_resend: Whether sending it twice does no harm.
         has_answer: False for requests that no broker answers, such as produce with acks 0.
-        tail: What follows the body, in pieces: message sets are not copied into one large request.
+        tail: The bytes after the body, in pieces: message sets are not copied into one large request.
     """
 
     api_key: int
@@ -50,7 +50,7 @@ class VersionedRequest(NamedTuple, Generic[T]):
     Attributes:
         api_key: Number of the API.
         api: Its name.
-        versions: Those that it can be sent in, in rising order.
+        versions: The versions that it can be sent in, in rising order.
         at: Returns the request of a version.
         can_resend: As in `Request`.
         has_answer: As in `Request`.
@@ -69,7 +69,7 @@ AnyRequest = Request[T] | VersionedRequest[T]
 
 
 class Outcome(enum.Enum):
-    """What the answer to a fetch means for one partition."""
+    """The meaning of the answer to a fetch for one partition."""
 
     CHUNK = "messages"
     NOTHING = "no messages yet"
@@ -84,13 +84,13 @@ class Outcome(enum.Enum):
 
 
 class FetchResult(NamedTuple):
-    """What to do with an answer.
+    """Tells the caller what to do with an answer.
 
     Attributes:
         valid_bytes: CHUNK: where the whole entries end.
-        next_offset: CHUNK, TOO_LARGE, DAMAGED, LEFT_OUT: offset behind the messages that the result is about.
+        next_offset: CHUNK, TOO_LARGE, DAMAGED, LEFT_OUT: offset after the messages that the result is about.
         offset: TOO_LARGE, DAMAGED, LEFT_OUT: offset of the message.
-        size_bytes: GROW: what to ask for; TOO_LARGE: what the message takes.
+        size_bytes: GROW: the size to ask for; TOO_LARGE: the size of the message.
         reason: A clause for the log and the status, for every outcome without progress.
         first_byte: CHUNK: where the whole entries start.
         last_byte: CHUNK: where the last whole entry starts; only in 0.7.
@@ -112,7 +112,7 @@ class FetchResult(NamedTuple):
 
 
 class PositionIs(enum.Enum):
-    """What is known of a position."""
+    """Where a position is, as far as known."""
 
     BOUNDARY = "the start of an entry, or the end of the log"
     INSIDE = "within an entry"
@@ -134,12 +134,12 @@ class Appended(NamedTuple):
 
 
 class Boundary(NamedTuple):
-    """What a walk found out about a position.
+    """The result of a walk about a position.
 
     Attributes:
         position_is: Where the position is.
         start: BOUNDARY: the position. INSIDE: where the entry around it starts. UNKNOWN: where the walk continues: a
-            start of an entry before the position, of which the size is needed next. It may be behind the data.
+            start of an entry before the position, whose size is needed next. It may be after the end of the data.
         end: INSIDE: where the entry around it ends; else `start`.
     """
 
@@ -170,7 +170,7 @@ class NumberedOffsets:
         return batch.column("offset")[row].as_py(), 0
 
     def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
-        """Return the offset behind a row: the next number."""
+        """Return the offset after a row: the next number."""
         return batch.column("offset")[row].as_py() + 1, 0
 
     def first_entry_fault(self, data: Buffer) -> str | None:

@@ -2,15 +2,15 @@
 
     SimpleConsumerError
     ├── DecodeError            bytes that do not follow the protocol: their frame or partition cannot be used
-    │   ├── BufferUnderflow    a field ends behind the end of the buffer
+    │   ├── BufferUnderflow    a field ends after the end of the buffer
     │   ├── LimitExceeded      a size above a limit of this package: refused before memory is allocated for it
-    │   └── BrokenFraming      an entry of a message set has an impossible size: nothing behind it can be found
+    │   └── BrokenFraming      an entry of a message set has an impossible size: nothing after it can be found
     ├── BrokerError            the broker answered with an error code
     ├── ConnectionFailed       the socket: refused, timed out, closed, closed by close()
     │   └── Throttled          nothing was sent: the broker throttles this client for longer than the call may take
     ├── NoSuchRequest          the generation of Kafka that the broker speaks has no such request
     ├── VersionNotServed       the broker serves no version of a request that this package speaks
-    └── MessageError           one message (or one compressed wrapper); decoding can continue behind it
+    └── MessageError           one message (or one compressed wrapper); decoding can continue after it
         ├── CrcMismatch        the checksum of the message is wrong
         ├── DamagedOffset      its offset contradicts those of its neighbours, or the end of the log
         ├── UnknownCodec       a codec number that no Kafka of this age defines
@@ -22,7 +22,7 @@
 Wrong arguments of the caller are plain `ValueError`s, raised before anything is sent.
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; an "Error" at the end of each would only repeat the tree above.
 # ruff: noqa: N818
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LimitExceeded(DecodeError):
 
 
 class BrokenFraming(DecodeError):
-    """An entry of a message set with an impossible size field; what follows it cannot be found."""
+    """An entry of a message set with an impossible size field; the following entries cannot be found."""
 
 
 class BrokerErrorCode(NamedTuple):
@@ -184,7 +184,7 @@ class BrokerError(SimpleConsumerError):
     """The broker answered a request, or one partition of it, with an error code.
 
     Attributes:
-        code: What the broker answered, as in Kafka's protocol.
+        code: The broker's answer, as in Kafka's protocol.
         topic: Of the request; None if it was about no topic.
         partition: Of the request; None if it was about no partition.
         offset: Of the request; None if it had none.
@@ -221,7 +221,7 @@ class ConnectionFailed(SimpleConsumerError):
     Attributes:
         host: Of the broker.
         port: Of the broker.
-        reason: What failed.
+        reason: The failure, as a clause.
         is_sent: The request, or a part of it, was sent before; False if there was no connection.
     """
 
@@ -247,12 +247,13 @@ class AuthenticationFailed(ZkConsumerError):
     """TLS or SASL failed: a certificate, a password, a mechanism, or a setting is wrong.
 
     Another try would end in the same way, and many of them may have a user locked out: nothing tries again by itself.
-    So it is no `SimpleConsumerError`: what tries again after one of those does not see it. The text has no secrets.
+    So it is no `SimpleConsumerError`: code that tries again after such an error does not see it. The text has no
+    secrets.
 
     Attributes:
         host: Of the broker.
         port: Of the broker.
-        reason: What is refused, and by whom.
+        reason: A clause that says who refuses what.
     """
 
     def __init__(self, host: str, port: int, reason: str) -> None:
@@ -270,8 +271,8 @@ class NoSuchRequest(SimpleConsumerError):
 
     Attributes:
         generation: Name of the dialect.
-        request: What was asked for, as a noun.
-        remedy: What to do instead.
+        request: The request, as a noun.
+        remedy: The advice, as a clause.
     """
 
     def __init__(self, generation: str, request: str, remedy: str) -> None:
@@ -320,7 +321,7 @@ class MessageError(SimpleConsumerError):
     Attributes:
         topic: Of the message.
         partition: Of the message.
-        reason: What is wrong with it.
+        reason: The fault, as a clause.
         offset: Offset of the message; of a wrapper, the offset its entry carries (that of its last message). In 0.7
             the byte position where its entry of the log starts.
         next_offset: Offset to continue with when the message is skipped.
@@ -372,7 +373,7 @@ class MessageTooLarge(MessageError):
 
 
 def _place(topic: str | None, partition: int | str | None, offset: int | None) -> str:
-    """Return `topic/partition at offset: ` with what is known of it."""
+    """Return `topic/partition at offset: ` with the parts that are known."""
     place = topic or ""
     if partition is not None:
         place += f"/{partition}"

@@ -1,4 +1,4 @@
-"""Finds what a setting names as `module:name`, the one place where the package imports what an application names."""
+"""Finds the object that a setting names as `module:name`; only here the package imports an application's names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def imported(place: str) -> Any:
     except ModuleNotFoundError as error:
         raise NotImported(f"module {error.name!r} does not exist") from error
     except Exception as error:
-        # What else its code raises may hold what it has read, such as a password.
+        # Any other error of its code may quote data, such as a password.
         said = f": {error}" if isinstance(error, ImportError | SyntaxError) else ""
         raise NotImported(f"module {module!r} cannot be imported: {type(error).__name__}{said}") from error
     try:

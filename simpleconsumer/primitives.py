@@ -1,7 +1,7 @@
 """Kafka's primitive types: every reader takes `(buffer, offset)` and returns `(value, next offset)`. Pure.
 
-All integers are big-endian and signed. A field that ends behind the buffer is a `BufferUnderflow` with its place; an
-impossible length or count is a `DecodeError` before memory is allocated for it.
+All integers are big-endian and signed. A field that ends after the end of the buffer is a `BufferUnderflow` with its
+place; an impossible length or count is a `DecodeError` before memory is allocated for it.
 
 A frame is `int32 size` and as many bytes, the same in every Kafka version. `frame_size` checks a size field before
 memory is allocated for it.
@@ -36,31 +36,31 @@ _INT64 = Struct(">q")
 
 
 def read_int8(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Return the 8 bit integer at offset and the offset behind it."""
+    """Return the 8 bit integer at offset and the offset after it."""
     return _read(_INT8, buffer, offset)
 
 
 def read_int16(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Return the 16 bit integer at offset and the offset behind it."""
+    """Return the 16 bit integer at offset and the offset after it."""
     return _read(_INT16, buffer, offset)
 
 
 def read_int32(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Return the 32 bit integer at offset and the offset behind it."""
+    """Return the 32 bit integer at offset and the offset after it."""
     return _read(_INT32, buffer, offset)
 
 
 def read_int64(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Return the 64 bit integer at offset and the offset behind it."""
+    """Return the 64 bit integer at offset and the offset after it."""
     return _read(_INT64, buffer, offset)
 
 
 def read_string(buffer: Buffer, offset: int) -> tuple[str, int]:
-    """Return the string at offset (int16 byte count, UTF-8) and the offset behind it.
+    """Return the string at offset (int16 byte count, UTF-8) and the offset after it.
 
     Raises:
         DecodeError: The string is null, its length is negative, or it is not UTF-8.
-        BufferUnderflow: It ends behind the buffer.
+        BufferUnderflow: It ends after the end of the buffer.
     """
     length, start = read_int16(buffer, offset)
     if length < 0:
@@ -74,17 +74,17 @@ def read_string(buffer: Buffer, offset: int) -> tuple[str, int]:
 
 
 def read_nullable_string(buffer: Buffer, offset: int) -> tuple[str | None, int]:
-    """Return the string at offset, or None for length -1, and the offset behind it."""
+    """Return the string at offset, or None for length -1, and the offset after it."""
     length, start = read_int16(buffer, offset)
     return (None, start) if length == -1 else read_string(buffer, offset)
 
 
 def read_bytes(buffer: Buffer, offset: int) -> tuple[memoryview, int]:
-    """Return a view (not a copy) of the bytes at offset (int32 count), and the offset behind them.
+    """Return a view (not a copy) of the bytes at offset (int32 count), and the offset after them.
 
     Raises:
         DecodeError: The length is negative (no field that this reads may be null).
-        BufferUnderflow: They end behind the buffer.
+        BufferUnderflow: They end after the end of the buffer.
     """
     length, start = read_int32(buffer, offset)
     if length < 0:
@@ -96,7 +96,7 @@ def read_bytes(buffer: Buffer, offset: int) -> tuple[memoryview, int]:
 def read_array(
     buffer: Buffer, offset: int, read: Callable[[Buffer, int], tuple[T, int]], smallest_item: int
 ) -> tuple[list[T], int]:
-    """Return the items at offset (int32 count, then the items) and the offset behind them.
+    """Return the items at offset (int32 count, then the items) and the offset after them.
 
     Args:
         read: Reader of one item.
@@ -115,7 +115,7 @@ def read_array(
 
 
 def require_end(buffer: Buffer, offset: int, what: str) -> None:
-    """Raise DecodeError when bytes follow behind the end of an answer."""
+    """Raise DecodeError when bytes follow the end of an answer."""
     if offset != len(buffer):
         raise DecodeError(f"{what}: {len(buffer) - offset} bytes after its end at byte {offset}")
 
@@ -162,7 +162,7 @@ def encode_bytes(data: bytes | None) -> bytes:
 
 
 def encode_array(items: list[bytes]) -> bytes:
-    """Return encoded items behind their int32 count."""
+    """Return the int32 count and the encoded items."""
     return _INT32.pack(len(items)) + b"".join(items)
 
 
@@ -192,7 +192,7 @@ Frame = bytes | Sequence[bytes]
 
 
 def packets(frame: Frame) -> Sequence[bytes]:
-    """Return what is sent at once each: every piece of a large frame, as new memory costs more than a packet."""
+    """Return the packets of a frame: every piece of a large frame by itself, as new memory costs more than a packet."""
     if isinstance(frame, bytes):
         return [frame]
     return frame if sum(map(len, frame)) > _MOST_JOINED_BYTES else [b"".join(frame)]
@@ -229,7 +229,7 @@ def by_topic(rows: Iterable[tuple[str, bytes]]) -> bytes:
 def read_topics(
     answer: Buffer, offset: int, read: Callable[[Buffer, int], tuple[tuple[int, T], int]], smallest_partition: int
 ) -> tuple[list[tuple[str, list[tuple[int, T]]]], int]:
-    """Return `[topic [partition number and result]]` and the offset behind it."""
+    """Return `[topic [partition number and result]]` and the offset after it."""
 
     def read_topic(buffer: Buffer, offset: int) -> tuple[tuple[str, list[tuple[int, T]]], int]:
         topic, offset = read_string(buffer, offset)
@@ -268,7 +268,7 @@ def topics_of(rows: Iterable[tuple[str, Any]]) -> list[Values]:
 def results_of(
     what: str, topics: Iterable[Values], asked: Sequence[Partition], result: Callable[[Values], T]
 ) -> list[T]:
-    """Return what the topics of an answer say of each partition, in the order asked.
+    """Return the result of each partition in the topics of an answer, in the order asked.
 
     Args:
         result: Returns the result of a partition's row.
@@ -322,7 +322,7 @@ class Walk(NamedTuple):
         end: Where they end.
         last: Where the last one starts.
         entries: How many there are.
-        tail: Where one of the last ones starts, which is the first one or has some behind it.
+        tail: Where one of the last ones starts, which is the first one or has some after it.
         tail_entries: How many there are from that one on: all of them, or more than a block and at most two.
     """
 

@@ -1,9 +1,9 @@
-"""Finds out what a broker speaks of which only the address is known.
+"""Finds out which generation of Kafka a broker speaks, from its address alone.
 
 Brokers from Kafka 0.10.0 on answer the question for their versions, one of 0.9 never does, and one of 0.8 closes the
-connection. A question for the members of no group behind it, which 0.9 answers, makes waiting needless: what comes
-first decides. No answer is long, however large the cluster is.
-Brokers of Kafka 0.7 cannot be distinguished from what is no broker at all.
+connection. A later question on the same connection for the members of no group, which 0.9 answers, makes waiting
+needless: the first answer decides. No answer is long, however large the cluster is.
+Brokers of Kafka 0.7 cannot be distinguished from a server that is no broker at all.
 
 Source: kafka.network.Processor, kafka.server.KafkaApis (0.8.2.2, 0.9.0.1: KAFKA-3547, 0.10.0).
 """
@@ -43,13 +43,13 @@ def probed_broker(
     Raises:
         AuthenticationFailed: Broker or client refuse each other.
         ConnectionFailed: There is no broker, or none of Kafka 0.8 or later.
-        DecodeError: What answers is no broker.
+        DecodeError: The server that answers is no broker.
     """
     return Probe(host, port, timeout_s, client_id, security=security).ask()
 
 
 class Probe:
-    """Asks one address what is there; see `probed_broker`.
+    """Asks one address which broker is there; see `probed_broker`.
 
     Threads: One at a time. `close()` from any thread ends a question at once with ConnectionFailed.
 

@@ -1,4 +1,4 @@
-"""Brokers that throttle a client whose quota is used up: what they say of it, the log line, and smaller fetches for it.
+"""Brokers that throttle a client whose quota is used up: their throttle time, the log line, and smaller fetches.
 
 From Kafka 2.0 on a broker answers at once (a fetch without any partition), and reads no request of the connection until
 the throttle time is over. Before that it does the request, and holds the answer back. Rules, and which failure each
@@ -125,7 +125,7 @@ class FetchPace:
         self._refused = self._good = 0
 
     def limit(self, wanted_bytes: int) -> int:
-        """Return how much of what is wanted may be asked for, and take note of it."""
+        """Return how many of the wanted bytes may be asked for, and take note of it."""
         self._asked_bytes = wanted_bytes if self.most_bytes is None else min(wanted_bytes, self.most_bytes)
         return self._asked_bytes
 

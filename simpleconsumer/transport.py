@@ -1,4 +1,4 @@
-"""The socket of a connection to a broker: sends packets, and receives exactly what is asked for.
+"""The socket of a connection to a broker: sends packets, and receives exactly the bytes that are asked for.
 
 It needs few system calls, as another thread may take the GIL at each of them: the socket stays blocking, the
 system watches the deadline (SO_RCVTIMEO, SO_SNDTIMEO), and it waits for all bytes at once (MSG_WAITALL).

@@ -1,4 +1,4 @@
-"""The values of requests and answers, those about groups included. They hold what a broker answered. Pure.
+"""The values of requests and answers, those about groups included. They hold the answers of a broker. Pure.
 
 The values of requests about groups that brokers coordinate: members, lists, states. They decide nothing.
 """
@@ -22,11 +22,11 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
 MAX_INT64: Final = 2**63 - 1
-"""The largest offset and time; as an end it means that nothing comes behind."""
+"""The largest offset and time; as an end it means that nothing comes after it."""
 Headers = tuple[tuple[str, bytes | None], ...]
 """The headers of a message, from Kafka 0.11 on: keys, which may repeat, and values."""
 Buffer = bytes | bytearray | memoryview
-"""What every decoder reads: contiguous bytes. No decoder keeps a buffer longer than the values that it returned."""
+"""The input of every decoder: contiguous bytes. No decoder keeps a buffer longer than the values that it returned."""
 
 
 class Broker(NamedTuple):
@@ -63,7 +63,7 @@ class TopicPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """What to fetch of one partition.
+    """The request for messages of one partition.
 
     Attributes:
         topic: Name of the topic.
@@ -100,9 +100,9 @@ class FetchedPartition(NamedTuple):
         topic: As in the request.
         partition: As in the request.
         error_code: 0, or why there is no message set (`errors.broker_error`).
-        high_watermark: Offset behind the last message that consumers may see; -1 when unknown (0.7, errors).
+        high_watermark: Offset after the last message that consumers may see; -1 when unknown (0.7, errors).
         message_set: A view into the receive buffer; its last entry may be cut off. The view keeps the whole
-            response in memory: copy what is kept for long.
+            response in memory: copy the parts that are kept for long.
         last_stable_offset: Offset of the first message of an open transaction, or `high_watermark`; -1 when unknown.
         log_start_offset: Offset of the first message that is still there; -1 when unknown.
         aborted: The aborted transactions among the messages; only where they were asked for.
@@ -145,16 +145,17 @@ class ProducedPartition(NamedTuple):
 class Message(Generic[K, V]):
     """One message as the application sees it.
 
-    `Message[K, V]` has a key of type K and a value of type V, if they are there: `bytes`, or what the decoders return.
+    `Message[K, V]` has a key of type K and a value of type V, if they are there: `bytes`, or the values that the
+    decoders return.
 
     Attributes:
         topic: Name of the topic.
         partition: Number of the partition; in 0.7 the string `broker-partition`.
         offset: Offset of the message; in 0.7 the byte position where its entry of the log starts. All messages of a
             compressed entry share it.
-        next_offset: What to commit when the message is done. In a compressed entry of 0.7 it is the start of that
+        next_offset: The offset to commit when the message is done. In a compressed entry of 0.7 it is the start of that
             entry, but for the last message, which has its end: a position within an entry is of no use.
-        key: None when the message has no key; what a key decoder returned otherwise.
+        key: None when the message has no key; otherwise `bytes`, or the value that a key decoder returned.
         value: None for a null value (a deletion mark of a compacted topic).
         timestamp_ms: Milliseconds since 1970, or None before Kafka 0.10.
         index: 0; in 0.7 the number of the message in its compressed entry, from 0 on (`EntryMessage`).
@@ -289,7 +290,7 @@ class PartitionMetadata(NamedTuple):
     Attributes:
         partition: Number of the partition.
         replicas: Ids of the brokers that keep it.
-        isr: Ids of those that are in sync.
+        isr: Ids of the replicas that are in sync.
         leader: Broker id, or None while there is no leader.
         error_code: With 5 (no leader) it cannot be used; with 9 (a replica is not alive) it can.
         leader_epoch: How often the leader has changed; -1 when it is not known (before Kafka 2.1).
@@ -309,7 +310,7 @@ class TopicMetadata(NamedTuple):
     Attributes:
         topic: Name of the topic.
         error_code: 0, or why the partitions are not known.
-        partitions: What is known of each.
+        partitions: The metadata of each partition.
         topic_id: Which of the topics that had this name it is, as 32 hex digits; None when it is not known (before
             Kafka 2.8).
         is_internal: Whether it is a topic of Kafka's own, as far as brokers say so (Kafka 0.10.0 and later).
@@ -324,7 +325,7 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """What one broker knows about the cluster.
+    """The metadata of the cluster that one broker has.
 
     Attributes:
         brokers: By id. Kafka 0.8.0 and 0.8.1 list only brokers of the partitions that were asked for.
@@ -341,7 +342,7 @@ class ClusterMetadata:
 
 
 class TopicVerdict(NamedTuple):
-    """What a broker answers to a change of a topic.
+    """The answer of a broker to a change of a topic.
 
     Attributes:
         error_code: 0 if it is done, or could be done.
@@ -403,7 +404,7 @@ class LogEnd(NamedTuple):
 
     Attributes:
         error_code: 0, or why it is not known (`errors.broker_error`).
-        offset: Offset behind the last message; -1 if it is not known.
+        offset: Offset after the last message; -1 if it is not known.
         leader_epoch: The epoch in which the broker leads that says so; -1: not known (before Kafka 2.1).
     """
 
@@ -418,7 +419,7 @@ class EpochEnd(NamedTuple):
     Attributes:
         error_code: 0, or why it is not known (`errors.broker_error`).
         leader_epoch: The epoch that was asked for, or the last one before it; -1 if the log has none.
-        end_offset: Offset behind the last message of that epoch; -1 if the log has none. Messages from there on that a
+        end_offset: Offset after the last message of that epoch; -1 if the log has none. Messages from there on that a
             reader has taken for messages of that epoch are gone from the log.
     """
 
@@ -428,7 +429,7 @@ class EpochEnd(NamedTuple):
 
 
 class ProducerId(NamedTuple):
-    """Under what a producer numbers its batches.
+    """The id and epoch under which a producer numbers its batches.
 
     Attributes:
         producer_id: The id; -1 with an error.
@@ -449,7 +450,7 @@ class SaslAnswer(NamedTuple):
     Attributes:
         error_code: 0, or why the client is refused.
         message: The reason in the broker's words, or None.
-        token: What the broker says under the mechanism.
+        token: The bytes that the broker sends under the mechanism.
         lifetime_ms: When the client must authenticate again; 0: never, or not said (version 0).
     """
 
@@ -518,7 +519,7 @@ class JoinedMember(NamedTuple):
 
     Attributes:
         member_id: Its id.
-        metadata: What it wrote for the protocol that was chosen.
+        metadata: The metadata that it wrote for the protocol that was chosen.
         instance_id: Of a static member.
     """
 
@@ -571,8 +572,9 @@ class DescribedMember(NamedTuple):
         instance_id: Of a static member; None for a dynamic one, and from brokers before Kafka 2.4.
         client_id: Its `client.id`.
         client_host: Its address, as Java writes it: `/127.0.0.1`.
-        metadata: What it wrote for the protocol that the group has chosen; empty while the group rebalances.
-        assignment: What the leader gave it; empty while the group rebalances.
+        metadata: The metadata that it wrote for the protocol that the group has chosen; empty while the group
+            rebalances.
+        assignment: The assignment that the leader gave it; empty while the group rebalances.
     """
 
     member_id: str
@@ -618,7 +620,7 @@ class DescribedConsumer(NamedTuple):
         topics: That it subscribes to by name.
         regex: By which it subscribes to topics; None without one.
         assigned: The partitions that it has.
-        target: Those that it shall have; others than `assigned` until it and their owners have followed.
+        target: The partitions that it shall have; others than `assigned` until it and their owners have followed.
         is_classic: It speaks the classic protocol; None if the broker does not say (before Kafka 4.0).
     """
 

@@ -227,6 +227,6 @@ _MODULES = frozenset({"admin", "aio", "config", "errors", "producer", "prometheu
 
 
 def __dir__() -> list[str]:
-    """What is for applications; the internal modules stay out of completions."""
+    """The names for applications; the internal modules stay out of completions."""
     loaded = globals()
     return sorted({*__all__, *(name for name in loaded if name in _MODULES or name.startswith("__"))})

@@ -66,7 +66,7 @@ class ConsumerConnector:
         listener: any object with some of the methods of `RebalanceListener`, and no other method `on_...`; called on a
             thread of its own.
         on_statistics: called with the statistics every `statistics.interval.ms`, on a thread of its own, from the
-            creation of the streams to the shutdown. What it raises is logged, once.
+            creation of the streams to the shutdown. Its first error is logged.
 
     Raises:
         ListenerRefused: the listener has no method that would be called, or one that never would.
@@ -310,7 +310,7 @@ class ConsumerConnector:
     def _ask_commit(
         self, offsets: Mapping[TopicPartition, int] | None, reader: object, is_listener: bool
     ) -> Callable[[], None]:
-        """Ask for a commit, with what `reader` has in hand, behind all earlier ones; the result waits for it."""
+        """Ask for a commit after all earlier ones, with the messages in hand of `reader`; the result waits for it."""
         self._refuse_fork()
         member = self._member
         # Until shutdown is over the listener may still commit what is revoked.
@@ -327,7 +327,7 @@ class ConsumerConnector:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver and fetch nothing of these partitions until `resume`; they stay owned, and commits continue.
 
-        What was fetched is dropped, and fetched again later. A `next()` that is called after this has returned
+        Fetched messages are dropped, and fetched again later. A `next()` that is called after this has returned
         delivers no message of them. A rebalance that revokes a partition ends its pause. One that is paused already
         stays paused.
 
@@ -369,7 +369,7 @@ class ConsumerConnector:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def status(self) -> ConnectorStatus:
-        """What this member is doing, as a frozen value."""
+        """Return the status of this member, as a frozen value."""
         self._refuse_fork()
         member = self._member
         if member is None or self._is_closed:
@@ -415,14 +415,14 @@ class ConsumerConnector:
     def shutdown(self, timeout: float | None = None) -> dict[TopicPartition, str]:
         """Leave the group: finish, commit (with auto-commit on), release everything. Never raises.
 
-        Waits for the messages in hand of other threads' streams; what is still in hand at the time-out stays
+        Waits for the messages in hand of other threads' streams; messages still in hand at the time-out stay
         uncommitted and is delivered again elsewhere. The message in hand of a stream that this thread last read
         counts as done. A signal handler that interrupts the work on a message returns at once instead, and the consumer
         leaves when the loop asks for the next message, at the end of the `with` block, or at the time-out. A second
         call waits for the first and does nothing more; in a callback of the listener it returns at once. In a forked
         child nothing is done: the session is the parent's.
 
-        It returns within the time-out and half a second, whatever ZooKeeper, brokers and callbacks do; what is not
+        It returns within the time-out and half a second, whatever ZooKeeper, brokers and callbacks do; work that is not
         finished by then ends by itself.
 
         Args:

@@ -25,7 +25,7 @@ Errors of the packages below are raised as they are: `simpleconsumer.errors.Mess
 `rebalance.errors.RebalanceError` for the group, `rebalance.errors.AccessRefused` among them.
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; an "Error" at the end of each would only repeat the tree above.
 # ruff: noqa: N818
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class ConfigError(ZkConsumerError, ValueError):
 
     Attributes:
         key: Name of the setting, as in Kafka 0.8.
-        value: What was given; None when nothing was; `***` in place of a secret.
-        allowed: What is allowed, such as `an integer from 1 to 65535`.
+        value: The given value; None without one; `***` for a secret.
+        allowed: The allowed values, such as `an integer from 1 to 65535`.
         place: File and line that give the value; empty if it comes from no file.
     """
 
@@ -92,7 +92,7 @@ class UnknownSetting(ConfigError):
 
     Attributes:
         key: The name as it was given.
-        hint: What to use instead, a clause; empty if nothing is known about it.
+        hint: The name to use instead, a clause; empty if nothing is known about it.
     """
 
     def __init__(self, key: str, hint: str = "") -> None:
@@ -113,8 +113,8 @@ class ListenerRefused(ZkConsumerError, TypeError):
     """A rebalance listener with methods that would never be called, or that fail when they are called.
 
     Attributes:
-        reason: What is wrong with it, a clause.
-        remedy: What to do about it, a clause.
+        reason: The fault, as a clause.
+        remedy: The advice, as a clause.
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -130,7 +130,7 @@ class NotSupported(ZkConsumerError):
     """A feature of Kafka that this release does not support.
 
     Attributes:
-        what: What was asked for.
+        what: The object that was asked for.
         reason: Why it is not there.
     """
 
@@ -144,12 +144,12 @@ class NotSupported(ZkConsumerError):
 
 
 class Obstacle(NamedTuple):
-    """What prevented a session with one ZooKeeper server.
+    """The reason why a session with one ZooKeeper server failed.
 
     Attributes:
         server: `host:port`.
-        cause: what was found; follows the name of the server.
-        remedy: what to do about it, a clause; empty when nothing there answers as ZooKeeper.
+        cause: the reason; follows the name of the server.
+        remedy: the advice, as a clause; empty when nothing there answers as ZooKeeper.
     """
 
     server: str
@@ -166,8 +166,8 @@ class ZooKeeperUnavailable(ZkConsumerError):
     Attributes:
         hosts: The connection string.
         timeout_s: How long was waited.
-        obstacles: What was found at the servers.
-        remedy: What to do about it, a clause; what to check where nothing answered as ZooKeeper.
+        obstacles: The reason at each server.
+        remedy: The advice, as a clause; the things to check where nothing answered as ZooKeeper.
     """
 
     def __init__(self, hosts: str, timeout_s: float, obstacles: Iterable[Obstacle] = ()) -> None:
@@ -190,8 +190,8 @@ class ZooKeeperRefused(ZooKeeperUnavailable):
     """ZooKeeper refused the credentials, or access to a node; trying again does not help.
 
     Attributes:
-        reason: What was refused, and what to do about it, a sentence.
-        remedy: What to do about it, a clause; part of `reason`.
+        reason: The refused request and the advice, as a sentence.
+        remedy: The advice, as a clause; part of `reason`.
     """
 
     def __init__(self, hosts: str, reason: str, remedy: str = "") -> None:
@@ -233,7 +233,7 @@ class ConcurrentStreamUse(ZkConsumerError):
 
     Attributes:
         stream: Its `thread_id`.
-        by: What reads it: `thread` or `task`.
+        by: The kind of its reader: `thread` or `task`.
     """
 
     def __init__(self, stream: str, by: str = "thread") -> None:
@@ -253,7 +253,7 @@ class ForeignEventLoop(ZkConsumerError):
     """A connector of `zkconsumer.aio`, or one of its streams, was used in another event loop than its own.
 
     Attributes:
-        what: What was used.
+        what: The object that was used.
     """
 
     remedy = "create a connector in each event loop"
@@ -298,7 +298,7 @@ class PartitionStopped(ZkConsumerError):
         topic: Of the partition.
         partition: Its number.
         offset: Where reading stopped.
-        reason: What is wrong there.
+        reason: The fault there.
     """
 
     def __init__(self, topic: str, partition: int | str, offset: int, reason: str, remedy: str = "") -> None:
@@ -322,7 +322,7 @@ class StreamFailed(ZkConsumerError):
     """A stream has ended by a fault, which is also its `__cause__`.
 
     Attributes:
-        reason: What has failed.
+        reason: The failure.
     """
 
     def __init__(self, reason: str) -> None:
@@ -352,7 +352,7 @@ class PauseFailed(ZkConsumerError):
     """Some partitions could not be paused or resumed, so no partition of the call was.
 
     Attributes:
-        wanted: What was asked for: `paused` or `resumed`.
+        wanted: The state that was asked for: `paused` or `resumed`.
         reasons: (topic, partition) -> why, a clause.
     """
 

@@ -69,8 +69,8 @@ class KafkaConsumer:
 
     The records that `poll` returns are done when `poll` is called again: then auto-commit commits them, and partitions
     that move to other members are revoked after them. Callbacks and interceptors run inside of `poll`, `close` and
-    `unsubscribe`. As a context manager it closes at the end of the block; after an exception what the last poll has
-    returned is not committed.
+    `unsubscribe`. As a context manager it closes at the end of the block; after an exception the records of the last
+    poll are not committed.
 
     Threads: One at a time, any; another one that calls raises ConcurrentConsumerUse. `wakeup` may be called from any.
     """
@@ -166,7 +166,7 @@ class KafkaConsumer:
         Until the next `poll` the current partitions stay assigned.
 
         Args:
-            topics: In place of those that were subscribed to before.
+            topics: The topics; they replace the earlier subscription.
             pattern: A regular expression of Python; on groups in ZooKeeper, of Java.
             listener: Any object with some of the methods of `RebalanceCallbacks`, which get collections of partitions.
 

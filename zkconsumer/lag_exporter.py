@@ -3,15 +3,15 @@
     with LagExporter("zk1:2181,zk2:2181/kafka") as exporter, exporter.serve(port=9308):
         ...
 
-Needs the extra: pip install 'zkconsumer[prometheus]'. `zkconsumer exporter` is the same as a command. What each metric
-means, and rules for alerts, stand in docs/OPERATIONS.md.
+Needs the extra: pip install 'zkconsumer[prometheus]'. `zkconsumer exporter` is the same as a command.
+docs/OPERATIONS.md explains each metric, and has rules for alerts.
 
 Rules, and which failure each prevents:
 - The cluster is read on a thread of its own, and a scrape returns what was read last: a scrape never waits for a
   broker, and many scrapes cost the cluster nothing.
 - Every scrape says how old its figures are. Figures that are too old are left out: an alert on their absence fires,
   where old figures would look as if all was well.
-- What is not known has no figure: a sum of which no part is known would be 0, as if all was well. How many parts are
+- An unknown value has no figure: a sum of which no part is known would be 0, as if all was well. How many parts are
   not known is a figure of its own.
 - An outage of ZooKeeper or of brokers ends nothing: it is counted, and the next round reads again.
 - Brokers that refuse the exporter (a wrong password, a certificate) are asked again after a minute, then after twice as
@@ -81,7 +81,7 @@ _STORES: Final[tuple[tuple[str, Callable[[PartitionRow], int | None]], ...]] = (
 
 @dataclass(frozen=True)
 class ExporterSettings:
-    """How an exporter reads and what it exports.
+    """How an exporter reads, and the rows that it exports.
 
     Attributes:
         interval_s: Seconds from the start of a round to that of the next one.
@@ -110,10 +110,10 @@ class ExporterSettings:
 
 
 class _State(NamedTuple):
-    """What a scrape shows.
+    """The data of a scrape.
 
     Attributes:
-        report: What was read last; None before the first round.
+        report: The last report; None before the first round.
         read_at: When that round started, on the clock `time.monotonic`.
         is_up: The last round succeeded.
         reads: Rounds so far.
@@ -136,11 +136,11 @@ class LagExporter(Closing):
     `start`, or at the start of a `with` block.
 
     Args:
-        zookeeper: `host:port,host:port/chroot`: groups there, and those that brokers of the cluster coordinate.
-        brokers: Some brokers, `host:port,host:port`, in the place of `zookeeper`: only groups that they coordinate.
+        zookeeper: `host:port,host:port/chroot`: groups there, and groups that brokers of the cluster coordinate.
+        brokers: Some brokers, `host:port,host:port`, instead of `zookeeper`: only groups that they coordinate.
         properties: Settings of the consumer by their names in Kafka; those of `zookeeper.*`, TLS and SASL are used.
         choice: Which groups and topics are read; all without one.
-        settings: How it reads and what it exports.
+        settings: How it reads, and the rows that it exports.
 
     Raises:
         ConfigError: A property has a value that is not allowed.
@@ -193,7 +193,7 @@ class LagExporter(Closing):
 
         Args:
             port: 0 takes a free one; see `MetricsServer.port`.
-            host: What to listen on; "0.0.0.0" for all addresses.
+            host: The address to listen on; "0.0.0.0" for all addresses.
 
         Raises:
             OSError: The port is taken, or may not be used.

@@ -5,8 +5,8 @@
 
 `serve` takes producers, too.
 
-Needs the extra: pip install 'zkconsumer[prometheus]'. What each metric means, and what to do about it, stands in
-docs/OPERATIONS.md. The figures are read when they are asked for; nothing runs in between.
+Needs the extra: pip install 'zkconsumer[prometheus]'. docs/OPERATIONS.md explains each metric, and what to do about it.
+The figures are read when they are asked for; nothing runs in between.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class MetricsServer(Closing):
     """A running endpoint; `close`, or the end of a `with` block, stops it.
 
     Attributes:
-        port: what it listens on.
+        port: the port that it listens on.
     """
 
     def __init__(self, server: WSGIServer, thread: Thread) -> None:

@@ -93,7 +93,7 @@ class ConnectorStatus:
         blocked: partitions that another member still holds.
         lease_age_s: seconds since the request of the newest proof of the membership, `None` without one.
         session_timeout_s: as the ZooKeeper server granted it, or `session.timeout.ms`.
-        warnings: what is wrong with the group, as sentences.
+        warnings: the problems of the group, as sentences.
         error: why the member is out, `None` while it is not.
     """
 
@@ -120,7 +120,7 @@ class ConnectorStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatistics:
-    """A member at one moment, and what it has counted since its streams were created.
+    """A member at one moment, and its counters since its streams were created.
 
     Attributes:
         group: the group's name.

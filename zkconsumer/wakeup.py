@@ -9,8 +9,8 @@ Notifies connectors and producers in a forked child process, where none of their
 
 A connector belongs to the process that made it. The child has a copy whose lease nothing renews and whose sockets are
 those of the parent: using it would deliver again what the parent delivers, and closing it would end the session of the
-parent. A copy of a producer would never send what it takes. Rule: what runs here takes no lock, because a thread of the
-parent may have held any of them at the fork.
+parent. A copy of a producer would never send what it takes. Rule: code that runs here takes no lock, because a thread
+of the parent may have held any of them at the fork.
 
 Source: os.register_at_fork; failures of PyKafka and kafka-python under multiprocessing.
 """

@@ -1,4 +1,4 @@
-"""Assignor: what a way to assign partitions has to offer, and the order of the members that all ways share.
+"""The interface of an assignor, and the order of the members that all assignors share.
 
 Pure.
 
@@ -28,12 +28,12 @@ Subscriptions = Mapping[str, Subscription]
 
 
 class RebalanceProtocol(Enum):
-    """What members do with their partitions before the group is assigned anew."""
+    """Tells what members do with their partitions before the group is assigned anew."""
 
     EAGER = "eager"
     """They give all of them back."""
     COOPERATIVE = "cooperative"
-    """They keep them; what moves is given back after the first round, and assigned in a second one."""
+    """They keep them; partitions that move are given back after the first round, and assigned in a second one."""
 
 
 class Assignor(Protocol):
@@ -41,7 +41,7 @@ class Assignor(Protocol):
 
     Attributes:
         name: The name by which members of a group agree on it.
-        supported_protocols: What its members may do, the one that they do first.
+        supported_protocols: The protocols that its members may use, the preferred one first.
     """
 
     @property
@@ -51,7 +51,7 @@ class Assignor(Protocol):
     def supported_protocols(self) -> Sequence[RebalanceProtocol]: ...
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return what a member adds to its subscription for the assignor of the leader."""
+        """Return the data that a member adds to its subscription for the assignor of the leader."""
 
     def assign(
         self, partitions_per_topic: Mapping[str, int], subscriptions: Subscriptions
@@ -68,7 +68,7 @@ class Assignor(Protocol):
 
 
 def in_order(subscriptions: Subscriptions) -> list[str]:
-    """Return the member ids, static members first by their instance ids, the others behind them by their own.
+    """Return the member ids, static members first by their instance ids, then the others by their own.
 
     Static members get the same partitions after a restart, when their member ids are new.
     """
@@ -96,7 +96,7 @@ class SimpleAssignor(ABC):
 
     Attributes:
         name: The name by which members of a group agree on it.
-        supported_protocols: What its members do with their partitions first; here they give all of them back.
+        supported_protocols: The protocols that its members may use; here they give all partitions back.
     """
 
     name: str
@@ -135,7 +135,7 @@ class RangeAssignor(SimpleAssignor):
 
 
 class RoundRobinAssignor(SimpleAssignor):
-    """Gives all partitions of all topics to the members in turn, past those that do not want the topic."""
+    """Gives all partitions of all topics to the members in turn, past members that do not want the topic."""
 
     name = "roundrobin"
 

@@ -41,15 +41,15 @@ _Read = Callable[[bytes, int], tuple[T, int]]
 
 
 class Subscription(NamedTuple):
-    """What a member wants and has.
+    """The topics that a member wants and the partitions that it has.
 
     Attributes:
         topics: That it wants to read.
-        user_data: What its assignor adds; None for nothing.
+        user_data: The data that its assignor adds; None for nothing.
         owned: The partitions that it holds while the group rebalances; none with assignors that revoke all of them.
         generation: Of the group when it got them; -1 for none.
         rack: Where it runs; None if it does not say.
-        instance_id: Of a static member. It is not part of the bytes: the coordinator passes it on beside them.
+        instance_id: Of a static member. It is not part of the bytes: the coordinator passes it on with them.
     """
 
     topics: tuple[str, ...]
@@ -61,11 +61,11 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What a member gets.
+    """The partitions that a member gets.
 
     Attributes:
         partitions: Its partitions.
-        user_data: What the assignor of the leader adds; None for nothing.
+        user_data: The data that the assignor of the leader adds; None for nothing.
     """
 
     partitions: tuple[Partition, ...]
@@ -76,7 +76,7 @@ def encode_subscription(subscription: Subscription, version: int) -> bytes:
     """Return the bytes of a subscription, the same for the same topics in any order.
 
     Args:
-        version: 0 to 3; what it does not have is left out.
+        version: 0 to 3; fields that it does not have are left out.
     """
     topics = _array(map(_string, sorted(set(subscription.topics))))
     parts = [_INT16.pack(version), topics, _data(subscription.user_data)]

@@ -1,7 +1,7 @@
 """Runs one member of a group of brokers on one thread: passes events to the state machines, carries out their actions.
 
 `machine` decides for the group, `rebalance.partition` for one partition; `topic_watch` follows the topics, `leading`
-assigns where this member leads. What takes time is asked of ports, which answer by posting to the loop. Rules:
+assigns where this member leads. Ports do everything that takes time, and answer by posting to the loop. Rules:
 - Nothing here blocks: heartbeats have to go out in time.
 - A partition is given up in order, the message in hand finished and its offset committed, before the member joins
   again: until then the coordinator takes commits of the generation that is over.
@@ -52,7 +52,7 @@ AWAY: Final = "the coordinator of group"
 _MOMENT_S: Final = 2.0
 """How long a new cluster, whose first group this is, may have no coordinator, as one that moves."""
 _COMMIT_S: Final = 5.0
-"""What is left of the rebalance time-out for the last commit, and for the way of JoinGroup."""
+"""The part of the rebalance time-out that is kept for the last commit, and for the way of JoinGroup."""
 _COOPERATIVE_VERSION: Final = 3
 _EAGER_VERSION: Final = 0
 
@@ -120,7 +120,7 @@ class Coordinator:
         """Start to take part, as soon as the topics are known."""
 
         def read() -> None:
-            # What is there now is what `auto.offset.reset` is about; what comes later is read from its start.
+            # `auto.offset.reset` is about partitions that exist now; later ones are read from their start.
             self._partitions.set_assignment(Assignment({}, {}), self.topics.seen)
             self._has_started = True
             self._handle(events.Start())
@@ -155,7 +155,7 @@ class Coordinator:
 
     @property
     def state(self) -> str:
-        """What the member does, as docs/REBALANCE.md names it."""
+        """The state of the member, as docs/REBALANCE.md names it."""
         return self._machine.state.value
 
     @property
@@ -175,7 +175,7 @@ class Coordinator:
 
     @property
     def warnings(self) -> frozenset[str]:
-        """What the application should know about the group, as sentences."""
+        """Warnings about the group for the application, as sentences."""
         found = {f"topic {name} does not exist yet; waiting for it" for name in self.topics.missing}
         if self.topics.failure is not None:
             found.add(f"topics cannot be read: {self.topics.failure}")
@@ -334,7 +334,7 @@ class Coordinator:
         # Without its heartbeats the others would wait for the end of its session, and for the assignment that it owes
         # them as their leader.
         self._leave_for_good("the member has failed", lambda: None)
-        self.partitions_moved()  # whoever waits for the first assignment learns that there is none
+        self.partitions_moved()  # a thread that waits for the first assignment learns that none will come
 
     def _lose(self, reason: str) -> None:
         log.warning(
@@ -350,7 +350,7 @@ class Coordinator:
         self._offsets.session_over()
 
     def _end_membership(self) -> None:
-        """The member is out, with nothing in its hands: what was decided until now must not be stored later."""
+        """The member is out, with nothing in its hands: earlier decisions must not be stored later."""
         self._claims.fence = None
         self._offsets.session_over()
 
@@ -457,7 +457,7 @@ class Coordinator:
         self.topics.lead(topics_of(subscriptions), read)
 
     def _take(self, fence: events.Fence, protocol: str, data: bytes, is_leader: bool) -> None:
-        """Hold what was assigned, and give up what was not."""
+        """Hold the assigned partitions, and give up the others."""
         if not is_leader:
             self._members = ()
             self._follow_topics()
@@ -536,7 +536,7 @@ class Coordinator:
     # -- for the partitions --------------------------------------------------------------------------------------------
 
     def recheck(self, cause: str) -> None:
-        """Claim again what is wanted: it was released for another thread of this member."""
+        """Claim wanted partitions again that were released for another thread of this member."""
         self._loop.post(self._partitions.handle_all, steps.ClaimsAllowed())
 
     def fenced(self) -> None:

@@ -21,7 +21,7 @@ from rebalance.brokers.reactions import Asked
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A member of one generation: what it decides under one is never carried out under another.
+    """A member of one generation: a decision under one generation is never carried out under another.
 
     Generations are compared for equality alone: a coordinator that has lost the last one goes back to the one before.
 
@@ -59,7 +59,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """The group has to be assigned anew: the subscription has changed, or what the leader knows of the topics."""
+    """The group has to be assigned anew: the subscription has changed, or the topics as the leader knows them."""
 
     reason: str
 
@@ -73,7 +73,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What `GiveBack` asked for is done."""
+    """The request of `GiveBack` is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class RequestFailed:
 
     Attributes:
         request: Its number.
-        asked: What it was.
+        asked: Its kind.
         code: The error code; None if nobody answered.
-        reason: What happened, a clause.
+        reason: The reason, as a clause.
     """
 
     request: int
@@ -212,7 +212,7 @@ class FindCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Ask to be in the next generation; the one before, if any, counts on for what is held."""
+    """Ask to be in the next generation; the one before, if any, still counts for partitions that are held."""
 
     request: int
     member_id: str
@@ -256,7 +256,7 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """Leave the group; what waits for an answer to JoinGroup is given up."""
+    """Leave the group; a JoinGroup that waits for an answer is given up."""
 
     request: int
     member_id: str
@@ -264,7 +264,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Finish what is in hand and commit it, then report `GivenBack`.
+    """Finish the messages in hand and commit them, then report `GivenBack`.
 
     Attributes:
         everything: Also what could be kept while the group is assigned anew.
@@ -275,7 +275,7 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """Deliver and commit nothing more of what is held: it may be others' by now."""
+    """Deliver and commit nothing more of the held partitions: they may be others' by now."""
 
     reason: str
 
@@ -285,7 +285,7 @@ class RenewLease:
     """The coordinator has proved that the member was in its group when this was sent.
 
     Attributes:
-        fence: What was proved.
+        fence: The membership that was proved.
         sent_at: When the request was sent that has proved it.
         no_later_than: When the lease ends at the latest: a member that does not come along while the group is assigned
             anew is removed then, whatever answers it gets until that moment. Infinite while nothing is.
@@ -332,7 +332,7 @@ class Refused:
 
     Attributes:
         code: The error code; None if nobody answered.
-        reason: What happened, a clause.
+        reason: The reason, as a clause.
     """
 
     code: int | None
@@ -368,9 +368,9 @@ class TopicsRead:
     """Topics as brokers have just named them.
 
     Attributes:
-        partitions: Topic -> how many partitions it has, of those that exist.
-        internal: Those of them that are topics of Kafka's own.
-        incarnations: Topic -> its id as a number, of those that have one: Kafka 2.8 and later.
+        partitions: Topic -> how many partitions it has; topics that exist alone.
+        internal: The topics among them that are topics of Kafka's own.
+        incarnations: Topic -> its id as a number, for topics that have one: Kafka 2.8 and later.
     """
 
     partitions: Mapping[str, int]

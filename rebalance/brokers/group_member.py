@@ -15,7 +15,7 @@ class BrokerGroupMember(Member):
     """A member that joins a group at its coordinator; times in seconds.
 
     Attributes:
-        assignors: Those that the member can lead with, and is assigned by, the one that it wants first.
+        assignors: The assignors that the member can lead with and is assigned by; the preferred one comes first.
         instance_id: Of a static member.
         session_s: After which the coordinator removes a member without heartbeats.
         rebalance_s: How long the coordinator waits for the member when the group is assigned anew.

@@ -1,6 +1,6 @@
-"""What the leader of a group of brokers does: reads the subscriptions of all members, and assigns partitions. Pure.
+"""Leads a broker group: reads the subscriptions of all members, and assigns partitions. Pure.
 
-Assignors may be those of the application: what they raise, or return in another form, is an error that names them.
+The application may bring assignors: if they raise, or return another form, the error names them.
 
 Source: ConsumerCoordinator.onLeaderElected (Kafka 3.9).
 """
@@ -80,7 +80,7 @@ def assign(
 
 
 def user_data_of(assignor: Assignor, topics: Iterable[str]) -> bytes | None:
-    """Return what a member adds to its subscription for an assignor.
+    """Return the data that a member adds to its subscription for an assignor.
 
     Raises:
         AssignmentRefused: The assignor raises an error, or returns something else than bytes.
@@ -100,7 +100,7 @@ def take_over(assignor: Assignor, assignment: Assignment, generation: int) -> No
     """Tell an assignor what its member has got.
 
     Raises:
-        AssignmentRefused: The assignor raises an error: what it knows of the assignment may be wrong from now on.
+        AssignmentRefused: The assignor raises an error: its view of the assignment may be wrong from now on.
     """
     try:
         assignor.on_assignment(assignment, generation)
@@ -109,7 +109,7 @@ def take_over(assignor: Assignor, assignment: Assignment, generation: int) -> No
 
 
 def _partitions_in(name: str, returned: object) -> dict[str, list[Partition]]:
-    """Return what an assignor has returned: the partitions of each member in order, each once."""
+    """Return the result of an assignor: the partitions of each member in order, each once."""
     form = "it must map member ids to lists of partitions, such as [('clicks', 0)]"
     if not isinstance(returned, Mapping):
         raise AssignmentRefused(name, f"returns {reprlib.repr(returned)}; {form}")

@@ -3,15 +3,15 @@
 Pure: it takes events and `now` and returns actions; timers through `next_timer`. Rules, and their reasons:
 - Requests carry numbers, and answers to others than the last of their kind are dropped: a late answer about a
   generation that is over is the commonest reason for partitions that are given up without need.
-- Heartbeats go on while anything is held, also while it is given back and while the group is assigned anew: what takes
-  long must not end the membership.
+- Heartbeats go on while anything is held, also while it is given back and while the group is assigned anew: long work
+  must not end the membership.
 - A coordinator that does not answer, or is another one by now, is looked up again; the membership stays valid until a
   coordinator says otherwise. Nothing is revoked for that.
 - A heartbeat proves little while the group is assigned anew: a member whose JoinGroup or SyncGroup was lost is removed
   when the others have waited for it long enough, though its heartbeats were answered until then. So the lease ends no
   later than that, and the heartbeats of a member that waits for its assignment renew nothing.
-- Before JoinGroup is sent, what has to be given back is committed under the generation that still counts.
-- A generation is what an answer says, not a number that grows.
+- Before JoinGroup is sent, the offsets of partitions to give back are committed under the generation that still counts.
+- A generation comes from an answer; it need not grow.
 
 The transition table stands at the end of the file; a pair of state and event that is not in it is a bug and raises.
 
@@ -72,7 +72,7 @@ class MemberMachine:
         now: When it is made.
 
     Attributes:
-        state: What it does.
+        state: Its state.
         since: When that began.
         fence: Generation and member id; None without a valid one.
         member_id: As the coordinator has named the member; empty before.
@@ -156,7 +156,7 @@ class MemberMachine:
         return []
 
     def _look_up(self) -> list[Action]:
-        """Look for the coordinator after a pause; what was asked of the one before has no answer any more."""
+        """Look for the coordinator after a pause; requests to the one before get no answer any more."""
         self._has_coordinator = False
         for asked in (Asked.JOIN_GROUP, Asked.SYNC_GROUP, Asked.HEARTBEAT, Asked.LEAVE_GROUP):
             self._pending.pop(asked, None)
@@ -187,7 +187,7 @@ class MemberMachine:
         return self._renewed(event.sent_at)
 
     def _renewed(self, sent_at: float, *, rebalances: bool = False) -> list[Action]:
-        """Return what an answer to a request that was sent then proves.
+        """Return the actions that follow from an answer to a request that was sent then.
 
         Args:
             rebalances: It said that the group is assigned anew, which began after the last answer that did not.
@@ -251,7 +251,7 @@ class MemberMachine:
         return [events.EndLease(), action]
 
     def _lost(self, reason: str, *, forget_id: bool) -> list[Action]:
-        """The coordinator does not know the member, or its generation: what it holds may be others' by now."""
+        """The coordinator does not know the member, or its generation: its partitions may be others' by now."""
         had, was_new = self.fence is not None, not self.member_id
         self.fence = None
         if forget_id:
@@ -273,7 +273,7 @@ class MemberMachine:
         return self._rejoin()
 
     def _rejoin_after_this(self, _: events.Rejoin) -> list[Action]:
-        """What is under way was sent before: its answer is out of date."""
+        """The request under way was sent before: its answer is out of date."""
         self._must_rejoin = self.state is MemberState.SYNCING or Asked.JOIN_GROUP in self._pending
         return []
 
@@ -407,7 +407,7 @@ _ASKED_IN = {
 """The answers to these requests matter in one state alone."""
 _BEATING = frozenset((_S.GIVING_BACK, _S.JOINING, _S.SYNCING, _S.STABLE, _S.LEAVING))
 
-# What is not in the table cannot happen:
+# Pairs that are not in the table cannot happen:
 # - `GivenBack` answers `GiveBack`, which is asked for in `giving back` and `leaving` alone; a later one replaces the
 #   one before, and `Lose` silences it.
 # - `Start` comes once for each time that the member is out.

@@ -1,8 +1,8 @@
-"""What each error code of a coordinator means for the member that asked: a table by request and code. Pure.
+"""The reaction of a member to each error code of a coordinator: a table by request and code. Pure.
 
 Source: the handlers of AbstractCoordinator and ConsumerCoordinator (Kafka 3.9).
 
-What coordinators say when a member is out of its group for good, as errors that name the setting.
+Also the answers of coordinators that end a membership for good, as errors that name the setting.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Asked(Enum):
 
 
 class Reaction(Enum):
-    """What is done about an error."""
+    """The reaction to an error."""
 
     RETRY = "send the same request again after a pause"
     FIND = "look up the coordinator, and ask again"
@@ -86,7 +86,7 @@ REACTIONS: Final[Mapping[Asked, _Reactions]] = {
         ErrorCode.OFFSET_METADATA_TOO_LARGE: Reaction.REFUSED,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Reaction.REFUSED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REFUSED,
-        # The group is between JoinGroup and SyncGroup: what is not committed by then is read again.
+        # The group is between JoinGroup and SyncGroup: messages without a commit by then are read again.
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.JOIN,
     },
     Asked.OFFSET_FETCH: {
@@ -104,7 +104,7 @@ REACTIONS: Final[Mapping[Asked, _Reactions]] = {
 
 
 def reaction_to(asked: Asked, code: int) -> Reaction:
-    """Return what is done about an error code other than 0."""
+    """Return the reaction to an error code other than 0."""
     other = Reaction.IGNORE if asked is Asked.LEAVE_GROUP else Reaction.FAIL
     return REACTIONS[asked].get(code, other)
 

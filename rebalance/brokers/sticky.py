@@ -1,4 +1,4 @@
-"""The sticky assignors: members keep what they had as far as an even division allows. Pure.
+"""The sticky assignors: members keep their partitions as far as an even division allows. Pure.
 
 `sticky` revokes all before the group is assigned anew. With `cooperative-sticky` members go on reading: a partition
 that moves is left out of the first round, its former owner gives it back, and a second round assigns it.
@@ -7,12 +7,12 @@ Source: StickyAssignor, CooperativeStickyAssignor (Kafka 3.9).
 
 Divides partitions evenly, and moves as few as that takes: the core of the sticky assignors.
 
-Sizes differ by at most one as far as subscriptions allow. Of what a member had it keeps as much as that leaves it.
+Sizes differ by at most one as far as subscriptions allow. A member keeps as many of its partitions as that leaves it.
 
-Source: AbstractStickyAssignor (Kafka 3.9): the sizes, and what stays, are its; which partition moves may differ, as it
-does between versions of Kafka.
+Source: AbstractStickyAssignor (Kafka 3.9): the sizes, and the partitions that stay, are its; which partition moves may
+differ, as it does between versions of Kafka.
 
-What members of a sticky assignment had before, and which of them had it if two say so.
+Finds the partitions that members of a sticky assignment had before, and the owner if two claim the same one.
 
 Source: AbstractStickyAssignor, StickyAssignor, CooperativeStickyAssignor (Kafka 3.9).
 """
@@ -43,7 +43,7 @@ def balanced(
     """Return the partitions of each member.
 
     Args:
-        owned: What members had, each partition once at most. What is gone, or wanted no more, is left out.
+        owned: The partitions that members had, each once at most. Deleted and unwanted ones are left out.
     """
     known = frozenset(partitions_per_topic)
     wanted = {member: known.intersection(each.topics) for member, each in subscriptions.items()}
@@ -206,7 +206,7 @@ def owned_in_subscription(subscriptions: Subscriptions) -> dict[str, tuple[tuple
 
 
 def _generation(subscription: Subscription) -> int:
-    """The generation of what a member owns: subscriptions of version 1 have it in the user data alone."""
+    """The generation of a member's partitions: subscriptions of version 1 have it in the user data alone."""
     data = subscription.user_data
     if subscription.generation == NO_GENERATION and data is not None and len(data) == _INT32.size:
         return int(_INT32.unpack(data)[0])
@@ -219,7 +219,7 @@ def encode_generation(generation: int) -> bytes:
 
 
 class StickyAssignor:
-    """Divides evenly and keeps what it can; members give back everything first.
+    """Divides evenly and moves as few partitions as it can; members give back everything first.
 
     Threads: one at a time; it keeps what its member has got.
     """
@@ -232,13 +232,13 @@ class StickyAssignor:
         self._generation = NO_GENERATION
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return what the member had; nothing before its first assignment."""
+        """Return the partitions that the member had; None before its first assignment."""
         if self._had is None:
             return None
         return encode_owned(self._had.partitions, self._generation)
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Keep what the member has got, for its next subscription."""
+        """Keep the assignment of the member for its next subscription."""
         self._had, self._generation = assignment, generation
 
     def assign(
@@ -250,7 +250,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Divides evenly and keeps what it can; what stays is read on meanwhile.
+    """Divides evenly and moves as few partitions as it can; members go on reading the others meanwhile.
 
     Threads: one at a time; it keeps the generation of its member.
     """
@@ -262,7 +262,7 @@ class CooperativeStickyAssignor:
         self._generation = NO_GENERATION
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes:
-        """Return the generation of what the member owns, for leaders whose subscriptions have none."""
+        """Return the generation of the member's partitions, for leaders whose subscriptions have none."""
         return encode_generation(self._generation)
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:

@@ -50,9 +50,9 @@ class TopicWatch:
         seen_again: Called when topics were read once more: one may have been deleted and created again.
 
     Attributes:
-        subscription: What the member subscribes to now.
-        wanted: The topics that the member subscribes to, also those that do not exist.
-        missing: Those of them that do not exist.
+        subscription: The current subscription of the member.
+        wanted: The topics that the member subscribes to, also missing ones.
+        missing: The topics among them that do not exist.
         failure: Why topics could not be read the last time, a clause; None if they could.
 
     Threads: The coordinator's alone.

@@ -102,7 +102,7 @@ class Coordinator:
 
     @property
     def state(self) -> str:
-        """What the member does, as docs/REBALANCE.md names it."""
+        """The state of the member, as docs/REBALANCE.md names it."""
         return self.machine.state.value
 
     @property
@@ -278,7 +278,7 @@ class Coordinator:
 
     @property
     def warnings(self) -> frozenset[str]:
-        """What was wrong with the group when it was last read, and which of its own nodes this member may not write."""
+        """The faults of the group at its last read, and the nodes of this member that it may not write."""
         found = set(self._logged_warnings)
         if self.session.refused is not None:
             found.add(self.session.refused)

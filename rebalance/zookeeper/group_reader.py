@@ -48,7 +48,7 @@ class GroupReader:
             times when nodes that may not be read are asked for again.
         changed: called on the coordinator's thread with the reason when something read before is stale.
         rng: source of jitter.
-        needs_owners: whether the owner nodes are to be read, too, by what was read of the group.
+        needs_owners: whether the owner nodes are to be read, too, by the snapshot of the group.
 
     Threads: the coordinator's alone, but for the watch callbacks, which only post.
     """
@@ -123,7 +123,7 @@ class GroupReader:
     def stop(self) -> None:
         """Report nothing of a read that is under way: its caller wants something else by now."""
         if self._read is not None and not self._read.silent:
-            # Its answers will be dropped, so none of what it asked for may count as known.
+            # Its answers will be dropped, so none of its requests may count as answered.
             self.forget_watches()
 
     # -- watches: any thread ---------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class GroupReader:
             self._fresh.discard(path)
             self._changed(path)
 
-    # -- what the assignment depends on ----------------------------------------------------------------------------
+    # -- the inputs of the assignment ------------------------------------------------------------------------------
 
     def _needs_topic_list(self) -> bool:
         if self._subscription.is_wildcard:

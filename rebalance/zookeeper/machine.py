@@ -1,4 +1,4 @@
-"""The state machine of a group member: when it registers, reads the group, and may claim what it was assigned.
+"""The state machine of a group member: when it registers, reads the group, and may claim its partitions.
 
 Pure: it takes events and `now` and returns actions; timers through `next_timer`. Each partition has its own machine
 (`rebalance.partition`). Rules, and which failure each prevents:
@@ -68,7 +68,7 @@ class RebalanceMachine:
 
     Args:
         consumer_id: this member.
-        subscription: what it subscribes to.
+        subscription: its topics or filter.
         strategy: how the group assigns partitions.
         times: the waits.
         rng: source of jitter.
@@ -336,7 +336,7 @@ class RebalanceMachine:
 _M = RebalanceMachine
 _S = GroupState
 
-# What is not in the table cannot happen:
+# Pairs that are not in the table cannot happen:
 # - `SessionOpened` and `SessionExpired` follow `SessionSuspended` only (ensured by `SessionKeeper.changed`), and that
 #   leads from every state of a connected member to `disconnected`.
 # - A registration is under way in `registering` and `disconnected` only: each `Register` silences the previous one, and

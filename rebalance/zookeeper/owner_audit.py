@@ -33,7 +33,7 @@ from rebalance.zookeeper.snapshot import GroupSnapshot, OwnerNode
 
 log = logging.getLogger(__name__)
 MOST_LOOKS = 100
-"""Owner nodes that one round reads; the next round continues with those that were read longest ago."""
+"""Owner nodes that one round reads; the next round continues with the nodes that were read longest ago."""
 _SHORTEST_WAIT_S = 0.5
 
 
@@ -43,7 +43,7 @@ class Audit:
     Args:
         member: its waits.
         loop: for the timers.
-        partitions: what is audited.
+        partitions: the partitions that are audited.
         listener: is notified of claims that have waited for long.
         rng: source of jitter.
         recheck: called with a reason to have the group read.
@@ -81,7 +81,7 @@ class Audit:
         self._loop.call_later(max(_SHORTEST_WAIT_S, longest_s) * self._rng.uniform(0.5, 1.0), call)
 
     def _own(self) -> None:
-        """Check that held partitions are owned and delivered, and claim those that should be."""
+        """Check that held partitions are owned and delivered, and claim partitions that should be held."""
         if self._closed:
             return
         self._later(self._member.audit_s, self._own)

@@ -1,4 +1,4 @@
-"""Claims free partitions, and waits for the release of those that another member still owns.
+"""Claims free partitions, and waits for the release of partitions that another member still owns.
 
 ZooKeeper refuses all claims of one multi when one of them meets an owner node, and a claim often comes a moment before
 the old owner, which sees the same change, has released. Therefore the owner nodes of a topic are listed first. Of the
@@ -9,8 +9,8 @@ Source: docs/REBALANCE.md, "Step by step".
 
 Claims of partitions as owner nodes in ZooKeeper.
 
-A claim that meets the owner node of another member waits for its end (`pending_claims`); what is written, and under
-which condition, is the matter of `claims`.
+A claim that meets the owner node of another member waits for its end (`pending_claims`); `claims` decides what is
+written, and under which condition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rebalance.zookeeper.port.requests import WatchEvent
 FEW: Final = 2
 """Up to this number the owner nodes of one topic are watched each by itself: one watch and one list cost no less."""
 _LISTED_AFTER_S: Final = (0.05, 0.1, 0.2)
-"""When the owner nodes are listed again. Those that are still there after that are watched."""
+"""When the owner nodes are listed again. Nodes that are still there after that are watched."""
 
 
 class _Claim(NamedTuple):
@@ -90,7 +90,7 @@ class PendingClaims:
     def await_end(
         self, partition: Partition, report: Report, watch: Callable[[WatchEvent], None], is_awaited: Callable[[], bool]
     ) -> None:
-        """Report `OwnerGone` when the owner node is gone, else what it holds, with a watch, while `is_awaited`."""
+        """Report `OwnerGone` when the owner node is gone, else its content, with a watch, while `is_awaited`."""
         if not self._blocked:
             self._loop.after_step(self._wait)
         self._blocked.append(_Wait(partition, report, watch, is_awaited))

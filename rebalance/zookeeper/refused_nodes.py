@@ -19,7 +19,7 @@ from rebalance.zookeeper.port.requests import GetChildren, GetData, Reply
 from rebalance.zookeeper.waits import RebalanceTimes
 
 MOST_ASKED: Final = 10
-"""Nodes that are asked for in one round; the next round continues with those that were asked for longest ago."""
+"""Nodes that are asked for in one round; the next round continues with the nodes that were asked for longest ago."""
 
 _MOST_DOUBLINGS = 10
 

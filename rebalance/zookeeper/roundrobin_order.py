@@ -10,7 +10,7 @@ snapshots and moments, and returns assignments. Rules, and which failure each pr
 - Where no Java member's share depends on the order, it is 0.8 at once: a member that remembered 1.0 from Java members
   that have left would differ from one that never met them.
 - Owner nodes count only if they were created after the last join or leave, and are the same at a later look: a Java
-  member in the middle of a rebalance still owns what it was assigned before.
+  member in the middle of a rebalance still owns the partitions of the assignment before.
 - Owner nodes of members of this client show no order: a partition that one of them still drains looks like a part of
   its share by another order. A contrary order is only named, after longer than any drain takes.
 
@@ -42,7 +42,7 @@ Nodes = Mapping[Partition, str]
 
 
 class _Shown(NamedTuple):
-    """What the owner nodes of one member are, since when, and which orders explain them."""
+    """The owner nodes of one member, since when they are so, and which orders explain them."""
 
     nodes: Hashable
     since: float
@@ -55,11 +55,11 @@ class _Shown(NamedTuple):
 
 
 class RoundrobinOrder:
-    """The order by which one member assigns, and what it has seen of the others.
+    """The order by which one member assigns, and the evidence that it has seen of the others.
 
     Args:
         consumer_id: this member.
-        subscription: what it subscribes to.
+        subscription: its topics or filter.
         strategy: its `roundrobin_order` is "auto", "0.8" or "1.0".
         confirm_s: owner nodes count as evidence when they are unchanged for so long.
         wait_s: how long, after a change of the group, partitions are left to Java members that show no order; and how
@@ -128,7 +128,7 @@ class RoundrobinOrder:
         return self._is_look_due or bool(_disputed_with_java(snapshot, tables))
 
     def assign(self, snapshot: GroupSnapshot, now: float) -> Assignment:
-        """The partitions that this member should hold according to `snapshot`, and what there is to say of the order.
+        """The partitions that this member should hold according to `snapshot`, and the warnings about the order.
 
         A partition that is left to Java members is in `owners`, and not in `mine`.
         """
@@ -158,7 +158,7 @@ class RoundrobinOrder:
     # -- evidence ------------------------------------------------------------------------------------------------------
 
     def _look(self, snapshot: GroupSnapshot, tables: Tables, now: float) -> None:
-        """Take up what the owner nodes show, and set when they are looked at again."""
+        """Take up the evidence of the owner nodes, and set when they are looked at again."""
         if tables[ORDERS[0]] == tables[ORDERS[1]]:
             self._shown.clear()
             self._dissenters = ()
@@ -245,7 +245,7 @@ class RoundrobinOrder:
             self._assumed = order
 
     def _find_dissenters(self, snapshot: GroupSnapshot, now: float) -> None:
-        """Find members of this client with another order. What they own changes nothing: it is only named."""
+        """Find members of this client with another order. Their partitions change nothing: the log only names them."""
         if self.order != self._used[0]:
             self._used = (self.order, now)
         self._dissenters = tuple(
@@ -369,7 +369,7 @@ def _disputed_with_java(snapshot: GroupSnapshot, tables: Tables) -> frozenset[Pa
 
 
 def _explaining(member: str, held: Nodes, tables: Tables) -> frozenset[str]:
-    """The orders that assign to a member exactly what it holds."""
+    """The orders that assign to a member exactly the partitions that it holds."""
     return frozenset(
         order
         for order, table in tables.items()

@@ -249,7 +249,7 @@ class SessionKeeper:
 
     Args:
         member: whose session.
-        pipeline: sends requests, before those that wait, and drops a silent connection.
+        pipeline: sends requests before the waiting ones, and drops a silent connection.
         lease: written here.
         claims: its fence is set here.
         follower: is notified.
@@ -352,7 +352,7 @@ class SessionKeeper:
         """Make the registration stand under the present session.
 
         A second registration under the same session gets another number: its creation may be sent late, and must not
-        make valid what was asked under the previous registration.
+        make requests valid that were sent under the previous registration.
         """
         session_id, standing = self.session_id, self._claims.fence
         registration = self.member.subscription.to_registration(self._wall_clock_ms())
@@ -394,7 +394,7 @@ class SessionKeeper:
         """Delete the registration while the session goes on: this member takes no part for a while.
 
         All writes that it fenced must be answered. It is tried again until the answer is known: a registration that
-        stays behind would keep its share of the partitions from all others. As with owner nodes, its owner is read
+        is left over would keep its share of the partitions from all others. As with owner nodes, its owner is read
         first.
         """
         if self._claims.fence is not None:

@@ -1,9 +1,9 @@
 """The group as read at one moment, and the assignment that follows from it for one member.
 
-Pure: it takes subscriptions, partitions and member names and returns an assignment. What cannot be read or translated
-is named, and does no harm: a member whose registration is unreadable subscribes to nothing. A filter that cannot be
-translated, and a registration that may not be read, could concern every topic: what is held stays, and nothing is
-claimed.
+Pure: it takes subscriptions, partitions and member names and returns an assignment. Data that cannot be read or
+translated appears in a warning, and does no harm: a member whose registration is unreadable subscribes to nothing. A
+filter that cannot be translated, and a registration that may not be read, could concern every topic: held partitions
+stay, and nothing is claimed.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Waits:
         """Claim late under a session that follows one that was lost during a long disconnection.
 
         When ZooKeeper was unreachable for long, every member has lost its session. The first to return must not claim
-        for a moment what is assigned to the others as soon as they return.
+        for a moment the partitions that the others get as soon as they return.
         """
         if self._is_back:
             self._is_back = False
@@ -164,7 +164,7 @@ class MembershipChanges:
         self._created_ms = dict(created_ms)
 
     def bursts(self, now: float) -> int:
-        """The number of changes in the window; those that came together count once."""
+        """The number of changes in the window; changes that came together count once."""
         self._moments = sorted(moment for moment in self._moments if now - moment < self._window_s)
         return sum(
             number == 0 or moment - self._moments[number - 1] > self._burst_s

@@ -215,7 +215,7 @@ def _join(parent: str, *components: str | int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    r"""The registration node of one consumer: what it subscribes to.
+    r"""The registration node of one consumer: its subscription.
 
     Attributes:
         pattern: `static`, `white_list` or `black_list`; an unknown word is read as `static`, as Java does.

@@ -149,7 +149,7 @@ def format_registration_07(registration: Registration) -> bytes:
         if pattern == STATIC and ('"' in name or "\\" in name):
             raise ValueError(f"topic {name!r} has a quote or a backslash, which Kafka 0.7 does not escape here")
     if pattern == STATIC:
-        # The blank at each end is Java's, and so is the missing one behind a comma.
+        # The blank at each end is Java's, and so is the missing one after a comma.
         return ("{ " + ",".join(f'"{name}": {count}' for name, count in subscription) + " }").encode()
     if pattern not in (WHITE_LIST, BLACK_LIST):
         raise ValueError(f"pattern {pattern!r} is not one of static, white_list, black_list")

@@ -3,7 +3,7 @@
 Requests to one broker over one connection, each in a version that the broker serves.
 
 A dialect that chooses versions asks each new connection first which ones there are: a broker that has been upgraded, or
-replaced by an older one, behind the same address is spoken to as what it is now.
+replaced by an older one, at the same address gets the versions that it serves now.
 
 Remembers the last fetch of a connection, so that a repeated fetch is neither encoded nor decoded again.
 
@@ -39,12 +39,12 @@ class BrokerCalls:
 
     Args:
         connection: To the broker; nobody else uses it, but to close it.
-        dialect: What the broker speaks.
+        dialect: The dialect that the broker speaks.
         client_id: Name under which the broker logs and counts requests.
 
     Attributes:
         on_throttle: Called with each answer that says that the broker throttles this client, on the thread of the call.
-        throttle: What the last answer said of it; None for nothing.
+        throttle: The throttle time in the last answer; None if it had none.
 
     Threads: One at a time.
     """
@@ -240,7 +240,7 @@ _PROBE_S: Final = 5.0
 
 
 class BrokerClient(Closing):
-    """What the requests of `SimpleConsumer` have in common; its docstring says how calls behave.
+    """The common part of the requests of `SimpleConsumer`, whose docstring says how calls behave.
 
     Attributes:
         client_id: Its name in the logs of the broker.
@@ -274,10 +274,10 @@ class BrokerClient(Closing):
             receive_buffer_bytes: Socket receive buffer; 0 or less leaves it to the system.
             max_frame_bytes: Largest answer that is accepted (256 MiB); a larger one is refused before it is read.
             reuse_answers: The message sets of `multifetch` are valid until the next call only; saves memory and time.
-            dialect: What the broker speaks (`simpleconsumer.dialect.dialect_of`).
+            dialect: The dialect that the broker speaks (`simpleconsumer.dialect.dialect_of`).
             send_buffer_bytes: Socket send buffer; 0 leaves it to the system.
             connect_timeout_s: Longest part of `timeout_s` for connecting; None: all of it.
-            read_committed: Fetches stop at the first open transaction and list those that were aborted, and logs end
+            read_committed: Fetches stop at the first open transaction and list the aborted ones, and logs end
                 there; needs KAFKA011 and Kafka 0.11 or later.
             security: TLS and SASL (`Security.of`); None for neither.
             rack: Where the reader is: brokers may name a nearer replica (`FetchedPartition.preferred_replica`).

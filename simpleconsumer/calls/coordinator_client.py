@@ -36,9 +36,9 @@ _NEWEST_OF_09: Final = {apis.OFFSET_COMMIT.key: 2, apis.OFFSET_FETCH.key: 1}
 class CoordinatorClient(BrokerClient):
     """Joins a group, stays in it and leaves it, at the broker that coordinates it: Kafka 0.9 and later.
 
-    Error codes are results: what each means depends on the member's state. Arguments are those of `BrokerClient`, with
-    the dialect of the broker. A connection answers in order: a JoinGroup that waits for other members holds up whatever
-    is asked behind it, so heartbeats take a client of their own.
+    Error codes are results: the meaning of each depends on the member's state. Arguments are those of `BrokerClient`,
+    with the dialect of the broker. A connection answers in order: a JoinGroup that waits for other members holds up
+    every later request, so heartbeats take a client of their own.
 
     Threads: One at a time.
     """
@@ -103,7 +103,7 @@ class CoordinatorClient(BrokerClient):
 
 
 class GroupOffsetClient(GroupOffsetCalls, CoordinatorClient):
-    """Stores and reads the offsets of groups of both kinds: those in ZooKeeper, and those that brokers coordinate.
+    """Stores and reads the offsets of groups of both kinds: groups in ZooKeeper, and groups that brokers coordinate.
 
     Threads: One at a time.
     """

@@ -51,7 +51,7 @@ class FetchCalls(BrokerClient):
         Raises:
             BrokerError: The broker refused; `OffsetOutOfRange` and `NotLeaderForPartition` are the usual ones.
             MessageTooLarge: The message at that offset does not fit into `max_bytes`.
-            MessageError: The message at that offset cannot be delivered; `next_offset` is behind it.
+            MessageError: The message at that offset cannot be delivered; `next_offset` is the offset after it.
             BrokenFraming: The message set has an entry of impossible size.
         """
 
@@ -108,9 +108,9 @@ class FetchCalls(BrokerClient):
         version: int = 0,
         max_bytes: int = MAX_ANSWER_BYTES,
     ) -> list[FetchedPartition]:
-        """Return what the broker has of several partitions, in the order of the requests.
+        """Return the messages of several partitions, in the order of the requests.
 
-        Message sets are views of the receive buffer (`decode_messages` reads them); each has an error code beside it.
+        Message sets are views of the receive buffer (`decode_messages` reads them); each comes with an error code.
         While the broker throttles this client and sends nothing, it is asked again when the throttle time is over.
 
         Args:
@@ -188,9 +188,9 @@ class FetchCalls(BrokerClient):
     def _fetched(
         self, request: FetchRequest, decode: _Decode[T], max_wait_ms: int, min_bytes: int, version: int
     ) -> list[T]:
-        """Return what is decoded of one fetch, and of those behind it for as long as there is nothing to deliver.
+        """Return the decoded result of one fetch; while there is nothing to deliver, fetch and decode again.
 
-        Callers go on behind the last message. Of markers, aborted transactions and emptied batches none comes, and
+        Callers continue after the last message. Markers, aborted transactions and emptied batches have no message, and
         they would be fetched again for ever.
         """
         while True:
@@ -244,11 +244,11 @@ class FetchCalls(BrokerClient):
 
 
 def _before_error(decoding: Iterator[T]) -> list[T]:
-    """Return what comes before the first error; raise the error if nothing does."""
+    """Return the items before the first error; raise the error if nothing does."""
     found: list[T] = []
     try:
         for each in decoding:
-            found.append(each)  # noqa: PERF402 - what came before an error is kept
+            found.append(each)  # noqa: PERF402 - the items before an error are kept
     except (MessageError, DecodeError):
         if not found:
             raise

@@ -121,7 +121,7 @@ def _raise_codes(rows: Iterable[tuple[int, str, int | str, int | None]]) -> None
 
 
 LATEST: Final = -1
-"""As a time: the offset behind the last message."""
+"""As a time: the offset after the last message."""
 EARLIEST: Final = -2
 """As a time: the offset of the first message that is still there."""
 
@@ -272,7 +272,7 @@ class ProduceCalls(BrokerClient):
         Args:
             partition: In 0.7 -1 lets the broker choose one.
             acks: 1: the leader has stored it; -1: all in-sync replicas have stored it; 0: no answer at all. Brokers of
-                0.7 never answer, and drop without a sign what they do not store: what is too large, for example.
+                0.7 never answer, and drop messages that they do not store, such as too large ones, without a sign.
             timeout_ms: How long the broker waits for replicas.
             magic: 1 (with `version` 2, Kafka 0.10) carries timestamps; None: 0, and in Kafka 0.7 its own magic 1. With
                 KAFKA011 None is the newest that the broker takes.
@@ -334,7 +334,7 @@ class ProduceCalls(BrokerClient):
         """Append encoded message sets; return error code and first offset of each, in order, as `multi_produce`.
 
         Args:
-            sets: Of each partition; `dialect.encode_messages` makes one, and several may stand one behind the other.
+            sets: Of each partition; `dialect.encode_messages` makes one, and several may follow one another.
             meanwhile: As for `Connection.call`.
             transactional_id: Of the transaction to which the batches belong; Kafka 0.11 and later.
 

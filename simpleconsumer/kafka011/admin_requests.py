@@ -1,6 +1,6 @@
 """The requests that change topics: created, grown, deleted, their settings, their logs; and who has written to a log.
 
-Those that create, grow and delete go to the controller, those about a log to its leader, and settings to any broker.
+The controller gets requests that create, grow and delete. The leader gets those about its log, and any broker settings.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3).
 """

@@ -1,10 +1,10 @@
-"""The head of a record batch: what is known of its records before any of them is read.
+"""The head of a record batch: the facts about its records that need no reading of them.
 
     at   0  int64   base offset: that of the first record, also when compaction has removed it
-         8  int32   size of what follows
+         8  int32   size of the rest
         12  int32   leader epoch, which the broker sets
         16  int8    magic: 2. It is at the same place in the entries of magic 0 and 1
-        17  uint32  CRC-32C of everything behind it
+        17  uint32  CRC-32C of everything after it
         21  int16   attributes: codec in bits 0 to 2; 3: log append time; 4: transactional; 5: control
         23  int32   last offset - base offset, also when compaction has removed that record
         27  int64   base timestamp
@@ -21,13 +21,13 @@ Decides whether the base offset of a record batch can be right, and which offset
 
 The checksum of a batch covers how many offsets it takes, and not where they start. So base offsets are judged by their
 neighbours, by the rules of `kafka08.offset_order`: a batch is *damaged* if it begins before the end of the one before,
-or reaches into those behind it, or behind the end of the log without a neighbour that says so. A first batch has no
-neighbour before it: what it contradicts counts if the batch behind it follows directly on that one.
+or reaches into the following ones, or past the end of the log without a neighbour that confirms it. A first batch has
+no neighbour before it: a contradiction counts if the batch after it follows directly on that one.
 
-A base offset that is wrong by less than the hole that compaction left beside it cannot be distinguished from a right
+A base offset that is wrong by less than the hole that compaction left next to it cannot be distinguished from a right
 one.
 
-What the heads of the entries of a fetched set show of it, without reading a record.
+Also reads the heads of the entries of a fetched set, and no record.
 
 Entries of older formats may be among the batches.
 
@@ -119,26 +119,26 @@ def why_batch_is_damaged(level: Level, base: int, last: int, end: int) -> str | 
         return f"base offset {base} is negative"
     if base < floor:
         return f"base offset {base} is not above {floor - 1}, the offset before"
-    if last >= MAX_INT64:  # the offset behind it could not be asked for
+    if last >= MAX_INT64:  # the offset after it could not be asked for
         return f"offset {last} is not below {MAX_INT64}, the largest possible one"
     if last >= level.limit and base != floor:
         return f"offset {last} is not below {level.limit}, where the log ends"
     hole = base - max(floor, level.asked)
     if hole <= 0 and floor:
         return None
-    behind = offset_behind(level, end, last, 1 if hole > 0 or _is_followed_directly(level.buffer, end) else 2)
-    return None if behind is None else f"offset {last} is not below {behind}, the offset of a later entry"
+    later = offset_behind(level, end, last, 1 if hole > 0 or _is_followed_directly(level.buffer, end) else 2)
+    return None if later is None else f"offset {last} is not below {later}, the offset of a later entry"
 
 
 def last_offset_of_unreadable(level: Level, base: int, last_delta: int, count: int, end: int) -> int:
     """Return the last offset that a batch may hold whose bytes do not match its checksum.
 
-    What is behind it decides. At the end of a set its head is believed if it agrees with itself; if not, the batch
-    counts as one offset, so that no message behind it is skipped.
+    The following entries decide. At the end of a set its head is believed if it agrees with itself; if not, the batch
+    counts as one offset, so that no later message is skipped.
     """
-    behind = offset_behind(level, end)
-    if behind is not None:
-        return behind - 1
+    later = offset_behind(level, end)
+    if later is not None:
+        return later - 1
     first = max(level.floor, level.asked)
     last = base + last_delta
     if base <= first <= last < level.limit and last_delta == count - 1:
@@ -147,7 +147,7 @@ def last_offset_of_unreadable(level: Level, base: int, last_delta: int, count: i
 
 
 def _is_followed_directly(buffer: Buffer, position: int) -> bool:
-    """Return whether the entry at a position is a batch behind whose last offset the next entry begins."""
+    """Return whether the entry at a position is a batch, and the next entry begins right after its last offset."""
     try:
         base, size, magic, last_delta = _HEAD(buffer, position)
         return bool(magic == MAGIC and _OFFSET(buffer, position + OVERHEAD + size)[0] == base + last_delta + 1)
@@ -174,19 +174,19 @@ def bytes_an_offset(data: Buffer, offset: int) -> float | None:
     """Return how many bytes of a set one offset takes, None when the set does not show it.
 
     Args:
-        offset: What was asked for; a batch that holds it starts before.
+        offset: The requested offset; a batch that holds it starts before.
     """
     view = plain(data)
     if len(view) < _PLACE.size or view[MAGIC_AT] != MAGIC:
         return kafka08.bytes_an_offset(data, offset)
     try:
-        size_bytes, behind, _ = set_end(view)
+        size_bytes, later, _ = set_end(view)
     except BrokenFraming:
         return None
     first, last = _offsets_of(view, 0)
-    if behind is None:
-        size_bytes, behind = OVERHEAD + _ENTRY.unpack_from(view)[1], last + 1
-    return size_bytes / (behind - first) if behind > first else None
+    if later is None:
+        size_bytes, later = OVERHEAD + _ENTRY.unpack_from(view)[1], last + 1
+    return size_bytes / (later - first) if later > first else None
 
 
 def first_offset_in(data: Buffer, offset: int, start: int) -> int:
@@ -225,7 +225,7 @@ _MESSAGE_HEAD: Final = 18
 
 
 def appended(data: Buffer) -> list[Appended]:
-    """Return how the records of a set were appended, up to what is no whole head; neighbours that are alike are one."""
+    """Return how the records of a set were appended, up to the first incomplete head; equal neighbours are one."""
     found: list[Appended] = []
     position, end = 0, len(data)
     while position + _MESSAGE_HEAD <= end:

@@ -24,10 +24,10 @@ def call(
 
     Args:
         values: The fields of the request in all versions, or a function that returns those of one version. A version
-            leaves out what it does not have.
+            leaves out the fields that it does not have.
         result: Returns the result, from the fields of the answer. It raises DecodeError for an answer that does not
             fit the request.
-        versions: Those that the request can be sent in; None for all versions of the API that the client speaks.
+        versions: The versions that the request can be sent in; None for all versions of the API that the client speaks.
         can_resend: Whether sending it twice does no harm.
     """
 
@@ -63,7 +63,7 @@ def versioned(
 
     Args:
         at: Returns the request of a version.
-        versions: Those that it can be sent in; None for all versions of the API that the client speaks.
+        versions: The versions that it can be sent in; None for all versions of the API that the client speaks.
     """
     return VersionedRequest(
         api.key, api.name, api.versions if versions is None else versions, at, can_resend, has_answer

@@ -1,12 +1,12 @@
-"""What the answer to a fetch means for one partition, for brokers that send record batches.
+"""Classifies the answer to a fetch for one partition, for brokers that send record batches.
 
 Pure. Rules, and which failure each prevents:
 - A position moves by whole entries of which the checksum is right and the base offset can be: a damaged one would lead
   out of the log, or over messages that nobody has read.
-- It moves behind a batch of which nothing is delivered too: control batches, aborted transactions, and what compaction
-  has emptied would be asked for again for ever otherwise.
-- A last batch behind a hole, and one that cannot be read, are left out: when they are fetched again they come first,
-  and the entries behind them show which offsets they take.
+- It moves past a batch that delivers nothing, too. Otherwise the client would ask for ever for control batches, aborted
+  transactions, and batches that compaction has emptied.
+- A last batch after a hole, and one that cannot be read, are left out: when they are fetched again they come first,
+  and the following entries show which offsets they take.
 - "Out of range" moves no position, and neither does "offset not available", which a new leader says until it knows how
   far the log is committed.
 - The limits of a fetch are soft: the first batch comes whole, however large. So an answer without any is broken.
@@ -108,8 +108,8 @@ def _begins_below(data: Buffer, position: int) -> bool:
     end = size + OVERHEAD
     if not has_batch_checksum(data, 0, end) or not 0 <= read_head(data, 0).last_offset < position:
         return False
-    behind = _offset_at(data, end)
-    return behind is None or behind > position
+    later = _offset_at(data, end)
+    return later is None or later > position
 
 
 def _usable(answer: FetchedPartition, data: Buffer, walk: Walk, position: int) -> FetchResult | None:
@@ -157,7 +157,7 @@ def _last_offset(level: Level, at: int, end: int) -> int | None:
 
 
 def _is_trusted(answer: FetchedPartition, level: Level, at: int, last: int) -> bool:
-    """Return whether a last entry follows on the one before or ends the log, or the head behind it confirms it.
+    """Return whether a last entry follows on the one before or ends the log, or the next head confirms it.
 
     With `isolation.level=read_committed` the log ends at the first open transaction.
     """
@@ -165,8 +165,8 @@ def _is_trusted(answer: FetchedPartition, level: Level, at: int, last: int) -> b
     offset, size = _ENTRY.unpack_from(data, at)
     if offset <= max(level.floor, level.asked) or last + 1 in (level.limit, answer.last_stable_offset):
         return True
-    behind = _offset_at(data, at + OVERHEAD + size)
-    return behind is not None and behind > last
+    later = _offset_at(data, at + OVERHEAD + size)
+    return later is not None and later > last
 
 
 def _offset_at(data: Buffer, at: int) -> int | None:
@@ -175,7 +175,7 @@ def _offset_at(data: Buffer, at: int) -> int | None:
 
 
 def _behind_unreadable(answer: FetchedPartition, data: Buffer, position: int) -> int:
-    """Return the offset behind a set of which no entry can be trusted, though more bytes were asked for."""
+    """Return the offset after a set of which no entry can be trusted, though more bytes were asked for."""
     level = _level(answer, data, position)
     end = OVERHEAD + _ENTRY.unpack_from(data)[1]
     if data[MAGIC_AT] != MAGIC or end < OVERHEAD + SMALLEST_SIZE:

@@ -1,6 +1,6 @@
 """Decodes record batches into those of Arrow: the messages of `record_batch.decode_messages`, column by column.
 
-The kernel fills the columns of plain and of inflated batches. What it leaves is read record by record, as
+The kernel fills the columns of plain and of inflated batches. The rest is read record by record, as
 `record_batch` does, and entries of older formats by `kafka08.columns`. So values, errors, their places and `resume` are
 those of `decode_messages`.
 
@@ -56,12 +56,12 @@ def decode_columns(
     """Yield the messages of a set from `start_offset` on as `pyarrow.RecordBatch`es, none of them empty.
 
     Columns are those of `simpleconsumer.columns`, and `headers`: a list of structs of `key` (string) and `value`
-    (binary), null for a message without headers. What is wrong with a message is raised after all messages before it
+    (binary), null for a message without headers. The error about a message comes after all messages before it
     were yielded.
 
     Args:
         start_offset: As for `decode_messages`.
-        end_offset: The first message from there on is not yielded, and nothing behind it is looked at.
+        end_offset: The first message from there on is not yielded, and nothing after it is read.
         columns: Which columns, in which order.
         max_batch_bytes: Bytes of records, inflated, that a batch is made of; a larger message has one for itself.
         high_watermark: As for `decode_messages`.
@@ -106,7 +106,7 @@ class _Decoding:
             yield from self._some()
 
     def _some(self) -> Iterator[Any]:
-        """Read what comes next, and yield the batches that are full."""
+        """Read on, and yield the batches that are full."""
         reading = self._reading
         try:
             if reading.old is not None:
@@ -173,5 +173,5 @@ class _Decoding:
 
 
 def _size_of(record: Record) -> int:
-    """Return what a record counts in the size of a batch."""
+    """Return the share of a record in the size of a batch."""
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + header_bytes(record.headers)

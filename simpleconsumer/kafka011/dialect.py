@@ -150,8 +150,8 @@ class Requests(GroupRequests, TopicRequests, AdminRequests):
             transactional_id: None for a producer that is idempotent alone; else the request goes to the coordinator of
                 that id, and fences all producers that had it before.
             transaction_timeout_ms: When the coordinator aborts a transaction that is not ended.
-            before: What the producer had: the coordinator refuses one that is not the last one of its transactional
-                id. Kafka 2.5 and later.
+            before: The producer's id and epoch so far: the coordinator refuses any but the last ones of its
+                transactional id. Kafka 2.5 and later.
         """
 
         values = {

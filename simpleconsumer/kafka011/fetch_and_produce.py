@@ -63,7 +63,7 @@ def encode_fetch(
     """Return a fetch request outside of any fetch session; topics stand in the order of their first mention.
 
     Args:
-        read_committed: Nothing from the first open transaction on, and a list of those that were aborted; version 4.
+        read_committed: Nothing from the first open transaction on, and a list of the aborted ones; version 4.
         rack: Of the reader; version 11.
         max_bytes: Most bytes of the whole answer; a first batch comes whole, however large. Version 3.
     """
@@ -116,7 +116,7 @@ _Result = tuple[int, int, memoryview, int, int, tuple[AbortedTransaction, ...], 
 
 
 class _PartitionReader:
-    """Reads what came of one partition."""
+    """Reads the data of one partition."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -135,7 +135,7 @@ class _PartitionReader:
             aborted, offset = read_nullable_array(buffer, offset, _read_aborted, _ABORTED.size)
             if version >= 11:
                 preferred, offset = read_int32(buffer, offset)
-        if read_int32(buffer, offset)[0] == -1:  # as brokers of Kafka 3 have it beside some errors
+        if read_int32(buffer, offset)[0] == -1:  # as brokers of Kafka 3 send with some errors
             message_set, offset = memoryview(b""), offset + 4
         else:
             message_set, offset = read_bytes(buffer, offset)
@@ -149,7 +149,7 @@ def _read_aborted(buffer: Buffer, offset: int) -> tuple[AbortedTransaction, int]
 
 
 _MAGIC_AT = 16
-"""Where the magic stands in every entry: behind offset, size, and checksum or leader epoch."""
+"""Where the magic stands in every entry: after offset, size, and checksum or leader epoch."""
 
 
 def magic_of(data: Buffer) -> int:

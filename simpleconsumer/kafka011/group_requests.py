@@ -47,7 +47,7 @@ D = TypeVar("D", bound=_OfGroup)
 class GroupRequests:
     """The part of a dialect that makes the requests about groups.
 
-    The oldest version of each request of a member is the one of Kafka 0.9, which does not say what it serves.
+    The oldest version of each request of a member is that of Kafka 0.9, which does not list its versions.
     """
 
     # -- members -------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def _listed(row: Values) -> ListedGroup:
 
 
 def _of_groups(what: str, answer: Values, groups: Sequence[str], describe: Callable[[Values], D]) -> list[D]:
-    """Return what an answer says of each group, in the order asked."""
+    """Return the result of each group in an answer, in the order asked."""
     rows = [describe(row) for row in answer["groups"]]
     by_group = {row.group: row for row in rows}
     if len(rows) != len(groups) or by_group.keys() != set(groups):

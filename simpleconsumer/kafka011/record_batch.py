@@ -4,10 +4,10 @@ A fetched set is entries back to back, of which magic 2 is a batch (`batch_head`
 which logs of before an upgrade hold, are read by `kafka08.message_set`.
 
 Rules, and their reasons:
-- The checksum of a batch is compared before anything of it is read. What does not match is one error for the batch.
-- One bad record raises one error, which has its place, and `resume`, with which decoding continues behind it. Where
+- The checksum of a batch is compared before anything of it is read. A mismatch is one error for the batch.
+- One bad record raises one error, which has its place, and `resume`, with which decoding continues after it. Where
   the next record cannot be found, the rest of the batch is one error.
-- Only an impossible size field is `BrokenFraming`: nothing behind it can be found.
+- Only an impossible size field is `BrokenFraming`: nothing after it can be found.
 - The base offset of a batch must fit its neighbours, as no checksum covers it (`batch_head`).
 - Control batches and those of aborted transactions are left out; so are records that compaction has removed.
 - The end of a set may be cut off, without an error. The end of a batch may not.
@@ -107,7 +107,7 @@ class AbortedBatches:
         return bool(self._open) or self._begun < len(self._in_order)
 
     def copy(self) -> AbortedBatches:
-        """Return a copy, which reading behind an error begins with; what is open is copied when it changes."""
+        """Return a copy, for reading after an error; the open transactions are copied when they change."""
         other = copy(self)
         self._has_own_set = other._has_own_set = False
         return other
@@ -131,7 +131,7 @@ class AbortedBatches:
         return head.producer_id in self._open
 
     def _own_set(self) -> set[int]:
-        """Return what is open, as a set that no copy shares."""
+        """Return the open transactions, as a set that no copy shares."""
         if not self._has_own_set:
             self._open, self._has_own_set = set(self._open), True
         return self._open
@@ -160,7 +160,7 @@ class OldEntries(NamedTuple):
 
     Attributes:
         start: Where the first one starts in the set.
-        end: Where the last one ends; the end of the set if what follows is no whole entry.
+        end: Where the last one ends; the end of the set if no whole entry follows.
         resume: Where `kafka08` goes on in them.
     """
 
@@ -170,10 +170,10 @@ class OldEntries(NamedTuple):
 
 
 class BatchReading:
-    """The place in a set, and what is open there.
+    """The place in a set, with the open batch or entries there.
 
     Attributes:
-        level: The set: position, and what is known of the offsets there.
+        level: The set: position, and the known bounds of the offsets there.
         batch: The batch that is open; else None.
         old: The entries of older formats that are open; else None.
         start_offset: The first offset that is wanted.
@@ -201,7 +201,7 @@ class BatchReading:
         """Open the next batch or old entries, or pass by a batch of which nothing is wanted; False at the set's end.
 
         Raises:
-            MessageError: The batch cannot be read; the place is behind it.
+            MessageError: The batch cannot be read; the place is after it.
             BrokenFraming: The size of the next entry is impossible.
         """
         level = self.level
@@ -244,7 +244,7 @@ class BatchReading:
         """Return the next record of the open batch; None at its end, and then it is closed.
 
         Raises:
-            MessageError: The record is wrong, or the rest of the batch; the place is behind it.
+            MessageError: The record is wrong, or the rest of the batch; the place is after it.
         """
         batch = self.batch
         assert batch is not None
@@ -275,14 +275,14 @@ class BatchReading:
         return memoryview(self.level.buffer)[self.old.start : self.old.end], self.old.resume
 
     def behind_old_error(self, error: MessageError) -> None:
-        """Take note of an error in old entries, and have it say how reading goes on behind it."""
+        """Take note of an error in old entries, and have it say how reading continues after it."""
         assert self.old is not None
         self.level.floor = max(self.level.floor, error.next_offset)
         self.old = self.old._replace(resume=error.resume)
         error.resume = _Resume(self)
 
     def close_old(self) -> None:
-        """Go on behind the open old entries."""
+        """Continue after the open old entries."""
         assert self.old is not None
         self.level.position = self.old.end
         self.old = None
@@ -343,14 +343,14 @@ class BatchReading:
         magic = buffer[start + MAGIC_AT]
         while end + MAGIC_AT < len(buffer):
             _, size = _ENTRY(buffer, end)
-            behind = end + OVERHEAD + size
+            entry_end = end + OVERHEAD + size
             found = buffer[end + MAGIC_AT]
-            if size < SMALLEST_MESSAGE or behind > len(buffer):
+            if size < SMALLEST_MESSAGE or entry_end > len(buffer):
                 end = len(buffer)
                 break
-            if found >= MAGIC or (found != magic and has_batch_checksum(buffer, end, behind)):
+            if found >= MAGIC or (found != magic and has_batch_checksum(buffer, end, entry_end)):
                 break
-            end, magic = behind, found
+            end, magic = entry_end, found
         else:
             end = len(buffer)
         inside = copy(level)
@@ -359,7 +359,7 @@ class BatchReading:
         self.old = OldEntries(start, end, message_set.Resume([inside]))
 
     def _unreadable(self, kind: type[MessageError], base: int, last_delta: int, count: int, reason: str) -> RecordFault:
-        """Return the fault of a batch whose head is not believed; the place is behind the batch."""
+        """Return the fault of a batch whose head is not believed; the place is after the batch."""
         level = self.level
         first = max(level.floor, level.asked)
         last = last_offset_of_unreadable(level, base, last_delta, count, level.position)
@@ -438,12 +438,12 @@ def decode_messages(
         high_watermark: That of the same answer; offsets from there on are damaged. None when it is not known.
         max_decoded_bytes: Most bytes that the records of one batch may decompress to.
         aborted: The aborted transactions of the same answer, which are left out.
-        resume: `MessageError.resume` of an earlier call with the same arguments: continue behind that message.
+        resume: `MessageError.resume` of an earlier call with the same arguments: continue after that message.
 
     Raises:
         CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message, or of one batch;
             continue with `resume`. The offset of a batch is its last one.
-        BrokenFraming: The size field of an entry is negative or below 14; nothing behind it can be read.
+        BrokenFraming: The size field of an entry is negative or below 14; nothing after it can be read.
 
     Threads: Any number at once, each with its own generator.
     """

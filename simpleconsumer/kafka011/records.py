@@ -1,6 +1,6 @@
-"""Reads one record of an open batch, exactly, and says what is wrong with it.
+"""Reads one record of an open batch, exactly, and names its fault.
 
-    varint   length of what follows
+    varint   length of the rest
     int8     attributes, which mean nothing so far
     varlong  timestamp - base timestamp, perhaps negative
     varint   offset - base offset
@@ -34,11 +34,11 @@ _MOST_BYTES_64: Final = 10
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the number of at most 32 bits at a position, and the position behind it.
+    """Return the number of at most 32 bits at a position, and the position after it.
 
     Raises:
         DecodeError: It is longer, or does not fit into 32 bits.
-        IndexError: It ends behind the data.
+        IndexError: It ends after the end of the data.
     """
     byte = data[position]
     if byte < 0x80:
@@ -47,7 +47,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the number of at most 64 bits at a position, and the position behind it; raises as `read_varint` does."""
+    """Return the number of at most 64 bits at a position, and the position after it; raises as `read_varint` does."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -92,7 +92,7 @@ class OpenBatch:
     """A batch whose records are being read.
 
     Attributes:
-        data: What holds the records: the set itself, or what they inflated to.
+        data: The bytes of the records: the set itself, or their inflated form.
         is_inflated: Whether they were compressed.
         position: Where the next record starts.
         end: Where the last one ends.
@@ -171,7 +171,7 @@ class Record(NamedTuple):
 
 
 class RecordFault(Exception):  # noqa: N818 - not an error yet: the caller adds the place and `resume`
-    """Something is wrong with a record, or with all that are left of a batch; the batch is behind it."""
+    """One record is wrong, or the rest of a batch; the batch then continues after it."""
 
     def __init__(self, kind: type[MessageError], offset: int, reason: str) -> None:
         self.kind = kind
@@ -185,7 +185,7 @@ def most_headers(max_decoded_bytes: int) -> int:
 
 
 def read_record(batch: OpenBatch) -> Record | None:
-    """Return the next record of a batch, and move it behind that; None at its end.
+    """Return the next record of a batch, and move the batch past it; None at its end.
 
     Raises:
         RecordFault: The record is wrong, or the rest of the batch.
@@ -211,7 +211,7 @@ def read_record(batch: OpenBatch) -> Record | None:
 
 
 def _read_fields(batch: OpenBatch, position: int, end: int) -> Record:
-    """Return a record from behind its attributes; raises DecodeError, IndexError or RecordFault."""
+    """Return a record, read from the byte after its attributes; raises DecodeError, IndexError or RecordFault."""
     data = batch.data
     stamp, position = read_varlong(data, position)
     delta, position = read_varint(data, position)
@@ -233,10 +233,10 @@ def _read_bytes(data: Buffer, position: int, end: int, what: str) -> tuple[bytes
     length, position = read_varint(data, position)
     if length == -1:
         return None, position
-    behind = position + length
-    if length < 0 or behind > end:
+    field_end = position + length
+    if length < 0 or field_end > end:
         raise DecodeError(f"a {what} of {length} bytes, {end - position} are left")
-    return bytes(data[position:behind]), behind
+    return bytes(data[position:field_end]), field_end
 
 
 def _read_headers(batch: OpenBatch, position: int, end: int) -> tuple[Headers, int]:
@@ -281,7 +281,7 @@ def with_lost_offsets(reason: str, first: int, last: int) -> str:
 
 
 def _is_corrupt(batch: OpenBatch, reason: str) -> RecordFault:
-    """Return the fault of one record; those behind it can be read."""
+    """Return the fault of one record; the following ones can be read."""
     delta = min(batch.floor, batch.last_delta)
     batch.floor = delta + 1
     return RecordFault(CorruptMessage, batch.base + delta, f"record {batch.index - 1} of the batch: {reason}")

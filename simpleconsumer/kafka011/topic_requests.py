@@ -1,4 +1,4 @@
-"""The requests about brokers and topics: what a broker serves, leaders, ends of logs, settings of topics."""
+"""The requests about brokers and topics: served versions, leaders, ends of logs, settings of topics."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TopicRequests:
         return serves(served, apis.LIST_OFFSETS, apis.LIST_OFFSETS.versions[1:])
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, tuple[int, int]]) -> VersionedRequest[list[EpochEnd]]:
-        """Return the request for the ends of epochs of leaders, which show what was truncated: Kafka 0.11 and later.
+        """Return the request for the ends of epochs of leaders, which show truncations: Kafka 0.11 and later.
 
         Up to version 2 a broker with access lists answers brokers alone.
 
@@ -204,7 +204,7 @@ def _times(times_ms: Mapping[Partition, int], read_committed: bool, max_offsets:
 
     Args:
         times_ms: Milliseconds since 1970, -1 for the end of the log, -2 for its start.
-        read_committed: Take the first open transaction for the end, also of what has a time; from version 2 on.
+        read_committed: Take the first open transaction for the end, also of messages with a time; from version 2 on.
     """
     rows = [
         (topic, {"partition_index": number, "timestamp": time_ms, "max_num_offsets": max_offsets})

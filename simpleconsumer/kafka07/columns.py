@@ -1,6 +1,6 @@
 """Decodes message sets of Kafka 0.7 into Arrow record batches: the messages of `decode_messages`, column by column.
 
-The kernel fills the columns of uncompressed messages, in compressed entries too. What it leaves is read entry by entry,
+The kernel fills the columns of uncompressed messages, in compressed entries too. The rest is read entry by entry,
 as `message_set` does. So values, places, errors and `resume` are those of `decode_messages`.
 
 A batch may end within a large compressed entry; `next_offset` and `entry_index` of its last row say where to continue.
@@ -51,13 +51,13 @@ def decode_columns(
     """Yield the messages of a set as `pyarrow.RecordBatch`es, none of them empty.
 
     Columns: `key` (binary, always null), `value` (binary), `offset` (int64: where the entry starts), `entry_index`
-    (int32: number of the message in its entry), `next_offset` (int64: what to commit behind it), `timestamp_ms` (int64,
-    always null) and `timestamp_type` (int32, always -1). What is wrong with a message is raised after all messages
+    (int32: number of the message in its entry), `next_offset` (int64: the position to commit after it), `timestamp_ms`
+    (int64, always null) and `timestamp_type` (int32, always -1). The error about a message comes after all messages
     before it were yielded.
 
     Args:
         start_offset, start_index, data_offset, max_decoded_bytes, resume: As for `message_set.decode_messages`.
-        end_offset: Entries that start there or behind are not read.
+        end_offset: Entries that start there or later are not read.
         columns: Which columns, in which order.
         max_batch_bytes: Bytes of message set, inflated, that a batch is made of; a larger message has one for itself.
 
@@ -102,7 +102,7 @@ class _Decoding:
                 yield from self._one()
 
     def _is_over(self) -> bool:
-        """Return whether the next entry of the log starts behind the end of the range."""
+        """Return whether the next entry of the log starts after the end of the range."""
         reading = self._reading
         return self._has_all or (
             len(reading.levels) == 1 and reading.base + reading.levels[0].position > self._last_offset

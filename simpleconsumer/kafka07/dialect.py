@@ -1,6 +1,6 @@
 """The dialect of Kafka 0.7: requests without versions and correlation ids, message sets by byte position.
 
-What the answer to a fetch means for one partition, in Kafka 0.7. Rules, and which failure each prevents:
+Classifies the answer to a fetch for one partition, in Kafka 0.7. Rules, and which failure each prevents:
 - A position moves by whole entries only, by the bytes that they take: nobody could fetch from any other position.
 - "Out of range" moves no position: a broker that comes back with another log reports it for positions that are good.
 - A first entry that is cut off is asked for with the size that it names; while that size itself is cut off, with twice
@@ -100,8 +100,8 @@ def _does_not_fit(data: Buffer, position: int, asked_bytes: int, largest_bytes: 
     if needed <= largest_bytes or (not size_is_known and asked_bytes < largest_bytes):
         return FetchResult(Outcome.GROW, size_bytes=min(needed, largest_bytes), reason=reason)
     reason += f", and the limit is {largest_bytes}"
-    behind = position + needed if size_is_known else position
-    return FetchResult(Outcome.TOO_LARGE, next_offset=behind, offset=position, size_bytes=needed, reason=reason)
+    after = position + needed if size_is_known else position
+    return FetchResult(Outcome.TOO_LARGE, next_offset=after, offset=position, size_bytes=needed, reason=reason)
 
 
 def _why_broken(data: Buffer, asked_bytes: int, needed: int) -> str | None:
@@ -156,9 +156,9 @@ class Kafka07:
         return batch.column("offset")[row].as_py(), batch.column("entry_index")[row].as_py()
 
     def place_behind(self, batch: Any, row: int) -> tuple[int, int]:
-        """Return the position behind a row, and how many messages of the entry there are done."""
-        offset, index, behind = (batch.column(name)[row].as_py() for name in self.place_columns)
-        return behind, index + 1 if behind == offset else 0
+        """Return the position after a row, and how many messages of the entry there are done."""
+        offset, index, after = (batch.column(name)[row].as_py() for name in self.place_columns)
+        return after, index + 1 if after == offset else 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class Kafka07:
         return Request(kind, 0, body, lambda answer: [], has_answer=False)
 
     def newest_magic(self, served: Mapping[int, range]) -> int | None:
-        """Return None: brokers do not say what they serve."""
+        """Return None: brokers do not list their versions."""
         return None
 
     # -- message sets --------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class Kafka07:
         return decode_columns(data, topic, partition, start_offset, **how)
 
     def set_end(self, data: Buffer, data_offset: int) -> tuple[int, int | None, int]:
-        """Return how many bytes whole entries take, the position behind the last one, and how many there are."""
+        """Return how many bytes whole entries take, the position after the last one, and how many there are."""
         walk = walk_entries(plain(data), message_set.LAYOUT)
         return walk.end, data_offset + walk.end if walk.entries else None, walk.entries
 

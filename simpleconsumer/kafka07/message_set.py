@@ -6,13 +6,13 @@ in the middle of an entry, because a broker cuts a fetch at its byte limit. A me
 
 Positions. The log is addressed by bytes, and no entry carries its place: it follows from where the set starts. All
 messages of a compressed entry have the position where the *outermost* entry starts, and are numbered from 0 on. To
-continue behind a message, an application commits `next_offset`: the end of the entry for the last message, its start
+continue after a message, an application commits `next_offset`: the end of the entry for the last message, its start
 for those before. No position within an entry is ever produced, as nobody could fetch from there.
 
 Rules, and their reasons:
-- One bad message raises one error, which has its place, and `resume`, with which decoding continues behind it. It
+- One bad message raises one error, which has its place, and `resume`, with which decoding continues after it. It
   counts as one message of its entry, whatever it holds, so the numbers are the same whenever an entry is decoded.
-- Only an impossible size field of the outermost set is `BrokenFraming`: nothing behind it can be found.
+- Only an impossible size field of the outermost set is `BrokenFraming`: nothing after it can be found.
 - The CRC covers neither size, magic nor attributes. A codec that the payload does not have is `CorruptMessage`; a
   compressed entry whose codec bits were lost is delivered as it is stored, since any bytes are a legal payload.
 - The end of a broker's set may be cut off, without an error. The end of the inside of a compressed entry may not: the
@@ -25,7 +25,7 @@ A message set of Kafka 0.7 that is being read, and the outermost entry of which 
 
 Finds out whether a byte position is the start of an entry, by walking from one that is.
 
-No byte of a log shows where an entry starts: a broker serves any position and sends what is there. So a position that
+No byte of a log shows where an entry starts: a broker serves any position and sends the bytes there. So a position that
 somebody else has stored is checked from the start of its segment on, which the broker names (offsets request). Only the
 size fields are read, so the walk may fetch a few bytes at the end of each entry that it does not hold.
 
@@ -196,14 +196,14 @@ def decode_messages(
         start_index: How many messages of the entry at `start_offset` are skipped, and errors there, each as one.
         data_offset: Position of the first byte of the buffer; None for `start_offset`.
         max_decoded_bytes: Most bytes that one compressed entry, with those inside of it, may inflate to.
-        resume: `MessageError.resume` of an earlier call with the same buffer: continue behind that message, or at
-            `start_offset` and `start_index` if they are behind it.
+        resume: `MessageError.resume` of an earlier call with the same buffer: continue after that message, or at
+            `start_offset` and `start_index` if they are after it.
 
     Raises:
         ValueError: The buffer does not hold the position.
         CrcMismatch, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message, or of one compressed entry; continue
             with `resume`.
-        BrokenFraming: The size field of an entry is negative or below 5; nothing behind it can be read.
+        BrokenFraming: The size field of an entry is negative or below 5; nothing after it can be read.
 
     Threads: Any number at once, each with its own generator.
     """
@@ -218,7 +218,7 @@ def read_runs(reading: Reading, topic: str, partition: int | str) -> Iterator[It
     while levels:
         if kernel.compiled is not None and held is None and not reading.skips_here():
             yield _run(reading, topic, partition)
-        # What the kernel leaves: compressed entries, the ends of sets, and all faults.
+        # The kernel leaves the rest: compressed entries, the ends of sets, and all faults.
         trouble: MessageError | None = None
         found: Entry | None = None
         try:
@@ -227,7 +227,7 @@ def read_runs(reading: Reading, topic: str, partition: int | str) -> Iterator[It
             trouble = error
         if held is not None and (trouble is not None or found is not None or len(levels) <= 1):
             if trouble is None and found is None:
-                held.next_offset = entry.end  # nothing came behind it
+                held.next_offset = entry.end  # nothing came after it
             yield (held,)
             held = None
         if trouble is not None:
@@ -267,7 +267,7 @@ def next_entry(reading: Reading, topic: str, partition: int | str) -> Entry | No
         for messages and errors that are not wanted.
 
     Raises:
-        MessageError, BrokenFraming: As `decode_messages` does; the reading is behind the message.
+        MessageError, BrokenFraming: As `decode_messages` does; the reading is after the message.
     """
     levels, entry = reading.levels, reading.entry
     level = levels[-1]
@@ -323,7 +323,7 @@ def open_reading(
 
 
 def with_positions(buffer: Buffer, base: int) -> Buffer:
-    """Return the bytes of a set behind which a position is possible: all of them, but at the end of all numbers.
+    """Return the bytes of a set up to the largest possible position: nearly always all of them.
 
     A position beyond 2^63-1 could be neither fetched nor committed. Only a broken broker has bytes there.
     """
@@ -433,7 +433,7 @@ def _open_entry(levels: list[Level], entry: Entry) -> Level:
 
 
 def _place(fault: _Fault, reading: Reading, topic: str, partition: int | str) -> MessageError:
-    """Return the error about an entry of the innermost level, which is left behind that entry."""
+    """Return the error about an entry of the innermost level, whose next position is after that entry."""
     levels, entry = reading.levels, reading.entry
     levels[-1].position = fault.end
     if len(levels) == 1:

@@ -1,8 +1,8 @@
 """Encodes requests and decodes responses of Kafka 0.7, which have neither versions nor correlation ids.
 
 A request is `int32 size, int16 type` and its body. An answer is `int32 size, int16 error code` and its body; produce
-requests have none. What belongs together is known by the order on the connection alone, so a connection on which
-anything went wrong is closed (`simpleconsumer.connection`). A string is an int16 count and UTF-8.
+requests have none. Only the order on the connection shows which answer belongs to which request, so a connection on
+which anything went wrong is closed (`simpleconsumer.connection`). A string is an int16 count and UTF-8.
 
 The count of a string: the Java client writes the number of characters, the broker reads as many bytes. Both are equal
 in ASCII. This module writes the number of bytes, which the broker reads correctly for all names.

@@ -1,4 +1,4 @@
-"""What the answer to a fetch means for one partition, in Kafka 0.8 and later. Rules, and which failure each prevents:
+"""Classifies the answer to a fetch for one partition, Kafka 0.8 and later. Rules, and which failure each prevents:
 - A position moves by a message set only, and in it by offsets only that can be right (`offset_order`): a damaged one
   would lead out of the log.
 - "Out of range" moves no position: a broker that has just become leader, or is restarting, reports it for positions
@@ -7,7 +7,7 @@
 
 Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread (0.8.2.2).
 
-What the heads of the entries of a message set show of it, without looking into any message.
+Also reads the heads of the entries of a message set, and no message.
 
 Handles record batches of Kafka 0.11 and later that a broker could not convert to the older message format. Brokers
 convert batches for clients of this protocol (down-conversion). Some have no older form:
@@ -19,7 +19,7 @@ convert batches for clients of this protocol (down-conversion). Some have no old
     zstd
         an error code
 
-If control batches are at the very position that is asked for, brokers from 2.0 on send the batch behind them twice.
+If control batches are at the very position that is asked for, brokers from 2.0 on send the batch after them twice.
 
 Layout of a batch: `int64 first offset, int32 size, int32 epoch, int8 magic, uint32 crc, int16 attributes,
 int32 last offset - first offset, 30 bytes of times and producer, int32 count`, then the records.
@@ -71,17 +71,17 @@ def behind_marks(message_set: Buffer, position: int) -> int | None:
     offset, size = _ENTRY.unpack_from(message_set)
     if offset == _FILLER_OFFSET and size + _OVERHEAD > len(message_set):
         return position + 1  # the batch at the position is whole, or the answer would be another one
-    behind = None
+    after = None
     start = 0
     while start + _BATCH_HEAD.size <= len(message_set):
         first, size, magic, attributes, last, count = _BATCH_HEAD.unpack_from(message_set, start)
         if magic != _MAGIC or start + _OVERHEAD + size > len(message_set):
-            return behind if magic == _MAGIC else None
+            return after if magic == _MAGIC else None
         if size + _OVERHEAD < _BATCH_HEAD.size or not (attributes & _IS_MARK or count == 0):
             return None
-        behind = max(first + last, position) + 1
+        after = max(first + last, position) + 1
         start += _OVERHEAD + size
-    return behind
+    return after
 
 
 def last_offset_of_batch(message_set: Buffer) -> int | None:
@@ -93,7 +93,7 @@ def last_offset_of_batch(message_set: Buffer) -> int | None:
 
 
 def repeated_bytes(message_set: Buffer, position: int) -> int:
-    """Return the size of the whole entries at the start of a set that come again right behind; it is usually 0.
+    """Return the size of the whole entries at the start of a set that come again right after them; it is usually 0.
 
     Args:
         position: The offset that was asked for.
@@ -138,9 +138,9 @@ def classify(
         return classify_error(code, NOT_LEADER_CODES)
     if not answer.message_set:
         return _nothing_came(answer, position, asked_bytes, largest_bytes, may_be_converted)
-    behind = behind_marks(answer.message_set, position) if may_be_converted else None
-    if behind is not None:
-        return FetchResult(Outcome.CHUNK, next_offset=behind)
+    after = behind_marks(answer.message_set, position) if may_be_converted else None
+    if after is not None:
+        return FetchResult(Outcome.CHUNK, next_offset=after)
     try:
         walk = walk_entries(answer.message_set)
     except BrokenFraming as error:
@@ -195,9 +195,9 @@ def _usable(
         found = _ENTRY.unpack_from(message_set)[0]
         reason = f"offset {position} was requested, {found} came first, and {position} does not follow it"
         return FetchResult(Outcome.DAMAGED, next_offset=position + 1, offset=position, reason=reason)
-    behind = end_in_order(message_set, walk, answer.high_watermark) if walk.tail >= first else None
-    if behind is not None:
-        return FetchResult(Outcome.CHUNK, walk.end, behind, first_byte=first)
+    after = end_in_order(message_set, walk, answer.high_watermark) if walk.tail >= first else None
+    if after is not None:
+        return FetchResult(Outcome.CHUNK, walk.end, after, first_byte=first)
     end, next_offset = trusted_end(
         message_set, first, max(walk.tail, first), walk.end, position, answer.high_watermark,
         is_cut=not may_be_converted and len(message_set) >= asked_bytes,
@@ -255,27 +255,27 @@ def bytes_an_offset(message_set: Buffer, offset: int) -> float | None:
     A set without a whole entry is measured by the head of its first entry.
 
     Args:
-        offset: What was asked for; a wrapper that holds it starts before.
+        offset: The requested offset; a wrapper that holds it starts before.
     """
     try:
-        size_bytes, behind, _ = shallow_end(message_set)
+        size_bytes, after, _ = shallow_end(message_set)
     except BrokenFraming:
         return None
-    if behind is None:
+    if after is None:
         if len(message_set) < _ENTRY.size:
             return None
         first, message_bytes = _ENTRY.unpack_from(message_set)
-        size_bytes, behind = message_bytes + _ENTRY.size, first + 1
+        size_bytes, after = message_bytes + _ENTRY.size, first + 1
         last = last_offset_of_batch(message_set)
         if last is not None:
-            offset, behind = first, last + 1
-    return size_bytes / (behind - offset) if behind > offset else None
+            offset, after = first, last + 1
+    return size_bytes / (after - offset) if after > offset else None
 
 
 def first_offset_in(message_set: Buffer, offset: int, start: int) -> int:
     """Return the first offset that may be in the entry that holds `offset`.
 
-    A wrapper carries its last offset only; its first one is somewhere behind the entry before.
+    A wrapper carries its last offset only; its first one is somewhere after the entry before.
 
     Args:
         start: First offset that the set may hold.

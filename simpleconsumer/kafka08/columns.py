@@ -1,6 +1,6 @@
 """Decodes message sets into Arrow record batches: the messages of `decode_messages`, column by column.
 
-The kernel fills the columns of uncompressed messages, in wrappers too. What it leaves is read entry by entry, as
+The kernel fills the columns of uncompressed messages, in wrappers too. The rest is read entry by entry, as
 `message_set` does. So values, errors, their places and `resume` are those of `decode_messages`.
 
 Memory is bounded by the message set, `max_decoded_bytes` for the wrapper that is being read, and some times
@@ -53,13 +53,13 @@ def decode_columns(
     """Yield the messages of a set from `start_offset` on as `pyarrow.RecordBatch`es, none of them empty.
 
     Columns: `key` and `value` (binary, null for None), `offset` (int64), `timestamp_ms` (int64, null for none) and
-    `timestamp_type` (int32: -1 none, 0 of creation, 1 of the append). What is wrong with a message is raised after all
+    `timestamp_type` (int32: -1 none, 0 of creation, 1 of the append). The error about a message comes after all
     messages before it were yielded. Small sets are decoded faster if they are joined first: `b"".join` of sets
     of one partition, in their order, each without the entry that is cut off at its end.
 
     Args:
         start_offset: As for `decode_messages`.
-        end_offset: The first message from there on is not yielded, and nothing behind it is looked at.
+        end_offset: The first message from there on is not yielded, and nothing after it is read.
         columns: Which columns, in which order; `headers`, too, which are null.
         max_batch_bytes: Bytes of message set, inflated, that a batch is made of; a larger message has one for itself.
         high_watermark: As for `decode_messages`.

@@ -196,7 +196,7 @@ class Kafka08(NumberedOffsets):
         )  # fmt: skip
 
     def newest_magic(self, served: Mapping[int, range]) -> int | None:
-        """Return None: brokers are not asked what they serve."""
+        """Return None: brokers are not asked for their versions."""
         return None
 
     # -- message sets --------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ attributes name a codec is a *wrapper*: its value is a compressed message set.
              LogAppendTime its timestamp holds for all of them
 
 Rules, and their reasons:
-- One bad message raises one error, which has its place, and `resume`, with which decoding continues behind it.
-- Only an impossible size field is `BrokenFraming`: nothing behind it can be found.
+- One bad message raises one error, which has its place, and `resume`, with which decoding continues after it.
+- Only an impossible size field is `BrokenFraming`: nothing after it can be found.
 - The offset of an entry must fit those around it, as no checksum covers it (`offset_order`).
 - The end of a broker's set may be cut off, without an error. The end of the inside of a wrapper may not: the CRC covers
   those bytes, so messages were lost before the wrapper was made.
@@ -123,15 +123,15 @@ def decode_messages(
 
     Args:
         start_offset: First offset to yield. Offsets ascend in a log, so only the first message is searched for: all
-            messages behind it are yielded.
+            messages after it are yielded.
         high_watermark: That of the same answer; offsets from there on are damaged. None when it is not known.
         max_decoded_bytes: Most bytes that one wrapper, with the wrappers inside of it, may decompress to.
-        resume: `MessageError.resume` of an earlier call with the same arguments: continue behind that message.
+        resume: `MessageError.resume` of an earlier call with the same arguments: continue after that message.
 
     Raises:
         CrcMismatch, DamagedOffset, UnknownCodec, CorruptMessage, MessageTooLarge: Of one message, or of one wrapper;
             continue with `resume`.
-        BrokenFraming: The size field of an entry is negative or below 14; nothing behind it can be read.
+        BrokenFraming: The size field of an entry is negative or below 14; nothing after it can be read.
 
     Threads: Any number at once, each with its own generator.
     """
@@ -148,7 +148,7 @@ def read_runs(levels: list[Level], topic: str, partition: int | str, start_offse
             yield run
             if run.has_reached:
                 start_offset = REACHED
-        # What the kernel leaves: wrappers, the end of a set, doubtful offsets, and all faults.
+        # The kernel leaves the rest: wrappers, the end of a set, doubtful offsets, and all faults.
         try:
             entry = next_entry(levels, topic, partition)
         except MessageError as error:
@@ -164,7 +164,7 @@ def next_entry(levels: list[Level], topic: str, partition: int | str) -> Entry |
     """Read and check one entry of the innermost level; None for a wrapper, which is then open, or the end of the level.
 
     Raises:
-        MessageError, BrokenFraming: As `decode_messages` does, whatever the offset; the levels are behind the message.
+        MessageError, BrokenFraming: As `decode_messages` does, whatever the offset; the levels are after the message.
     """
     level = levels[-1]
     try:
@@ -186,7 +186,7 @@ def _leave(levels: list[Level]) -> None:
     """Leave the innermost level, which is read to its end."""
     inside = levels.pop()
     if levels:
-        # Not behind the offset of the wrapper: its checksum covers the offsets inside, and not its own.
+        # Not after the offset of the wrapper: its checksum covers the offsets inside, and not its own.
         outside = levels[-1]
         outside.floor = max(outside.floor, inside.floor + inside.base - outside.base)
 
@@ -272,7 +272,7 @@ def _end_of_level(level: Level, reason: str) -> _Fault:
 
 
 def _read_field(buffer: Buffer, position: int, end: int, offset: int, what: str) -> tuple[bytes | None, int]:
-    """Return key or value, None for length -1, and the position behind it."""
+    """Return key or value, None for length -1, and the position after it."""
     if position + 4 > end:
         raise _Fault(CorruptMessage, offset, end, f"no room for the length of the {what}")
     length, position = read_int32(buffer, position)
@@ -319,8 +319,8 @@ def _limit_inside(level: Level, wrapper: Entry) -> int:
     """
     limit = wrapper.offset + 1
     if wrapper.magic == 0:
-        behind = offset_behind(level, wrapper.end)
-        limit = level.limit if behind is None else max(limit, behind)
+        later = offset_behind(level, wrapper.end)
+        limit = level.limit if later is None else max(limit, later)
     return limit + level.base
 
 
@@ -362,7 +362,7 @@ def _message(level: Level, entry: Entry, topic: str, partition: int | str) -> Me
 
 
 def _place(fault: _Fault, levels: list[Level], topic: str, partition: int | str) -> MessageError:
-    """Return the error about an entry of the innermost level, which is left behind that entry."""
+    """Return the error about an entry of the innermost level, and move the level past that entry."""
     level = levels[-1]
     level.position = fault.end
     if fault.kind is not DamagedOffset:

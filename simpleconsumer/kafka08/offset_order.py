@@ -1,21 +1,21 @@
 """Decides whether the offset of an entry can be right, and which offset stands for one that cannot.
 
 No checksum covers the offset of an entry of magic 0 or 1: only its neighbours show a flipped bit there. In a log the
-offsets ascend, with holes where it was compacted, and those that a consumer may see are below the high watermark. So an
+offsets ascend, with holes where it was compacted, and all that a consumer may see are below the high watermark. So an
 offset is *damaged* if it is
 
     negative, or not above the offset of the entry before
     not below the high watermark, if it does not follow directly on the entry before; in a wrapper of magic 1, above
         the offset of the wrapper
-    above the offsets of entries behind it that fit those before it: of one such entry if there is a hole before it that
+    above the offsets of later entries that fit the ones before it: of one such entry if there is a hole before it that
         its own messages do not explain, else of two; this holds for the first entry of a set, too, if its offset is the
         very one that was asked for
 
-An entry whose offset is damaged gets the first offset that its neighbours leave free; those behind it keep theirs.
+An entry whose offset is damaged gets the first offset that its neighbours leave free; the following ones keep theirs.
 
-A message set of magic 0 or 1 that is being read, and what is known of the offsets there.
+Keeps the bounds of the offsets in a message set of magic 0 or 1 while it is read.
 
-Finds where a message set of Kafka 0.8 ends, and the offset behind its last entry, without reading any message.
+Finds where a message set of Kafka 0.8 ends, and the offset after its last entry, without reading any message.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Level:
     Attributes:
         position: Where the next entry starts.
         magic: Magic that the messages must have: that of the wrapper; None outside of wrappers.
-        base: What to add to the offsets found here (magic 1 wrappers hold relative ones).
+        base: The number to add to the offsets found here (magic 1 wrappers hold relative ones).
         timestamp_ms: Timestamp of all messages here (wrapper with LogAppendTime), or None.
         wrapper_offset: Offset of the wrapper; -1 outside of wrappers.
         budget_bytes: How many bytes wrappers in here may still decompress to.
-        floor: Least offset that the next entry can have: behind that of the entry before. Like `limit` and `asked` it
+        floor: Least offset that the next entry can have: after that of the entry before. Like `limit` and `asked` it
             is relative to `base`, as the offsets of the entries here are.
         limit: Offsets here are below it, except one that follows directly on that of the entry before: that the two
             agree is better evidence than a high watermark, which may be late. In a wrapper of magic 1 all are below it.
@@ -116,7 +116,7 @@ def walk_entries(view: Buffer) -> Walk:
 PLAIN: Final = 0
 """How many offsets before its own an uncompressed message covers."""
 _LOOKED_AT: Final = 64
-"""How many entries behind a doubtful one are examined."""
+"""How many entries after a doubtful one are examined."""
 _MOST_A_BYTE: Final = 64
 """Most messages for each byte of a wrapper: an offset that implies more is not believed."""
 _MAGIC_AT: Final = 16
@@ -149,28 +149,28 @@ def why_damaged(level: Level, offset: int, end: int, most: int) -> str | None:
     hole = offset - max(floor, level.asked)
     if hole <= 0 and (floor or offset != level.asked or level.magic is not None):
         return None
-    behind = offset_behind(level, end, offset, 1 if hole > most else 2)
-    if behind is None:
+    after = offset_behind(level, end, offset, 1 if hole > most else 2)
+    if after is None:
         return None
-    return f"offset {offset + base} is not below {behind + base}, the offset of a later entry"
+    return f"offset {offset + base} is not below {after + base}, the offset of a later entry"
 
 
 def place_of_damaged(level: Level, end: int) -> int:
     """Return the absolute offset to report for the next entry, whose offset is damaged, and take note of it.
 
-    It is below every sound offset behind it, so continuing behind it skips no message.
+    It is below every later sound offset, so continuing after it skips no message.
     """
     floor, count = level.floor, 0
     if level.damaged[0] == floor:
         count = level.damaged[1]
     level.damaged = (floor, count + 1)
     place = max(floor, level.asked) + count
-    behind = offset_behind(level, end)
-    return level.base + (place if behind is None else min(place, behind - 1))
+    after = offset_behind(level, end)
+    return level.base + (place if after is None else min(place, after - 1))
 
 
 def offset_behind(level: Level, position: int, most: int | None = None, needed: int = 1) -> int | None:
-    """Return the first offset of a whole entry behind a position that fits those before it; None if none is near.
+    """Return the first offset of a whole entry after a position that fits the ones before it; None if none is near.
 
     One below the offset that was asked for counts only if a higher one follows: a single one is itself damaged.
 
@@ -214,12 +214,12 @@ def begins_below(message_set: Buffer, asked: int) -> bool:
     level = Level(message_set)
     level.floor = offset + 1
     end = ENTRY_OVERHEAD + size
-    behind = offset_behind(level, end)
-    return end == len(message_set) if behind is None else behind > asked
+    after = offset_behind(level, end)
+    return end == len(message_set) if after is None else after > asked
 
 
 def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | None:
-    """Return the offset behind a set whose last entries are consecutive, as in nearly all sets; else None.
+    """Return the offset after a set whose last entries are consecutive, as in nearly all sets; else None.
 
     Args:
         high_watermark: Of the same answer; negative when the broker did not say.
@@ -233,11 +233,11 @@ def end_in_order(message_set: Buffer, walk: Walk, high_watermark: int) -> int | 
 def trusted_end(
     message_set: Buffer, first: int, tail: int, end: int, asked: int, high_watermark: int, *, is_cut: bool = False
 ) -> tuple[int, int]:
-    """Return up to which byte entries of a fetched set may be used, and the offset behind them.
+    """Return up to which byte entries of a fetched set may be used, and the offset after them.
 
-    A last entry behind a hole may be a wrapper, or one of a compacted log; or its offset is damaged, and would skip
-    messages that nobody has read. It is left out unless the log ends with it, or the entry behind it, cut off or not,
-    has a higher offset: when it is fetched again it is the first one, and the entries behind it show which it is. Two
+    A last entry after a hole may be a wrapper, or one of a compacted log; or its offset is damaged, and would skip
+    messages that nobody has read. It is left out unless the log ends with it, or the next entry, cut off or not,
+    has a higher offset: when it is fetched again it is the first one, and the following entries show which it is. Two
     entries that contradict each other are left out, too, and so are entries without a free offset below the high
     watermark.
 
@@ -254,14 +254,14 @@ def trusted_end(
     if high_watermark >= 0:
         level.limit = high_watermark
     sound_end = usable_end = tail
-    behind = asked
-    doubt: tuple[int, int] | None = None  # where a sound entry behind a hole starts, if it is the one before
+    after = asked
+    doubt: tuple[int, int] | None = None  # where a sound entry after a hole starts, if it is the one before
     while level.position < end:
         position = level.position
         offset, size = _ENTRY(message_set, position)
         level.position = position + ENTRY_OVERHEAD + size
         if offset == level.floor and offset < level.limit:  # as nearly all do
-            level.floor = behind = offset + 1
+            level.floor = after = offset + 1
             sound_end = usable_end = level.position
             doubt = None
             continue
@@ -269,32 +269,32 @@ def trusted_end(
         most = most_in(message_set, position, size)
         if why_damaged(level, offset, level.position, most) is not None:
             if is_last and doubt is not None and 0 <= offset < level.floor:  # one of the two is damaged
-                sound_end, behind = doubt
+                sound_end, after = doubt
                 usable_end = sound_end
                 break
             doubt = None
             place = place_of_damaged(level, level.position)
             if place >= level.limit:
                 break
-            behind = max(behind, place + 1)
+            after = max(after, place + 1)
         else:
             if offset >= level.limit:  # not to be seen yet
                 break
             if is_last and sound_end > tail and _is_doubtful(level, offset, most, is_cut):
                 return sound_end, level.floor
             doubt = (sound_end, level.floor) if sound_end > tail else None
-            level.floor = behind = offset + 1
+            level.floor = after = offset + 1
             sound_end = level.position
         usable_end = level.position
     if sound_end == tail > first:
         return trusted_end(message_set, first, first, end, asked, high_watermark, is_cut=is_cut)
-    return usable_end, behind
+    return usable_end, after
 
 
 def begins_again(message_set: Buffer) -> bool:
     """Return whether the offset of the second entry, perhaps cut off, is not above that of the first one.
 
-    One of the two is damaged; the entries behind them show which. If it is the first one, it may be a much older entry,
+    One of the two is damaged; the following entries show which. If it is the first one, it may be a much older entry,
     which the broker found because its offset is too high.
     """
     offset, size = _ENTRY(message_set)
@@ -303,9 +303,9 @@ def begins_again(message_set: Buffer) -> bool:
 
 
 def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: int, *, is_cut: bool) -> bool:
-    """Return whether the only whole entry of a set can be used without examining the entry behind it.
+    """Return whether the only whole entry of a set can be used without examining the next entry.
 
-    It cannot if it is behind the offset asked for: its own offset may be damaged, or it is an older one, which the
+    It cannot if it is after the offset asked for: its own offset may be damaged, or it is an older one, which the
     broker found because its offset is too high. A cut off entry of a higher offset is proof enough. A wrapper at the
     end of a segment is believed as far as its messages can explain the hole.
 
@@ -325,7 +325,7 @@ def is_sole_trusted(message_set: Buffer, end: int, asked: int, high_watermark: i
 
 
 def _is_doubtful(level: Level, offset: int, most: int, is_cut: bool) -> bool:
-    """Return whether a last entry is behind a hole, without evidence that the hole is right."""
+    """Return whether a last entry is after a hole, without evidence that the hole is right."""
     hole = offset - level.floor
     if level.damaged[0] == level.floor:
         hole -= level.damaged[1]

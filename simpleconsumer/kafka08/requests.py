@@ -1,14 +1,14 @@
 """Encodes requests and decodes responses of Kafka 0.8 and later, in the versions that 0.8.0 to 0.10 serve.
 
 An encoder returns the body of a request, and `frame_request` adds size and header. A decoder takes the body of the
-answer (behind the correlation id) and what was asked, and compares them: a partition that was not asked for, comes
+answer (after the correlation id) and what was asked, and compares them: a partition that was not asked for, comes
 twice or is missing is a `DecodeError`, as is every length or count that does not fit.
 
 Every broker serves version 0. Brokers of 0.8 answer with version 0 of produce, fetch, offsets and metadata whatever
 version was sent, so use a newer one only if the broker is known to serve it:
 produce and fetch 1: 0.9; produce and fetch 2: 0.10.0; fetch 3 and offsets 1: 0.10.1; offset commit and fetch 0: 0.8.1;
-offset commit and fetch 1: 0.8.2; offset commit 2: 0.9; delete groups 0: 1.1. From 0.10.0 on a broker lists what it
-serves (API versions); 0.8 closes the connection on that request, and 0.9 does not answer it.
+offset commit and fetch 1: 0.8.2; offset commit 2: 0.9; delete groups 0: 1.1. From 0.10.0 on a broker lists the versions
+that it serves (API versions); 0.8 closes the connection on that request, and 0.9 does not answer it.
 
 Source: kafka.api.* (0.8.2.2), org.apache.kafka.common.protocol.Protocol (0.10.2.2), DeleteGroupsRequest (1.1.1).
 """
@@ -84,7 +84,7 @@ def frame_request(
     """Return a whole request: `int32 size, int16 api key, int16 version, int32 correlation id, string client id`, body.
 
     Args:
-        tail_bytes: How many bytes the caller sends behind the body.
+        tail_bytes: How many bytes the caller sends after the body.
 
     Raises:
         ValueError: This package does not support that version of that API.
@@ -155,7 +155,7 @@ def decode_fetch(answer: Buffer, requests: Sequence[FetchRequest], version: int 
         number, offset = read_int32(buffer, offset)
         code, offset = read_int16(buffer, offset)
         high_watermark, offset = read_int64(buffer, offset)
-        if code and read_int32(buffer, offset)[0] == -1:  # as brokers of Kafka 3 have it beside some errors
+        if code and read_int32(buffer, offset)[0] == -1:  # as brokers of Kafka 3 send with some errors
             return (number, (code, high_watermark, memoryview(b""))), offset + 4
         message_set, offset = read_bytes(buffer, offset)
         return (number, (code, high_watermark, message_set)), offset
@@ -247,7 +247,7 @@ def encode_offset_commit(
     """Return an offset commit of a consumer that no broker coordinates.
 
     Version 0 is stored in ZooKeeper, 1 and 2 in Kafka. Versions 1 and 2 are of equal length: the int64 moves from
-    behind each offset (timestamp) to before the topics (retention), so reading one as the other does not fail.
+    after each offset (timestamp) to before the topics (retention), so reading one as the other does not fail.
 
     Args:
         timestamp_ms: When the offsets were committed, from which the broker counts their retention; -1: now. Version 1

@@ -2,7 +2,7 @@
 """The compiled part of decoders and encoders: checksums, messages out of fetched bytes, and bytes of sent messages.
 
 Each class here reads a run: messages one after the other, until one is wrong in any way or of a form that is not read
-here. It raises no errors about messages. The decoder in Python beside it, from which the run was started, reads that
+here. It raises no errors about messages. The Python decoder that started the run reads that
 message exactly, as it reads all messages where there is no kernel.
 
 A run writes its place back to the Python objects it was started from when it ends, and not before.

@@ -84,7 +84,7 @@ static uint32_t by_table(const Checksum *kind, uint32_t state, const uint8_t *at
     _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(value, by, 0x00), _mm_clmulepi64_si128(value, by, 0x11)), next)
 #define LOADED(at) _mm_loadu_si128((const __m128i *)(at))
 
-/* The state behind `size` bytes; `size` is a multiple of 16, and 64 or more. */
+/* The state after `size` bytes; `size` is a multiple of 16, and 64 or more. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(
     const Checksum *kind, uint32_t state, const uint8_t *at, size_t size) {
     const uint64_t *fold = kind->fold;

@@ -87,7 +87,7 @@ cdef bint push_bit(Block *block, Py_ssize_t index, bint is_set) noexcept nogil:
 
 
 cdef Memory taken(Block *block):
-    """Return what a block holds, and empty it."""
+    """Return the content of a block, and empty it."""
     cdef uint8_t *shrunk
     memory = Memory()
     # A block that is nearly full stays as it is: one that shrinks each time is mapped anew each time, page by page.
@@ -135,15 +135,15 @@ cdef void free_bytes(Binaries *column) noexcept:
 
 
 cdef class ColumnRows:
-    """Collects rows column by column, those that are wanted alone.
+    """Collects rows column by column, in the wanted columns alone.
 
     Args:
         wanted: Names of columns: key, value, offset, timestamp_ms, timestamp_type, headers, entry_index, next_offset.
-        row_bytes: What a row counts besides its key, its value and its headers.
+        row_bytes: The size of a row without its key, its value and its headers.
 
     Attributes:
         count: How many rows there are.
-        size_bytes: What they count.
+        size_bytes: The size of the rows.
     """
 
     cdef readonly Py_ssize_t count
@@ -182,7 +182,7 @@ cdef class ColumnRows:
             reserve(&self.values.data, size)
 
     cdef int64_t size_of(self, const Row *row) noexcept nogil:
-        """Return what a row counts."""
+        """Return the size of a row."""
         cdef int64_t size = self.row_bytes
         if row.key_bytes > 0:
             size += row.key_bytes

@@ -17,7 +17,7 @@ cdef class EntryRows(Run):
 
     Args:
         level: The `Level`; its place is set when the run ends.
-        start_offset: The first message from there on is searched for, and all behind it are wanted.
+        start_offset: The first message from there on is searched for, and all after it are wanted.
 
     Attributes:
         has_reached: Whether that message was found.
@@ -67,7 +67,7 @@ cdef class EntryRows(Run):
         if offset + self.base < 0:
             return False
         if offset != self.floor:
-            # Behind a hole, the entry behind must agree.
+            # After a hole, the next entry must agree.
             if self.end - end < ENTRY_OVERHEAD or not self.floor < offset < big64(end) < self.limit:
                 return False
         if magic == 1 and (offset >= self.limit or size < SMALLEST_OF_MAGIC_1):
@@ -147,7 +147,7 @@ cdef class EntryRows07(Run):
 
     def __init__(self, level, base, topic, partition):
         if base > INT64_MAX:
-            return  # there is no position behind it
+            return  # no position follows it
         self.end = self.open(level.buffer, level.position, topic, partition)
         self.level, self.base = level, base
 
@@ -184,7 +184,7 @@ cdef class InsideRows07(Run):
 
     cdef bint next_row(self, Row *row) noexcept nogil:
         while read_07(self.at, self.end, row):
-            # Whether the message behind it is whole is not looked at.
+            # Whether the next message is whole is not looked at.
             if self.end - row.end < ENTRY_OVERHEAD_07 + 2 or row.end[4] > 1 or (row.end[4] == 1 and row.end[5]):
                 return False
             self.at = row.end

@@ -60,7 +60,7 @@ def add_records_of_run(RecordRows run, list records, Py_ssize_t most, kind, tupl
 
     Args:
         most: How many at most.
-        time_types: What a record has as its type of time, by that type and 1.
+        time_types: The type of time that a record shows, by that type and 1.
 
     Returns:
         Whether the run has ended; its place is written back then.
@@ -68,7 +68,7 @@ def add_records_of_run(RecordRows run, list records, Py_ssize_t most, kind, tupl
     cdef Row row
     cdef int64_t time = 0, key_bytes = -1, value_bytes = -1
     cdef int32_t epoch_number = -1
-    # What one record has is mostly what the one before it had.
+    # A record mostly has the same values as the one before it.
     time_object = 0
     key_size = value_size = NULL_SIZE
     epoch = None

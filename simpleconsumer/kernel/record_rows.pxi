@@ -50,7 +50,7 @@ cdef bint read_record(const uint8_t *at, const uint8_t *batch_end, Row *row) noe
 cdef inline bint read_bytes(
     const uint8_t **at, const uint8_t *end, const uint8_t **found, int64_t *size
 ) noexcept nogil:
-    """Read a length and find the bytes behind it; False if they do not fit. Null has the length -1."""
+    """Read a length and find the bytes after it; False if they do not fit. Null has the length -1."""
     if not read_varint(at, end, size) or size[0] < -1 or size[0] > end - at[0]:
         return False
     found[0] = at[0]
@@ -181,7 +181,7 @@ cdef class RecordRows(Run):
             return False
         cdef const uint8_t *end = head + OVERHEAD + size
         if base != floor:
-            # Behind a hole, the entry behind must agree.
+            # After a hole, the next entry must agree.
             if base < floor or self.buffer_end - end < OVERHEAD or not base + last_delta < big64(end) < self.limit:
                 return False
         if crc32c_checksum(head + CRC_BODY_AT, end - head - CRC_BODY_AT, 0) != <uint32_t>big32(head + CRC_AT):

@@ -1,4 +1,4 @@
-# What all runs share: numbers in bytes, and messages that are made without a call of their constructor.
+# The common parts of all runs: numbers in bytes, and messages that are made without a call of their constructor.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 

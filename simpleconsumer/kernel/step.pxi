@@ -9,7 +9,7 @@ cdef extern from "Python.h":
 
 
 cdef class Step:
-    """What a stream does for each message; see `zkconsumer.streams.cursor`, which does the same in Python."""
+    """The work of a stream for each message; see `zkconsumer.streams.cursor`, which does the same in Python."""
 
     cdef public object handed, _source, _queue, _reader, _decode, _lease, _clock
     cdef object _thread

@@ -13,7 +13,7 @@ cdef inline int64_t big64(const uint8_t *at) noexcept nogil:
 
 
 cdef bint read_long(const uint8_t **at, const uint8_t *end, int bits, int64_t *number) noexcept nogil:
-    """Read a zigzag varint of up to 32 or 64 bits and move behind it; False if it does not fit, or ends behind `end`."""
+    """Read a zigzag varint of up to 32 or 64 bits and move past it; False if it does not fit, or ends after `end`."""
     cdef uint64_t found = 0
     cdef int shift = 0
     cdef const uint8_t *here = at[0]

@@ -74,7 +74,7 @@ class Api:
         """Return the values of an answer.
 
         Args:
-            answer: What follows the correlation id: in flexible versions tagged fields of the header, then the body.
+            answer: The bytes after the correlation id: in flexible versions tagged fields of the header, then the body.
                 The header of ApiVersions has none, so that any client can read it.
 
         Raises:
@@ -87,7 +87,7 @@ class Api:
         """Return for how long an answer says that the client is throttled; 0 if it does not say so, or is cut off.
 
         Args:
-            answer: What follows the correlation id.
+            answer: The bytes after the correlation id.
         """
         if version < self.throttled_from:
             return 0

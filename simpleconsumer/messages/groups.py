@@ -1,9 +1,9 @@
 """The APIs of groups: membership, stored offsets, lists and descriptions of groups, and their coordinators.
 
 From OffsetFetch 7 on (Kafka 2.5) a consumer asks for stable offsets, as Java's does. While a transaction is about to
-commit an offset, the answer is error 88: who went on from the offset before would process again what the transaction
-has done. Coordinators of Kafka 4 then answer from their newest state; otherwise, just after their election, from an
-older one.
+commit an offset, the answer is error 88: a consumer that continued from the offset before would process again what the
+transaction has done. Coordinators of Kafka 4 then answer from their newest state. Otherwise they may answer from an
+older one just after their election.
 
 Source: clients/src/main/resources/common/message (Kafka 4.3).
 """

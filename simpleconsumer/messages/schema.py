@@ -13,7 +13,7 @@ A schema is a text with one field a line, close to Kafka's own JSON definitions:
 
 A line has the name of a field, its type, and the versions that have the field; without versions all have it. `?` lets
 the value be null, and `?7` from version 7 on. `[]` is an array and `{}` a struct; their fields follow, indented. The
-encoder takes the value behind `=` for a field that its caller leaves out.
+encoder takes the value after `=` for a field that its caller leaves out.
 
 Values are dicts by field name.
 
@@ -58,7 +58,7 @@ _MOST_VARINT_BYTES = 5
 
 
 def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Return the unsigned varint at offset, of 32 bits at most, and the offset behind it."""
+    """Return the unsigned varint at offset, of 32 bits at most, and the offset after it."""
     value = 0
     for index in range(_MOST_VARINT_BYTES):
         if offset + index >= len(buffer):
@@ -73,7 +73,7 @@ def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_nullable_compact_string(buffer: Buffer, offset: int) -> tuple[str | None, int]:
-    """Return the compact string at offset, None for null, and the offset behind it."""
+    """Return the compact string at offset, None for null, and the offset after it."""
     length, start = read_uvarint(buffer, offset)
     if not length:
         return None, start
@@ -89,7 +89,7 @@ def read_nullable_compact_string(buffer: Buffer, offset: int) -> tuple[str | Non
 
 
 def read_nullable_compact_bytes(buffer: Buffer, offset: int) -> tuple[bytes | None, int]:
-    """Return a copy of the compact bytes at offset, None for null, and the offset behind them."""
+    """Return a copy of the compact bytes at offset, None for null, and the offset after them."""
     length, start = read_uvarint(buffer, offset)
     if not length:
         return None, start
@@ -100,7 +100,7 @@ def read_nullable_compact_bytes(buffer: Buffer, offset: int) -> tuple[bytes | No
 
 
 def read_compact_array(buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
-    """Return the items at offset and the offset behind them; arguments are those of `primitives.read_array`."""
+    """Return the items at offset and the offset after them; arguments are those of `primitives.read_array`."""
     count, start = read_uvarint(buffer, offset)
     left = len(buffer) - start
     if not count or (count - 1) * smallest_item > left:
@@ -113,7 +113,7 @@ def read_compact_array(buffer: Buffer, offset: int, read: Reader[T], smallest_it
 
 
 def read_uuid(buffer: Buffer, offset: int) -> tuple[str | None, int]:
-    """Return the 16 bytes at offset as 32 hex digits, None if all are zero, and the offset behind them."""
+    """Return the 16 bytes at offset as 32 hex digits, None if all are zero, and the offset after them."""
     if len(buffer) - offset < 16:
         raise BufferUnderflow(f"uuid at byte {offset} needs 16 bytes, {len(buffer) - offset} are left")
     uuid = bytes(buffer[offset : offset + 16])
@@ -121,7 +121,7 @@ def read_uuid(buffer: Buffer, offset: int) -> tuple[str | None, int]:
 
 
 def skip_tagged_fields(buffer: Buffer, offset: int) -> int:
-    """Return the offset behind the tagged fields at offset; none of them matters to this package."""
+    """Return the offset after the tagged fields at offset; none of them matters to this package."""
     count, offset = read_uvarint(buffer, offset)
     if 2 * count > len(buffer) - offset:
         raise DecodeError(f"{count} tagged fields before byte {offset}, but {len(buffer) - offset} bytes are left")
@@ -163,20 +163,20 @@ def encode_uuid(uuid: str | None) -> bytes:
 
 
 def encode_compact_array(items: Iterable[bytes]) -> bytes:
-    """Return encoded items, each with its tagged fields, behind their compact count."""
+    """Return the compact count and the encoded items, each with its tagged fields."""
     listed = list(items)
     return encode_uvarint(len(listed) + 1) + b"".join(listed)
 
 
 def read_bool(buffer: Buffer, offset: int) -> tuple[bool, int]:
-    """Return the boolean at offset and the offset behind it."""
+    """Return the boolean at offset and the offset after it."""
     if offset >= len(buffer):
         raise BufferUnderflow(f"boolean at byte {offset} needs 1 byte, 0 are left")
     return buffer[offset] != 0, offset + 1
 
 
 def read_nullable_array(buffer: Buffer, offset: int, read: Reader[T], smallest_item: int) -> tuple[list[T], int]:
-    """Return the items of a classic array, none for null, and the offset behind them; else as `read_array`."""
+    """Return the items of a classic array, none for null, and the offset after them; else as `read_array`."""
     count, start = read_int32(buffer, offset)
     return ([], start) if count == -1 else read_array(buffer, offset, read, smallest_item)
 
@@ -202,7 +202,7 @@ class Field(NamedTuple):
         is_array: Whether it is an array of that type.
         first, last: The versions that have it.
         null_from: From which version on it may be null.
-        default: What an encoder takes if the value is left out; `...` if the caller must give it.
+        default: The value that an encoder takes if the caller leaves it out; `...` if the caller must give it.
         fields: Of the struct.
     """
 
@@ -265,7 +265,7 @@ class Schema:
     """The fields of one message in all its versions.
 
     Args:
-        what: What errors call it, such as `JoinGroup response`.
+        what: The name of the message in errors, such as `JoinGroup response`.
         text: The schema.
         flexible_from: The first version with the flexible encoding.
     """

@@ -1,4 +1,4 @@
-"""The APIs of brokers and topics: what a broker serves, leaders, ends of logs, and how topics are changed.
+"""The APIs of brokers and topics: served versions, leaders, ends of logs, and how topics are changed.
 
 Kafka 4 serves no Produce before 3, Fetch before 4, ListOffsets 0, OffsetForLeaderEpoch 0 and 1 (KIP-896).
 

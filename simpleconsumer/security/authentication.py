@@ -43,7 +43,7 @@ from simpleconsumer.types import SaslAnswer
 from zkconsumer_error import ErrorCode
 
 Exchange = Callable[[bytes, int | None], memoryview]
-"""Sends a frame over a connection that is being opened, and returns the body of the answer behind the correlation id,
+"""Sends a frame over a connection that is being opened, and returns the body of the answer after the correlation id,
 which must be the given one (None: answers carry none). It is valid until the next call. Errors are those of the call
 for which the connection is opened, and its deadline holds."""
 _FIRST_WITH_TOKENS_IN_REQUESTS: Final = 1
@@ -67,7 +67,7 @@ class Authentication:
         """Authenticate a new connection; return the milliseconds after which it has to be done again, 0 for never.
 
         Raises:
-            SaslLost: The connection was lost upon a token, to a broker that does not say what it refuses.
+            SaslLost: The connection was lost upon a token, to a broker that does not say why.
             SaslRefused: The broker refuses the client, or the client the broker.
             DecodeError: An answer makes no sense.
             Errors of `exchange`.
@@ -172,11 +172,11 @@ PAUSES_S: Final = (0.1, 0.5)
 
 
 def in_tries(attempt: Callable[[], T], deadline: float, pause: Callable[[float], bool]) -> T:
-    """Return what an attempt to make an authenticated connection returns.
+    """Return the result of an attempt to make an authenticated connection.
 
     Args:
         attempt: Raises SaslLost for a connection that was lost upon a token.
-        deadline: In seconds of the monotonic clock; no try starts behind it.
+        deadline: In seconds of the monotonic clock; no try starts after it.
         pause: Waits for so many seconds; returns whether nothing is wanted any more.
 
     Raises:

@@ -127,7 +127,7 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 class Sign(Enum):
-    """What stands between words."""
+    """The characters between words."""
 
     EQUALS = "="
     END = ";"

@@ -50,7 +50,7 @@ class ScramClient:
         """Return the answer to the server's first message: the proof.
 
         Raises:
-            ScramRefused: The server has refused the user, or sends what the mechanism does not allow.
+            ScramRefused: The server has refused the user, or sends a message that the mechanism does not allow.
         """
         text = _text(server_first)
         fields = _fields(text)

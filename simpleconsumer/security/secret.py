@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 
-class WrongSecuritySetting(ValueError):  # noqa: N818 - says what is wrong
+class WrongSecuritySetting(ValueError):  # noqa: N818 - names the fault
     """A setting for TLS or SASL, or the file that it names, cannot be used; its text has no secret.
 
     Attributes:
         setting: Kafka's name of it.
-        reason: What is wrong.
+        reason: The fault, as a clause.
     """
 
     def __init__(self, setting: str, reason: str) -> None:
@@ -31,7 +31,7 @@ NOT_UTF8: Final = "it has bytes or characters that cannot be UTF-8, which can co
 
 
 class Secret(str):
-    """A text whose repr is `***`, and so are those of what holds it: `vars(...)`, `asdict(...)`, an error's arguments.
+    """A text whose repr is `***`, also within others: `vars(...)`, `asdict(...)`, the arguments of an error.
 
     In all else it is the text itself.
     """

@@ -26,7 +26,7 @@ SETTINGS: Final = (
     "ssl.enabled.protocols", "ssl.cipher.suites",
     "sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config", "sasl.oauthbearer.token.callback",
 )  # fmt: skip
-"""All names that `Security.of` takes, beside `ALIASES`."""
+"""All names that `Security.of` accepts in addition to `ALIASES`."""
 
 _STORE_TYPES: Final = {"ssl.truststore.type": ("PEM", "JKS"), "ssl.keystore.type": ("PEM",)}
 _MODULES: Final = {"PLAIN": "PlainLoginModule", **dict.fromkeys(HASHES, "ScramLoginModule")}

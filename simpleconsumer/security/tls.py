@@ -30,8 +30,8 @@ class Tls:
         key: The private key itself, as PEM.
         key_password: Of the private key.
         checks_host: Whether the certificate must be that of the host.
-        versions: Names of the versions of TLS that are spoken; empty: those that Python takes for safe.
-        cipher_suites: Names as Java or OpenSSL has them; empty: those that Python takes for safe.
+        versions: Names of the versions of TLS that are spoken; empty: the ones that Python takes for safe.
+        cipher_suites: Names as Java or OpenSSL has them; empty: the ones that Python takes for safe.
     """
 
     truststore: str | None = None

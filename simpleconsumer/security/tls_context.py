@@ -316,7 +316,7 @@ class TlsTransport(Transport):
         """Fill a buffer, as a plain one.
 
         Raises:
-            AuthenticationFailed: The broker refuses the client's certificate, which it says behind the handshake.
+            AuthenticationFailed: The broker refuses the client's certificate, which it says after the handshake.
         """
         filled = 0
         while filled < len(view):
@@ -333,7 +333,7 @@ class TlsTransport(Transport):
             self._has_heard = True
 
     def is_idle(self) -> bool:
-        """As of a plain one; what TLS itself has to say in between is read."""
+        """As of a plain one; TLS's own messages in between are read."""
         self._secured.settimeout(0)
         try:
             self._secured.recv(1)

@@ -54,7 +54,7 @@ def owner_foreign(stage: Stage) -> None:
     stage.cluster.client.delete(path)
     stage.cluster.client.create(path, f"{stage.group}_dead-0".encode())
     stage.load.grow(int(10 * RATE_PER_S))
-    stage.notes.append(f"beside it {len(stage.owned_by(stage.other))} of {len(stage.places) - 1} owned")
+    stage.notes.append(f"of the other partitions {len(stage.owned_by(stage.other))} of {len(stage.places) - 1} owned")
     stage.mark()
     stage.cluster.client.delete(path)
     stage.wait_full()

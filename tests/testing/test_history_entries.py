@@ -52,7 +52,7 @@ def test_an_entry_has_a_message_and_no_more_of_them_than_bytes(messages: int) ->
 
 def test_entries_are_added_in_their_order() -> None:
     entries = three_entries()
-    with pytest.raises(ValueError, match="from 80 to 120, behind 90"):
+    with pytest.raises(ValueError, match="from 80 to 120, after 90"):
         entries.add(PLACE, 80, 1, 120)
 
 

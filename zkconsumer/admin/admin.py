@@ -123,11 +123,11 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
     def groups(self) -> GroupList:
         """Return all groups: how many members and partitions they have, what they read, and where they have offsets.
 
-        Groups in ZooKeeper are those that have a node there. Groups that brokers coordinate are listed beside them if
+        Groups in ZooKeeper are those with a node there. Groups that brokers coordinate are listed with them if
         the brokers serve that (Kafka 0.9 and later); `coordination` of a row says which it is, and a name that both
-        kinds have has two rows. What a group in ZooKeeper stores in Kafka is no group of its own. An offset manager
-        that does not answer within three seconds leaves `offsets_in_kafka` of its groups unknown, and a broker that
-        does not answer leaves the groups out that it coordinates, which `unlisted` says.
+        kinds have has two rows. The offsets that a group in ZooKeeper stores in Kafka are no group of their own. An
+        offset manager that does not answer within three seconds leaves `offsets_in_kafka` of its groups unknown, and a
+        broker that does not answer leaves the groups out that it coordinates, which `unlisted` says.
         """
         return with_broker_groups(list_groups(self._port, self._in_kafka), self.broker_groups)
 
@@ -165,8 +165,8 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
         """Check that the thread to which a partition is assigned owns it; return what is wrong, and how to fix it.
 
         Args:
-            strategies: Those that the group may use, of `STRATEGIES`; with none, owners are not compared with an
-                assignment.
+            strategies: The strategies that the group may use, of `STRATEGIES`; with none, owners are not compared with
+                an assignment.
             least_members: Fewer registered consumers are a fault.
             patience_s: How long a rebalance may take before its signs count as faults; the default fits the four tries
                 of a Java member.
@@ -217,7 +217,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
 
         Args:
             groups: Names of groups, at least one.
-            store: `zookeeper` or `kafka`: delete what is there alone.
+            store: `zookeeper` or `kafka`: delete from that store alone.
             dry_run: Check everything, and delete nothing.
 
         Raises:

@@ -64,7 +64,7 @@ class BrokerGroups(BrokerGroupOffsets):
     Args:
         cluster: The cluster.
         client_id: The name under which brokers log and count the requests.
-        where: What the messages of errors call the cluster, such as `at localhost:9092`.
+        where: The name of the cluster in error texts, such as `at localhost:9092`.
 
     Every method raises `CoordinatorUnavailable` when no broker coordinates the group or the one that does is silent for
     fifteen seconds, `GroupNotAuthorized` when brokers do not let this user see or change a group, and

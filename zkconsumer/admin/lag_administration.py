@@ -70,7 +70,7 @@ class LagAdministration:
 
 
 class _BothKinds:
-    """The lag of groups in ZooKeeper and of those that brokers coordinate.
+    """The lag of groups in ZooKeeper and of groups that brokers coordinate.
 
     Args:
         choice: Which groups and topics are read.

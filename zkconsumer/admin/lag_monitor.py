@@ -1,19 +1,19 @@
-"""Reads the lag of groups again and again, of groups in ZooKeeper and of those that brokers coordinate.
+"""Reads the lag of groups again and again, of groups in ZooKeeper and of groups that brokers coordinate.
 
 Reads the lag of groups in ZooKeeper, again and again, without joining them.
 
 Rules, and which failure each prevents:
 - ZooKeeper is read level by level for all groups together, and each leader is asked once for the ends of the logs of
   all groups: the work grows with the cluster and not with groups times partitions.
-- A round has a deadline. What is not known by then is unknown, and never counted as no lag.
-- No watch is set and no node is written: a monitor that dies leaves nothing behind.
+- A round has a deadline. A lag that is not known by then is unknown, and never counted as no lag.
+- No watch is set and no node is written: a monitor that dies leaves no trace.
 
 Reads the lag of groups that brokers coordinate, again and again, without joining them.
 
 Rules, and which failure each prevents:
 - Each broker is asked for its groups over one connection, and each leader once for the ends of the logs of all groups:
   the work grows with the cluster and not with groups times partitions.
-- What a broker does not answer is unknown, which is said, and never counted as no lag.
+- A lag that no broker answers is shown as unknown, and never counted as no lag.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from zkconsumer.cluster.registry import Topic07
 from zkconsumer.cluster.zookeeper_connection import READ_TIMEOUT_S, read_all
 
 _FULL_SCAN_S: Final = 300.0
-"""How often a group is asked for its offsets of all topics in Kafka; in between for those that it has to do with."""
+"""How often a group is asked for its offsets of all topics in Kafka; in between only for topics that it reads."""
 _SCANNED_A_ROUND: Final = 20_000
-"""How many topics a round asks for beside those that groups with members read, summed over these groups."""
+"""How many topics a round asks for in addition to those read by groups with members, summed over these groups."""
 
 
 class LagMonitor:
@@ -167,7 +167,7 @@ class LagMonitor:
                 if each.group in scanned:
                     self._scanned_at[each.group] = time.monotonic()
                     self._left.discard(each.group)
-            # While the offsets are not known, the topics of those that were there before still count.
+            # While the offsets are not known, the topics of earlier offsets still count.
             hidden = data.keys() if unknown else unled
             in_kafka = self._kafka_topics.get(each.group, frozenset()) & data.keys() & hidden
             others = {*in_kafka, *(topic for topic, _ in offsets)} - each.topics.keys()
@@ -184,7 +184,7 @@ class LagMonitor:
 
         Nothing says which topics a group without members has read. Of one with members, offsets of other topics than it
         reads now are shown as well; among very many groups, they are asked for over several rounds. A group that a
-        member has left is asked at once: what that member stored would be shown minutes later.
+        member has left is asked at once: the last commits of that member would be shown minutes later.
         """
         now = time.monotonic()
         due = []
@@ -195,7 +195,7 @@ class LagMonitor:
             if each.group in self._left or now - self._scanned_at.get(each.group, -_FULL_SCAN_S) >= _FULL_SCAN_S:
                 due.append(each)
         scanned = {each.group for each in due if not each.registrations or each.group in self._choice.groups}
-        # Those that were asked longest ago come first: a group whose offset manager is dead does not hold up others.
+        # Groups that were asked longest ago come first: a group whose offset manager is dead does not hold up others.
         others = sorted((each.group for each in due if each.group not in scanned),
                         key=lambda group: self._asked_at.get(group, -_FULL_SCAN_S))  # fmt: skip
         scanned.update(others[: max(1, _SCANNED_A_ROUND // len(nodes[0].known_topics))])
@@ -336,7 +336,7 @@ class BrokerLagMonitor:
         """Return the current lag, from the second call on with rates.
 
         Args:
-            others: Groups in ZooKeeper: what they store in Kafka is listed as a group without members, which is left
+            others: Groups in ZooKeeper: their offsets in Kafka are listed as a group without members, which is left
                 out.
 
         Raises:

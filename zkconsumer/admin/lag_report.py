@@ -1,4 +1,4 @@
-"""How far groups are behind, as values: by partition, by topic and by group. Pure.
+"""How far groups lag, as values: by partition, by topic and by group. Pure.
 
 The lag of a partition is the end of its log less the stored offset: messages, or bytes in Kafka 0.7. It is unknown
 where one of the two is not known, or the offset is beyond the end, and never counted as 0 then. Offsets that differ
@@ -45,7 +45,7 @@ class TopicLag:
     Attributes:
         topic: Its name.
         partition_count: Partitions that the group owns, has offsets of, or subscribes to.
-        unowned: Those that a member subscribes to and nobody owns; None if members or owners may not be read.
+        unowned: Partitions that a member subscribes to and nobody owns; None if members or owners may not be read.
         lag: Sum of the known lags; None if no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
         consumed_per_s: Messages (in Kafka 0.7 bytes) a second by which the stored offsets grow; None while not known.
@@ -77,7 +77,7 @@ class GroupLag:
         lag_unknown: Number of partitions whose lag is not known; at least 1 while brokers do not show the offsets.
         topics_lag: By topic.
         partitions: By topic and number.
-        problems: What is wrong with the group, as sentences.
+        problems: The problems of the group, as sentences.
         coordination: `zookeeper` or `brokers`. Of groups of brokers, owners of partitions are ids of members.
     """
 
@@ -101,8 +101,8 @@ class LagReport(JsonValue):
         read_at: When it was read, in seconds since 1970.
         duration_s: How long that took.
         groups: By name.
-        problems: What could not be read at all, as sentences.
-        lag_unit: What offsets, lags and rates count: `messages`, or `bytes` in Kafka 0.7.
+        problems: Groups or nodes that could not be read at all, as sentences.
+        lag_unit: The unit of offsets, lags and rates: `messages`, or `bytes` in Kafka 0.7.
     """
 
     read_at: float
@@ -123,10 +123,10 @@ def group_lag(
 
     Args:
         found: The report about the group.
-        unowned: (topic, partition) of those that a member subscribes to and nobody owns.
+        unowned: (topic, partition) of partitions that a member subscribes to and nobody owns.
         rates: Topic -> rates.
         topics: The topics that count.
-        nodes: What the report was made from; it tells which owners may not be read.
+        nodes: The nodes from which the report was made; it tells which owners may not be read.
     """
     chosen = frozenset(topics)
     rows = tuple(row for row in found.partitions if row.topic in chosen)
@@ -206,7 +206,7 @@ _Key = tuple[str, str, int | str]
 
 
 class _Round(NamedTuple):
-    """What was read at one time: (group, topic, partition) -> stored offset and end of the log."""
+    """The figures of one time: (group, topic, partition) -> stored offset and end of the log."""
 
     at: float
     numbers: Mapping[_Key, tuple[int, int]]

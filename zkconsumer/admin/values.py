@@ -1,4 +1,4 @@
-"""What administration returns and raises: values, their JSON, phrases, and errors. Pure.
+"""The results and errors of administration: values, their JSON, phrases, and errors. Pure.
 
 The values that administration returns, and how they become JSON.
 
@@ -22,7 +22,7 @@ The errors of group administration.
         └── TopicUnfinished       the change is asked for, and the brokers have not done it in time
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; an "Error" at the end of each would only repeat the tree above.
 # ruff: noqa: N818
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class GroupList(JsonValue):
 
     Attributes:
         groups: All groups, by name.
-        refused: Nodes that may not be read, a sentence for each; what stands below them is not counted.
+        refused: Nodes that may not be read, a sentence for each; nodes below them are not counted.
         unknown: Of how many groups it is not known whether they have offsets in Kafka, and why, a sentence; None if
             there are none.
         unlisted: Why groups that brokers coordinate may be missing, a sentence for each broker.
@@ -167,7 +167,7 @@ def count_of(number: int | None, noun: str) -> str:
 
 
 def nearest(name: str, known: Sequence[str], kind: str) -> str:
-    """Return the remedy for a name that does not exist: the name that was probably meant, or those that exist.
+    """Return the remedy for a name that does not exist: the name that was probably meant, or the existing names.
 
     >>> nearest("clikcs", ["clicks", "views"], "topic")
     "did you mean 'clicks'?"

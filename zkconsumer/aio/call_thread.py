@@ -5,12 +5,12 @@ Rules, and which failure each prevents:
   another call could count it as done.
 - A call that waits for something is cut short when another one is asked for; who asked for it asks again.
 - While a callback runs on the loop, the thread makes the calls that the callback awaits, and those of other tasks: the
-  callback may wait for these tasks, and the call in which it runs waits for the callback. Those that were asked for
+  callback may wait for these tasks, and the call in which it runs waits for the callback. Calls that were asked for
   before come first: a commit of the callback must not overtake them.
 - A callback is over when its task is, even if that was cancelled before its first step.
 - The thread that waits for a callback looks from time to time whether the loop still exists.
 
-Runs calls that wait, such as a commit or the end of a member, beside the event loop.
+Runs calls that wait, such as a commit or the end of a member, outside the event loop.
 
 Each call has a daemon thread of its own. The executor of the event loop is not used: it may be full of the
 application's own calls, and `asyncio.run` would wait for it. All calls that are made here end by a deadline.
@@ -126,7 +126,7 @@ class CallThread:
         """Return what a function returns on the thread.
 
         Args:
-            function: What to do.
+            function: The call to make.
             dropped: Called on the loop when it has returned without an error, if the task was cancelled meanwhile.
             cut: Ends its wait early; called on the loop when the task is cancelled, or another call is asked for.
             waits: Whether it waits for the end of callbacks of others.

@@ -1,6 +1,6 @@
 """AsyncConsumerConnector: a member of a consumer group whose streams are read by the tasks of an event loop.
 
-A shell over `ConsumerConnector`. What takes time runs beside the loop (`zkconsumer.aio.call_thread`); what a call
+A shell over `ConsumerConnector`. Long calls run outside the loop (`zkconsumer.aio.call_thread`); what a call
 counts as in hand is decided on the loop, when it is called. Rules, and which failure each prevents:
 - The leave starts before anything is awaited: a task that is cancelled again in `async with` cannot keep its member in
   the group.
@@ -90,7 +90,7 @@ class AsyncConsumerConnector:
         listener: Any object with some of the methods of `AsyncRebalanceListener`, each `async def` or `def`; they are
             called on the event loop.
         on_statistics: Called with the statistics every `statistics.interval.ms`, on the event loop; `async def` or
-            `def`. What it raises is logged, once.
+            `def`. Its first error is logged.
 
     As an asynchronous context manager it shuts down at the end of the block: a clean end counts the message in hand of
     the task as done; an exception and a cancellation do not. It belongs to the event loop that creates its streams, and
@@ -100,7 +100,7 @@ class AsyncConsumerConnector:
         config: The settings.
         consumer_id: The id in the group, `<group>_<consumer.id>`, or `<group>_<host>-<millis>-<8 hex>`.
 
-    Threads: that of its event loop. No call blocks it: what takes time runs on threads of their own.
+    Threads: that of its event loop. No call blocks it: long calls run on threads of their own.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class AsyncConsumerConnector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> Coroutine[Any, Any, None]:
         """Store positions and wait for the result, for the session time-out at most; to be awaited.
 
-        What is stored is decided when this is called, and it is stored after all earlier commits. A
+        The offsets are chosen when this is called, and stored after all earlier commits. A
         commit whose task is cancelled meanwhile may still be stored.
 
         Args:
@@ -244,7 +244,7 @@ class AsyncConsumerConnector:
     # -- state -------------------------------------------------------------------------------------------------------
 
     async def status(self) -> ConnectorStatus:
-        """What this member is doing, as a frozen value."""
+        """Return the status of this member, as a frozen value."""
         return await self._beside(self._connector.status)
 
     async def statistics(self) -> ConnectorStatistics:
@@ -260,7 +260,7 @@ class AsyncConsumerConnector:
     async def shutdown(self, timeout: float | None = None) -> dict[TopicPartition, str]:
         """Leave the group: finish, commit (with auto-commit on), release everything.
 
-        All streams end. Waits for the messages in hand of other tasks; what is still in hand at the time-out stays
+        All streams end. Waits for the messages in hand of other tasks; messages still in hand at the time-out stay
         uncommitted and is delivered again elsewhere. The message in hand of a stream that this task last read counts as
         done, unless another task took it for this one (`create_task(anext(stream))`). A message whose task has returned
         is not waited for, and is not done. A second call waits for the first and does nothing more. If the task is

@@ -3,7 +3,7 @@
 A shell over `KafkaConsumer`, whose calls are made on a thread of its own (`zkconsumer.aio.call_thread`). Rules, and
 which failure each prevents:
 - A poll that is cancelled returns its records to the consumer: the next poll has them.
-- What an iteration polls it keeps, cancelled or not: to give it back would deliver again what it has returned by then.
+- An iteration keeps the records of its polls, cancelled or not: to give them back would deliver some of them again.
 - Topics to subscribe to at the first call are forgotten by the subscription itself, and not when it is asked for.
 - Only one task polls at a time: the records of the one would be done when the other polls.
 - A loop that ends takes the member out of its group: `asyncio.run` closes the asynchronous generators of its loop.
@@ -74,7 +74,7 @@ class AsyncKafkaConsumer:
         **settings: As for `KafkaConsumer`.
 
     Iterating with `async for` returns record after record. As an asynchronous context manager it closes at the end of
-    the block; after an exception what the last poll has returned is not committed.
+    the block; after an exception the records of the last poll are not committed.
 
     Attributes:
         config: The settings.
@@ -156,7 +156,7 @@ class AsyncKafkaConsumer:
         """Subscribe to topics or a pattern, as `KafkaConsumer.subscribe` does.
 
         Args:
-            topics: In place of those that were subscribed to before.
+            topics: The topics; they replace the earlier subscription.
             pattern: A regular expression.
             listener: Any object with some of the methods of `AsyncRebalanceCallbacks`, `async def` or `def`.
         """

@@ -179,11 +179,11 @@ class Reading:
     """Which task reads a stream, and how it waits.
 
     Args:
-        stream: What is read.
+        stream: The stream that is read.
         loop: Where.
 
     Attributes:
-        stream: What is read.
+        stream: The stream that is read.
         loop: Where.
         thread: The thread in which the loop ran when a task began to read; 0 before that.
 
@@ -265,7 +265,7 @@ class Reading:
         return True
 
     def _raised(self, task: _Task, error: BaseException) -> None:
-        """Take note of an error: what it is about is in hand; what an interrupt held back is delivered again."""
+        """Take note of an error: its message is in hand; a message that an interrupt held back is delivered again."""
         self.stream._reader = task
         if isinstance(error, Exception):
             self._reported = self.stream.handed
@@ -288,7 +288,7 @@ class Reading:
         self._task, self._waiting = _NOBODY, task
         try:
             while True:
-                waiter = wakeup.expect()  # before the look: what comes behind it completes the future
+                waiter = wakeup.expect()  # before the look: a later message completes the future
                 try:
                     item = next(items)
                 except NothingYet as nothing:

@@ -44,7 +44,7 @@ Example:
 def check_config(path: str, program: str | None, defaults: bool, as_json: bool) -> None:
     """Check a properties file line by line.
 
-    Prints the setting that each line of FILE sets, the value in force, and what is wrong with the line.
+    Prints the setting that each line of FILE sets, the value in force, and the faults of the line.
     """
     name = "standard input" if path == "-" else path
     data = _read(path, name)

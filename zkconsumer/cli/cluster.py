@@ -247,8 +247,8 @@ def _running(wanted: ClusterWanted, topics: Sequence[TopicWanted]) -> Iterator[C
         raise CliError(f"the folder of the cluster, {where}, cannot be created: {error.strerror}") from error
     _allow_many_files()
     try:
-        beside = "ZooKeeper and " if made.has_zookeeper else ""
-        click.echo(f"starting {beside}{wanted.words} ...", err=True)
+        zookeeper_too = "ZooKeeper and " if made.has_zookeeper else ""
+        click.echo(f"starting {zookeeper_too}{wanted.words} ...", err=True)
         try:
             made.start_all()
             _create(made, topics)

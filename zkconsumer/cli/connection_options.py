@@ -4,7 +4,7 @@ A new command needs three lines for everything: the decorator `@zookeeper_option
 `open_admin(zookeeper, ...)` or `open_zookeeper(zookeeper)`. Files, profiles, environment variables, credentials and TLS
 come with them.
 
-Opens the groups that a command is about: those of a ZooKeeper, and those that brokers coordinate.
+Opens the groups that a command is about: groups of a ZooKeeper, and groups that brokers coordinate.
 
 A command that shows or changes groups has the decorators `@zookeeper_option(required=False)` and `@bootstrap_option()`,
 and calls `open_groups`.
@@ -271,7 +271,7 @@ def refuse_options(why: str, **given: object) -> None:
     """Raise if options are given that have no meaning here.
 
     Args:
-        why: What they are of, a clause.
+        why: Whose options they are, a clause.
         given: Name of the option, with underscores -> its value; None and False for one that is not given.
 
     Raises:

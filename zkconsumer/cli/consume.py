@@ -48,7 +48,7 @@ from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams.stream import KafkaStream
 
 _FORMAT_KEYS = ("print.key", "key.separator", "line.separator")
-"""Properties of Kafka's own formatter, which `--property` takes beside the settings of a consumer."""
+"""Properties of Kafka's own formatter, which `--property` accepts in addition to the settings of a consumer."""
 
 _EPILOG = """\
 \b
@@ -86,7 +86,7 @@ Example: the last five messages of each partition, with partition and offset
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for.
+    """The request on the command line.
 
     Attributes:
         config: The settings, without auto-commit.
@@ -113,7 +113,7 @@ class Wanted:
 
     @property
     def group(self) -> WantedGroup:
-        """What has to be checked before the group is joined."""
+        """The values to check before the group is joined."""
         return WantedGroup(self.config, self.topics, self.topic_filter is not None, self.subscription,
                            self.generated_group)  # fmt: skip
 

@@ -27,7 +27,7 @@ from zkconsumer_error import printable
 
 
 def print_broker_group(found: BrokerGroupReport) -> None:
-    """Print a report: what its coordinator says, members, partitions, and what is wrong."""
+    """Print a report: the state by its coordinator, members, partitions, and problems."""
     topics = len({row.topic for row in found.partitions})
     click.echo(f"Group {shown_group(found.group)}: {count_of(len(found.members), 'member')}, "
                f"{count_of(len(found.partitions), 'partition')} of {count_of(topics, 'topic')}")  # fmt: skip
@@ -164,7 +164,7 @@ def print_offsets(rows: Sequence[PartitionRow], unit: str) -> None:
 
     Args:
         rows: The partitions.
-        unit: What lags count, `messages` or `bytes`.
+        unit: The unit of lags, `messages` or `bytes`.
     """
     has_stores = any(row.offset_in_kafka is not None or row.offset != row.offset_in_zookeeper for row in rows)
     stores = _STORES if has_stores else ()

@@ -144,7 +144,7 @@ Examples:
 @click.option(
     "--blacklist",
     metavar="REGEX",
-    help="Load all topics that do not match; with --whitelist, only those that also match it.",
+    help="Load all topics that do not match; with --whitelist, only topics that also match it.",
 )
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Folder to load into, such as hdfs://nn/lake.")
 @click.option(
@@ -196,14 +196,14 @@ Examples:
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="What to do if the logs no longer have messages that were to be loaded.",
+    help="How to handle logs that no longer have messages that were to be loaded.",
 )
 @click.option(
     "--on-missing-leader",
     type=click.Choice(["skip", "fail"]),
     default="skip",
     show_default=True,
-    help="What to do if a partition has no leader; skip: load the others, and end with status 3.",
+    help="How to handle a partition without a leader; skip: load the others, and end with status 3.",
 )
 @click.option(
     "--max-messages",
@@ -292,7 +292,7 @@ def load(
     settings = LoadSettings(
         source, folder, shape, on_data_loss == "skip", gaps == "allow", on_missing_leader == "skip", max_messages
     )
-    # What is missing, or wrong with the connection, is reported before Spark takes its seconds to start.
+    # Missing options and faults of the connection are reported before Spark takes its seconds to start.
     spark_pairs = setting_pairs("--conf", spark_settings)
     table = shape.format if shape.is_table else None
     if table is not None:
@@ -413,7 +413,7 @@ def compact_files(
 
     settings = CompactionSettings(folder, file_size, compression)
     with (
-        interrupted_with("interrupted; what was published before stays"),
+        interrupted_with("interrupted; files that were published before stay"),
         failures_in_a_sentence(),
         spark_session(master, setting_pairs("--conf", spark_settings)) as spark,
         job_progress(as_json) as tell,

@@ -116,7 +116,7 @@ def export_offsets(
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write beside the file and rename, so that a full disk leaves the old one as it was."""
+    """Write a second file next to it and rename that, so that a full disk leaves the old one as it was."""
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
     try:
         handle, work = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

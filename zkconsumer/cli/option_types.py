@@ -1,4 +1,4 @@
-"""What options of several commands have in common: types, refusals, names of Kafka's own tools.
+"""The common parts of options of several commands: types, refusals, names of Kafka's own tools.
 
 The types of options, and the refusal of an option that is given twice and takes one value.
 
@@ -59,9 +59,9 @@ def refuse_repeated_options(command: click.Command, arguments: Sequence[str], co
         if count > 1:
             raise click.UsageError(f"Option '{option.opts[0]}' is given {count} times, but has one value.", context)
     if below is not None:
-        name, deeper, behind = below
+        name, deeper, deeper_order = below
         if deeper is not None:
-            refuse_repeated_options(deeper, behind, click.Context(deeper, context, name))
+            refuse_repeated_options(deeper, deeper_order, click.Context(deeper, context, name))
 
 
 def _takes_one_value(option: click.Option) -> bool:
@@ -215,9 +215,9 @@ _CALLED: Final[Mapping[str, str]] = {
     "--to-offset": "--to OFFSET",
     "--to-datetime": "--to TIME",
 }
-"""What an option is called here, for commands that have it."""
+"""The name of an option here, for commands that have it."""
 _CALLED_ELSE: Final[Mapping[str, str]] = {"--broker-list": "--bootstrap-server"}
-"""What it is called in other commands."""
+"""Its name in other commands."""
 _BROKERS: Final = "this command needs ZooKeeper; give --zookeeper HOSTS"
 _HINTS: Final[Mapping[str, str]] = {
     "--bootstrap-server": _BROKERS,
@@ -259,7 +259,7 @@ def store_option(stores: Sequence[str], description: str) -> Callable[[Command],
     """Return a decorator that gives a command the option `--store`; its parameter `store` is None without it.
 
     Args:
-        stores: What may be chosen.
+        stores: The valid values.
         description: The option's help.
     """
     return click.option("--store", type=click.Choice(stores), help=description)
@@ -284,7 +284,7 @@ def print_changes(found: OffsetChanges, as_json: bool, done: str = "set") -> Non
     """Print a line for each change, under the name of its group, or one JSON object.
 
     Args:
-        done: What was done to the offsets.
+        done: The change of the offsets.
     """
     for note in found.notes:
         click.echo(f"note: {printable(note)}", err=True)
@@ -301,7 +301,7 @@ def print_changes(found: OffsetChanges, as_json: bool, done: str = "set") -> Non
 
 _BARE: Final = {"--partition": "--print-partition", "--offset": "--print-offset"}
 _VALUE: Final = re.compile(r"(?!-)|-\d")
-"""What may be a value: all that is no option, and what starts as a negative number."""
+"""A text that may be a value: it is no option, or starts as a negative number."""
 
 
 class ConsumeCommand(click.Command):

@@ -204,7 +204,7 @@ def _line_target(config: ProducerConfig, options: dict[str, Any], has_keys: bool
         longest = 6 * most + 64 * 1024  # a character may be written as \u0000; and there is more in an object
     elif form != LineForm():
         parse = line_parser(form)
-        longest += 64 * 1024 if form.headers is not None else 0  # what stands between headers may be long
+        longest += 64 * 1024 if form.headers is not None else 0  # the text between headers may be long
     headers = tuple(map(_header, options["headers"]))
     return LineTarget(options["topic"], options["partition"], parse, most, longest, headers)
 

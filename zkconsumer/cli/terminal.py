@@ -1,4 +1,4 @@
-"""What commands need of a terminal: streams, tables, errors, signals, a temporary folder.
+"""The terminal of commands: streams, tables, errors, signals, a temporary folder.
 
 Handles standard streams that the parent process has closed, or that cannot be written.
 

@@ -164,7 +164,7 @@ def _change_options(command: Command) -> Command:
 
 
 class _ConfigCommand(click.Command):
-    """Takes `--config name=value` for a setting of the topic, as Kafka's own tool does, beside `--config FILE`."""
+    """Takes `--config name=value` for a setting of the topic, as Kafka's own tool does, and also `--config FILE`."""
 
     def make_parser(self, ctx: click.Context) -> Any:
         parser = super().make_parser(ctx)

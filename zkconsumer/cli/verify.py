@@ -161,7 +161,7 @@ def _print(found: Verification, fine: str) -> None:
     """Print what was found.
 
     Args:
-        fine: Says that there are no faults.
+        fine: The sentence for a group without faults.
     """
     assigned = f", assigned by {printable(found.strategy)}" if found.strategy else ""
     click.echo(

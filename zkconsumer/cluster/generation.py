@@ -45,7 +45,7 @@ def refuse_other_brokers(forced: str, brokers: Sequence[Broker]) -> None:
 
     Args:
         forced: The value of `kafka.generation`.
-        brokers: Those that are registered.
+        brokers: The registered brokers.
 
     Raises:
         ConfigError: Names one of them.
@@ -73,7 +73,7 @@ def find_generation(
     Args:
         port: A started ZooKeeper port.
         forced: The value of `kafka.generation`.
-        brokers: Those that are registered.
+        brokers: The registered brokers.
         timeout_s: For each of the reads.
 
     Raises:
@@ -91,7 +91,7 @@ def find_generation(
 
 
 def generation_of_cluster(port: ZooKeeperPort, registrations: Mapping[str, bytes], timeout_s: float) -> Generation:
-    """Return the generation of a cluster for administration, which refuses nothing: what is wrong is to be shown.
+    """Return the generation of a cluster for administration, which refuses nothing: it must show faults.
 
     Registered brokers decide if all are of one generation; else the topics do, then the members of a group.
 

@@ -14,7 +14,8 @@ Source: kafka.client.ClientUtils (0.8.2.2).
 The order in which brokers are asked a question that any of them can answer.
 
 First come those with the fewest requests of this process under way, of fetches and producers too, in random order among
-equals; last those that did not answer the last time. One slow broker delays few callers, and a dead one none twice.
+equals; last come brokers that did not answer the last time. One slow broker delays few callers, and a dead one none
+twice.
 
 Source: org.apache.kafka.clients.NetworkClient.leastLoadedNode (2.8); KAFKA-714.
 """
@@ -87,7 +88,7 @@ _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the
 
 
 class LeaderDirectory(Protocol):
-    """What finds the leaders of partitions.
+    """Finds the leaders of partitions.
 
     Attributes:
         reported: The leaders of all partitions of the topics of the last call, as a broker reported them.

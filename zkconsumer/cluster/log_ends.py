@@ -42,7 +42,7 @@ _LAST_MESSAGE_BYTES: Final = 1024 * 1024
 
 
 class OneTime(NamedTuple):
-    """What a broker answers about one end of logs, or about one time.
+    """The answer of a broker about one end of logs, or about one time.
 
     Attributes:
         offsets: Partition -> offset, or None where there is none.
@@ -136,7 +136,7 @@ def _connection(
 
 
 class _Question:
-    """What one leader is asked, and what it has answered so far.
+    """The questions to one leader, and its answers so far.
 
     Attributes:
         consumer: The connection.

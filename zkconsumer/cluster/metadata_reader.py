@@ -65,8 +65,8 @@ class TopicIds:
         """Take note of what a broker says; topics without an id are not looked at.
 
         Returns:
-            Whether a topic has an id that it did not have before, when it had another one. A broker that is behind with
-            the news may still give the former one.
+            Whether a topic has an id that it did not have before, when it had another one. A broker with outdated
+            metadata may still give the former one.
         """
         has_new = False
         with self._lock:
@@ -102,7 +102,7 @@ class BrokersSilent(ClusterSilent):
 
 
 class TopicRefused(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
-    """The brokers answer a question about a topic with an error that does not mean that there is no such topic."""
+    """The brokers answer a question about a topic with an error that does not mean that the topic is missing."""
 
 
 class MetadataReader:

@@ -30,7 +30,7 @@ def why_away(missing: Iterable[int | str], known: Iterable[int | str]) -> str:
 
     Args:
         missing: Partitions that a topic does not have.
-        known: Those that it has.
+        known: The partitions that it has.
     """
     away = sorted(_brokers_in(missing) - _brokers_in(known))
     if not away:
@@ -49,7 +49,7 @@ def no_partition(topic: str, missing: Sequence[int | str], known: Sequence[int |
 
     Args:
         missing: The partitions.
-        known: Those that it has.
+        known: The partitions that it has.
     """
     away = why_away(missing, known)
     now = " now" if away else ""
@@ -57,11 +57,11 @@ def no_partition(topic: str, missing: Sequence[int | str], known: Sequence[int |
 
 
 class Topic07(NamedTuple):
-    """One topic of Kafka 0.7, for reports: what cannot be read is named, and hides nothing else.
+    """One topic of Kafka 0.7, for reports: a node that cannot be read is named, and hides nothing else.
 
     Attributes:
         partitions: Those of the brokers that are registered below it, in the order of text.
-        problems: What cannot be read, a sentence each.
+        problems: Nodes that cannot be read, a sentence each.
     """
 
     partitions: tuple[str, ...]

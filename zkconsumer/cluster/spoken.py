@@ -1,11 +1,11 @@
-"""What brokers speak of which another broker has named the address: during an upgrade they are not all of one version.
+"""Finds the versions of brokers whose addresses another broker has named: during an upgrade they are not all the same.
 
 Rules, and which failure each prevents:
 - A broker that lists its versions may name one of 0.9, which never answers a question for them, and one of 0.8. Each
   address is asked once, all at a time, before anybody sends it a request that it does not know.
 - A broker that is not named any more is forgotten: it may come back as another version.
-- Brokers that cannot be of 0.9 are not asked: those with SASL, and those that Kafka 4 names. Those that a broker of 0.8
-  or 0.9 names are spoken to as such, which all of them understand up to Kafka 3.
+- Brokers that cannot be of 0.9 are not asked: brokers with SASL, and brokers that Kafka 4 names. Brokers that one of
+  0.8 or 0.9 names are spoken to as such, which all of them understand up to Kafka 3.
 - One that does not answer within seconds is taken for what the answer suggests; a silence is no sign of an age.
 
 Source: docs/COMPATIBILITY.md; `simpleconsumer.probe`.
@@ -69,7 +69,7 @@ class Spoken:
         """Return the brokers of an answer with what each of them speaks.
 
         Args:
-            named: Those that a broker has named, with what it speaks itself.
+            named: The brokers that a broker has named, with its own dialect.
             are_alike: All of them speak what that broker speaks.
         """
         lists_versions = any(broker.generation == KAFKA011.name for broker in named.values())

@@ -22,7 +22,7 @@ Finds the entry of a log of Kafka 0.7 that a byte position is in, from the start
 No byte of a log shows where an entry starts. So the segment's start is asked for, and the sizes of the entries are
 walked through from there.
 
-Rule: a search has a deadline and reads a limited number of bytes. What it says where it ends names how far it came.
+Rule: a search has a deadline and reads a limited number of bytes. Its result at the end names how far it came.
 
 Threads: One at a time.
 """
@@ -151,7 +151,7 @@ class TimeSearch:
     by_segment: set[TopicPartition] = field(default_factory=set)
 
     def ask(self, consumer: SimpleConsumer, broker: Broker, names: Sequence[TopicPartition]) -> Codes:
-        """Ask the leader of some partitions; return the error codes of those that have no answer.
+        """Ask the leader of some partitions; return the error codes of partitions without an answer.
 
         Raises:
             SimpleConsumerError: The broker does not answer.
@@ -302,7 +302,7 @@ _MOST_TRIES: Final = 3
 
 
 class SearchLimits:
-    """What one or more searches may take together.
+    """The time and bytes that one or more searches may take together.
 
     Args:
         deadline: On the clock `time.monotonic`.

@@ -52,7 +52,7 @@ _AGAIN_S: Final = 0.1
 
 
 class ClusterSilent(RebalanceError):  # noqa: N818 - like its siblings, it says what happened
-    """Who could say what there is in the cluster did not answer in time."""
+    """The servers that know the brokers and topics of the cluster did not answer in time."""
 
 
 class ZooKeeperSilent(ClusterSilent):
@@ -92,7 +92,7 @@ def read_all(port: ZooKeeperPort, requests: Sequence[Read], timeout_s: float = R
 def read_each(
     port: ZooKeeperPort, requests: Sequence[Read], timeout_s: float = READ_TIMEOUT_S, deadline: float | None = None
 ) -> list[Any]:
-    """Return the same as `read_all`, with a `RefusedNode` in place of each node that may not be read.
+    """Return the same as `read_all`, with a `RefusedNode` for each node that may not be read.
 
     Args:
         timeout_s: For each 250 reads.

@@ -57,7 +57,7 @@ def speaks_tls(server: tuple[str, int], timeout_s: float) -> bool:
 def tls_refusal(server: tuple[str, int], context: ssl.SSLContext, timeout_s: float) -> ssl.SSLError | bool:
     """Return the error with which a TLS connection is refused; without an error, whether there was a handshake.
 
-    Nothing is sent behind the handshake: a server that refuses our certificate would reset the connection then, and the
+    Nothing is sent after the handshake: a server that refuses our certificate would reset the connection then, and the
     alert that says why would be lost.
 
     Raises:
@@ -98,7 +98,7 @@ def zookeeper_answer(server: tuple[str, int], timeout_s: float) -> str | None:
                     break
                 answer += chunk
         except OSError:
-            pass  # what came before counts
+            pass  # the bytes so far count
     said = answer.decode("utf-8", "replace")
     # Newer servers also answer words that are not allowed, and while they have no quorum.
     return said if any(word in said for word in ("Zookeeper version", "ZooKeeper instance", "whitelist")) else None
@@ -222,7 +222,7 @@ class ObstacleSearch:
 
     Args:
         servers: Of the connection string.
-        attempts: Those that failed so far.
+        attempts: The attempts that failed so far.
         tls: The settings when TLS was spoken, None when not.
         timeout_s: For each question to a server.
 

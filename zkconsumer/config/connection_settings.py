@@ -4,8 +4,8 @@ Rules, and which failure each prevents:
 
 - A setting comes from the first place that has it: an argument before a file, a file before a profile, the command line
   before the environment.
-- A file or profile that is named as an argument replaces those that the environment names. Credentials of one cluster
-  that a forgotten variable names are not mixed with the settings of another.
+- A file or profile that is named as an argument replaces the ones that the environment names. Credentials of one
+  cluster that a forgotten variable names are not mixed with the settings of another.
 - A file with a password that every user of the machine can read is reported.
 - Credentials from a file that names one ensemble, used for another one, are reported: a digest is sent in clear text.
 """
@@ -68,7 +68,7 @@ _SUFFIX: Final = ".properties"
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """What was found.
+    """The settings that were found.
 
     Attributes:
         zookeeper: The connection string; None when nothing names one.
@@ -141,7 +141,7 @@ def find_connection_settings(
         config: Path of a properties file, as an argument gives it.
         profile: Name of a profile, as an argument gives it.
         environment: The environment variables; those of the process when left out. Empty ones count as not set.
-        zookeeper_from: What the argument of the connection string is called, for messages.
+        zookeeper_from: The name of the argument with the connection string, for messages.
 
     Raises:
         SettingsNotUsable: A file cannot be read, there is no such profile, or an address is not one.

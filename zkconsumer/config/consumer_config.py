@@ -163,7 +163,7 @@ class ConsumerConfig(FrozenSettings):
 
     @property
     def coordination(self) -> str:
-        """What coordinates the group: `zookeeper` or `brokers`."""
+        """The coordination of the group: `zookeeper` or `brokers`."""
         return coordinates(self.group_coordination, self.zookeeper_connect)
 
     @property

@@ -32,14 +32,14 @@ _LARGEST_MESSAGE_BYTES: Final = 1_000_012
 
 
 class Finding(NamedTuple):
-    """What is worth knowing about a file.
+    """A finding about a file.
 
     Attributes:
         severity: `error` (the consumer refuses the file), `warning` (something else happens than the file says) or
             `note`.
         line: Number of the line; None when it is about the whole file.
         setting: The 0.8 name of the setting, None for an unknown one and for the whole file.
-        sentence: What was found.
+        sentence: The finding.
     """
 
     severity: str
@@ -94,7 +94,7 @@ def implausible_for_producers(
 
 Found = Iterator[tuple[str, str, str]]
 _ONLY_07 = {"offsets.storage": "zookeeper", "partition.assignment.strategy": "range"}
-"""What members of Kafka 0.7 cannot choose."""
+"""Settings that members of Kafka 0.7 cannot choose."""
 
 
 def _about_07(values: Mapping[str, Any], given: Collection[str], names: list[str]) -> Iterator[Finding]:
@@ -196,11 +196,11 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True)
 class CheckedLine:
-    """What one line does.
+    """The effect of one line.
 
     Attributes:
         line: Its number; the first one of a line that is continued.
-        name: The name as it stands there; `***` in place of what follows the name of a secret in an unknown one.
+        name: The name as it stands there; in an unknown name `***` replaces the text after the name of a secret.
         setting: Its name in Kafka 0.8, or ours; None if there is no such setting.
         spelling: `0.8` for that name, `0.7` for the name of Kafka 0.7; None if there is no such setting.
         status: `used`, `refused` (the value is not allowed), `overridden` (a later line counts) or `ignored` (unknown).
@@ -238,11 +238,11 @@ class ValueInForce:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What a properties file will do.
+    """The effect of a properties file.
 
     Attributes:
         lines: Every property of the file, in order.
-        findings: What is worth knowing: errors, warnings and notes.
+        findings: The findings: errors, warnings and notes.
         values: The value of every setting, given or not; empty if there are errors.
         program: `consumer` or `producer`: whose file it was taken for.
     """
@@ -307,7 +307,7 @@ def program_of(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class _Program:
-    """What a file may be for.
+    """The program that a file may be for.
 
     Attributes:
         name: `consumer` or `producer`.
@@ -335,11 +335,11 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
 
 
 class _LineChecks:
-    """What the lines of a file do, each by itself.
+    """The effect of the lines of a file, each by itself.
 
     Attributes:
         lines: Every line, without its value.
-        findings: What was found about single lines, and about settings that are missing.
+        findings: The findings about single lines, and about missing settings.
         given: The values that count, by their 0.8 names.
         places: The lines of these.
         names_of_07: The names that count and that Kafka 0.7 alone has.
@@ -407,7 +407,7 @@ class _LineChecks:
         self._entries.setdefault(key.name, entry)
 
     def with_values(self) -> tuple[CheckedLine, ...]:
-        """Return the lines, those that are used with the values of their settings."""
+        """Return the lines; lines that are used have the values of their settings."""
         return tuple(self._with_value(line) for line in self.lines)
 
     def _with_value(self, line: CheckedLine) -> CheckedLine:

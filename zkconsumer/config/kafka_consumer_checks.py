@@ -81,7 +81,7 @@ def warnings_about(given: Mapping[str, object], values: Mapping[str, Any]) -> It
     """Yield a sentence for every combination that is allowed and harmful, and for settings without effect.
 
     Args:
-        given: What was given, by its names.
+        given: The given settings, by their names.
         values: The values of all settings, by their names.
     """
     idle = [name for name in WITHOUT_EFFECT if name in given]

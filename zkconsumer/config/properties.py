@@ -184,7 +184,7 @@ def warn_of_shown_secrets(names: Iterable[str], option: str) -> None:
 
 @dataclass(frozen=True, init=False, repr=False)
 class FrozenSettings(ABC):
-    """What the settings of consumers and producers share, those of `SHARED_KEYS` among it; each is an attribute.
+    """The common part of the settings of consumers and producers, with `SHARED_KEYS`; each is an attribute.
 
     Attributes:
         settings_table: All settings of the program.
@@ -261,8 +261,8 @@ class FrozenSettings(ABC):
         """Yield a sentence for what is allowed and harmful.
 
         Args:
-            named: What was given, by the names under which it was given.
-            given: What was given, converted, by its 0.8 names.
+            named: The given settings, by the names under which they were given.
+            given: The given settings, converted, by their 0.8 names.
             values: The values of all settings, by their 0.8 names.
         """
 

@@ -15,7 +15,7 @@ _WORTHWHILE: Final = 8
 
 
 class Charge:
-    """What a chunk takes of the budget; 0 once that was given back.
+    """The bytes of the budget that a chunk takes; 0 once they were given back.
 
     Threads: Changed by the budget only, under its lock.
     """
@@ -28,7 +28,7 @@ class Charge:
 
 
 class _Asker:
-    """One fetcher's part of the budget: what it has asked for, and what it waits for."""
+    """One fetcher's part of the budget: its requests, and the room that it waits for."""
 
     __slots__ = ("exceeds", "last", "refused", "reserved", "wake")
 
@@ -42,7 +42,7 @@ class _Asker:
 
 
 class _Granted(NamedTuple):
-    """What a fetcher was granted in full, and on what that depended."""
+    """A grant in full to a fetcher, and the values on which it depended."""
 
     candidates: Sequence[Candidate]
     limits: tuple[int, int]
@@ -77,7 +77,7 @@ class ByteBudget:
         self._held: dict[object, int] = {}
         self._taken_bytes = 0
         self._askers: dict[object, _Asker] = {}
-        # What `release` calls. Each tuple is replaced, never changed.
+        # The functions that `release` calls. Each tuple is replaced, never changed.
         self._wakes: dict[object, tuple[Callable[[], None], ...]] = {}
         # Charges and not chunks, whose data would stay in memory until the next request.
         self._released: deque[Charge] = deque()
@@ -118,7 +118,7 @@ class ByteBudget:
             asker: One of the fetchers.
             candidates: Its partitions; the one that has waited longest comes first.
             askers: Number of fetchers; each should ask for its part of a stream's room only.
-            most_bytes: What the whole request may ask for.
+            most_bytes: Most bytes of the whole request.
             wake: Called, on any thread, when there may be room for candidates that were left out.
         """
         with self._lock:
@@ -130,7 +130,7 @@ class ByteBudget:
                 granted = self._grant_again(mine, candidates, askers, most_bytes)
                 if granted is None:
                     granted = self._grant(mine, candidates, askers, most_bytes)
-                # The refusal is noted before this check: what is released from now on wakes us.
+                # The refusal is noted before this check: a release from now on wakes us.
                 if not mine.refused or not self._released:
                     return granted
 

@@ -21,7 +21,7 @@ class Shares(NamedTuple):
 
     Attributes:
         own_bytes: Share of each stream.
-        common_bytes: What all streams have in common.
+        common_bytes: The share that all streams have in common.
     """
 
     own_bytes: int
@@ -48,8 +48,8 @@ class Shares(NamedTuple):
         """Return how many more bytes a stream may hold.
 
         Args:
-            held_bytes: What it holds now.
-            taken_bytes: What all streams, including this one, hold of the common half.
+            held_bytes: The bytes that it holds now.
+            taken_bytes: The bytes of the common half that all streams hold, including this one.
         """
         free = self.common_bytes - taken_bytes
         return max(0, self.own_bytes - held_bytes) + max(0, (free - self.beyond(held_bytes)) // 2)
@@ -81,11 +81,11 @@ def share_out(candidates: Sequence[Candidate], room_bytes: int, own_bytes: int, 
 
     If all sizes fit into the stream's own share, they are asked for in full. Otherwise partitions that were read to
     their end get little, as most of it would be reserved in vain, and the others share the rest equally. The first one
-    that does not fit ends the list: those behind it must not take again and again the room that it waits for. The
+    that does not fit ends the list: later ones must not take again and again the room that it waits for. The
     caller puts the partition first that has waited longest.
 
     Args:
-        room_bytes: What the stream may take.
+        room_bytes: Most bytes that the stream may take.
         own_bytes: The part of it that is of its own share.
         cap_bytes: Most bytes of one request, except for one large message.
     """

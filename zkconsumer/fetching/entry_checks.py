@@ -2,15 +2,15 @@
 
 Rules, and which failure each prevents:
 - The first entry of an ownership is looked at before it is delivered. An operator, or another client, may have stored a
-  position within an entry; a broker serves it, and what comes are bytes from the middle of messages.
+  position within an entry; a broker serves it, and sends bytes from the middle of messages.
 - From such a position the entry around it is looked for, from the start of its segment on. Reading goes on at the
   start of that entry: some messages are delivered again, and none is lost. The walk reads a limited number of bytes.
 - A whole entry within another one seems to be one of the log: in the value of a message, or in a set that snappy has
-  stored as it is. What follows it is mostly no entry. So the same search is made once before a partition is given up.
-- An entry above the limit is passed over by the size that it names. If that leads behind the end of the log, the size
+  stored as it is. Mostly no entry follows it. So the same search is made once before a partition is given up.
+- An entry above the limit is passed over by the size that it names. If that leads past the end of the log, the size
   is damaged: `auto.offset.reset` would decide there, and messages would be lost.
 - While an answer is read, nothing is asked: its memory is used again for the next answer, and the sets of other
-  partitions in it would be overwritten. What needs a request is decided when all of it was read (`decide`).
+  partitions in it would be overwritten. `decide` makes decisions that need a request when the whole answer was read.
 - A broker that comes back may have another log under the same name. So the last entry that was delivered is read again
   and compared; 0.7 has neither epochs nor incarnations of topics. Where retention has taken that entry, nothing can be
   compared, and `auto.offset.reset` decides as for any position that is outside the log.
@@ -48,7 +48,7 @@ class NoEntryThere(ZkConsumerError):  # noqa: N818 - the name says what is wrong
 
     Attributes:
         position: Where reading should have started.
-        reason: What is wrong there, and how far the search went, clauses.
+        reason: The fault there, and how far the search went, clauses.
     """
 
     remedy = "set the group's offset to earliest, latest, or a position that `zkconsumer consume` prints"
@@ -63,7 +63,7 @@ class NoEntryThere(ZkConsumerError):  # noqa: N818 - the name says what is wrong
 
 
 class CheckCalls(NamedTuple):
-    """What the checks call, on the thread of the fetcher.
+    """The callbacks of the checks, on the thread of the fetcher.
 
     Attributes:
         failed: With a task that must be asked for again later, and the reason.
@@ -133,7 +133,7 @@ class EntryChecks:
         """Look once whether reading started within an entry, before a partition is given up; return whether it does."""
         state = task.state
         if state.is_start_walked or state.offset > MAX_INT64 - _SHORTEST_ENTRY_BYTES:
-            return False  # there is no position behind an entry there, which brokers would have to name
+            return False  # an entry there would end after the largest position
         log.warning(
             "%s/%s on broker %d: no entry seems to start at position %d (%s); reading may have started "
             "inside an entry; searching for its start",
@@ -230,7 +230,7 @@ class EntryChecks:
             end,
         )
         self._counters.add("errors", "within_entry")
-        # So that the start may be stored in place of the position, which a Java member cannot read from.
+        # So that the start may be stored instead of the position, from which a Java member cannot read.
         gone = range(start + 1, state.offset + 1)
         self._out_of_range(state.partition, gone, start)
         if queue is not None:
@@ -239,7 +239,7 @@ class EntryChecks:
         self._go_on(task)
 
     def _damaged(self, task: FetchTask) -> None:
-        """Go on at the position; what was fetched often enough before the search is not fetched so often again."""
+        """Continue at the position; an entry that was fetched often enough before the search gets few more tries."""
         if task.state.is_start_checked:
             task.state.broken = BROKEN_TRIES
         self._go_on(task)

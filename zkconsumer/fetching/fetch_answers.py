@@ -1,6 +1,6 @@
-"""What the answers of one fetcher mean: messages for a queue, a further request, another broker, or an error.
+"""Handles the answers to one fetcher: messages for a queue, a further request, another broker, or an error.
 
-What an answer means is decided by the dialect (`simpleconsumer.dialect`); this does what the dialect's result asks for.
+The dialect (`simpleconsumer.dialect`) decides the meaning of an answer; this module acts on the dialect's result.
 
 Threads: All of it on the thread of one fetcher.
 """
@@ -35,7 +35,7 @@ class AskedPartition(NamedTuple):
 
 
 class AnswerCalls(NamedTuple):
-    """What the answers lead to, on the thread of the fetcher.
+    """The callbacks for answers, on the thread of the fetcher.
 
     Attributes:
         failed: With a task that must be asked for again later, and the reason.
@@ -176,9 +176,9 @@ class FetchAnswers:
         if self._dialect.has_byte_positions or len(answer.message_set) >= one.size_bytes:
             return False  # more of the log may follow
         message_set = memoryview(answer.message_set)[result.first_byte : result.valid_bytes]
-        _, behind, entries = self._dialect.set_end(message_set, one.offset)
+        _, after, entries = self._dialect.set_end(message_set, one.offset)
         before, state = one.task.state.last_bytes, one.task.state
-        state.last_bytes = b"" if behind is None or behind <= MAX_INT64 else bytes(message_set[-_KEPT_BYTES:])
+        state.last_bytes = b"" if after is None or after <= MAX_INT64 else bytes(message_set[-_KEPT_BYTES:])
         return entries == 1 and bool(state.last_bytes) and before.endswith(state.last_bytes)
 
     def _push(self, one: AskedPartition, queue: PartitionQueue, answer: FetchedPartition, result: FetchResult) -> None:
@@ -208,7 +208,7 @@ class FetchAnswers:
         chunk.last_entry = EntryMark(position + result.last_byte, result.next_offset, crc)
 
     def _give_up_message(self, one: AskedPartition, queue: PartitionQueue, result: FetchResult) -> None:
-        """Queue the error about a message that cannot be fetched, and continue behind it."""
+        """Queue the error about a message that cannot be fetched, and continue after it."""
         kind = DamagedOffset if result.outcome is Outcome.DAMAGED else MessageTooLarge
         error = kind(*one.task.state.partition, result.offset, result.next_offset, result.reason)
         queue.push(Chunk(b"", result.next_offset, None, error=error))

@@ -20,7 +20,7 @@ from zkconsumer.fetching.partition_queue import FetchTask
 
 
 class PlannedFetch(NamedTuple):
-    """What a fetcher asks for.
+    """The partitions and sizes that a fetcher asks for.
 
     Attributes:
         asked: The partitions of the request.
@@ -49,7 +49,7 @@ class FetchPlans:
         consumer: Its connection.
         count_fetchers: Returns how many fetchers share the byte budget now.
         wake: Called, on any thread, when there may be room for partitions that were left out.
-        most_bytes: What one request may ask for.
+        most_bytes: Most bytes of one request.
 
     Attributes:
         is_refused: Whether the last fetch left out a partition because the budget had no room.

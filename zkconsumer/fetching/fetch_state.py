@@ -12,7 +12,7 @@ Pure: time comes in as `now`; nothing is sent from here. Rules, and which failur
 - A broker that is named as leader and denies it is reported once that lasts, and rarely after that: a line for each
   try would fill the log for as long as nobody mends the node that names it.
 
-What an answer means is decided by the dialect (`simpleconsumer.dialect.Dialect.classify`).
+The dialect decides the meaning of an answer (`simpleconsumer.dialect.Dialect.classify`).
 
 Source: kafka.consumer.ConsumerFetcherThread, kafka.server.AbstractFetcherThread (0.8.2.2).
 
@@ -57,7 +57,7 @@ _SHORTEST_POLL_MS: Final = 5
 
 
 class Need(enum.Enum):
-    """What to ask the leader of a partition next."""
+    """The next question to the leader of a partition."""
 
     RESOLVE = "start position"
     BOUNDS = "both ends of the log"
@@ -71,7 +71,7 @@ class Need(enum.Enum):
 
 
 FETCHED: Final = frozenset((Need.FETCH, Need.WALK, Need.COMPARE))
-"""What is asked for by a fetch request."""
+"""The needs that a fetch request serves."""
 
 
 class OutOfLog(ZkConsumerError):  # noqa: N818 - the name says what happened
@@ -164,7 +164,7 @@ class EntryMark(NamedTuple):
 
     Attributes:
         start: Position of its first byte.
-        end: Position behind it.
+        end: Position after it.
         crc: Of all its bytes.
     """
 
@@ -200,7 +200,7 @@ class FetchState:
         failures: Number of failures in a row; sets the back-off.
         broken: Number of sets in a row with impossible sizes.
         denials: How many times in a row a broker that was named as leader has denied that it leads the partition.
-        lost: The offsets behind which the log was cut off last, and up to which it had been read; empty: it was not.
+        lost: The offsets that were read and then cut off the log, at its last cut; empty without a cut.
         warn_at: When the next warning about that is due.
         full_since: Since when there is no room for more of it, in its queue or in the budget; None if there is room.
         error: The last failure; None after a good answer.
@@ -257,7 +257,7 @@ class FetchState:
 
     @property
     def asked_offset(self) -> int:
-        """What to fetch from: the position, or what a check needs."""
+        """The offset to fetch from: the position, or the one that a check needs."""
         if self.need is Need.WALK:
             return self.walk_at
         return self.last_entry.start if self.need is Need.COMPARE and self.last_entry is not None else self.offset
@@ -287,7 +287,7 @@ class FetchState:
         return self.empty == EMPTY_TRIES
 
     def moved_on(self, next_offset: int, chunk_bytes: int = 0) -> None:
-        """Continue at an offset behind so many bytes, with the configured size again."""
+        """Continue at an offset after so many bytes, with the configured size again."""
         self.offset = next_offset
         self.empty = 0
         self.size_bytes = self.configured_bytes
@@ -301,7 +301,7 @@ class FetchState:
         self.started_at = offset
 
     def behind_end(self, latest: int) -> range:
-        """Return the offsets that were read since the start and are behind the end of the log: it became shorter."""
+        """Return the offsets that were read since the start and are after the end of the log: it became shorter."""
         return range(max(latest + 1, self.started_at), self.offset + 1)
 
     def grow(self, size_bytes: int) -> None:
@@ -336,7 +336,7 @@ class FetchState:
         return Candidate(stream, size_bytes, self.entry_bytes, is_at_end)
 
     def waits_for_room(self, now: float) -> float:
-        """Take note that there is no room to ask for it; return for how many seconds that has lasted."""
+        """Take note that the queue or budget has no room for it; return for how many seconds that has lasted."""
         self.full_since = now if self.full_since is None else self.full_since
         return now - self.full_since
 

@@ -5,12 +5,12 @@ leader finder when its broker does not lead it any more. Rules, and which failur
 - It never waits for a reader: a partition whose queue is full is left out of the next request (in the Java consumer one
   full queue stops all partitions of its broker).
 - It never ends by an error: nobody would fetch the partitions of a fetcher that ended silently (KAFKA-1178).
-- What cannot be asked now is asked after a pause; without anything to ask it waits.
+- It asks after a pause for partitions that it cannot ask for now; without anything to ask it waits.
 - While its broker throttles this client it sends nothing, and keeps its partitions and its connection. Which share of
   the byte budget they had is free for others meanwhile.
-- A broker of Kafka 0.7 answers at once, so the pause is here: short behind messages, `fetcher.backoff.ms` while idle.
+- A broker of Kafka 0.7 answers at once, so the pause is here: short after messages, `fetcher.backoff.ms` while idle.
 
-What an answer leads to is decided in `fetch_answers`.
+`fetch_answers` decides about answers.
 
 Source: kafka.server.AbstractFetcherThread, kafka.consumer.ConsumerFetcherThread (0.8.2.2).
 """
@@ -55,11 +55,11 @@ _LONGEST_SLEEP_S: Final = 1.0
 _BUDGET_POLL_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 10.0
 _SHORTEST_PAUSE_S: Final = 0.002
-"""The first pause behind an empty answer of a broker that does not wait for messages; it doubles."""
+"""The first pause after an empty answer of a broker that does not wait for messages; it doubles."""
 
 
 class FetcherCalls(NamedTuple):
-    """What a fetcher calls, on its thread.
+    """The callbacks of a fetcher, on its thread.
 
     Attributes:
         count_fetchers: Returns how many fetchers share the byte budget now.
@@ -67,7 +67,7 @@ class FetcherCalls(NamedTuple):
         nearer: Called with a task that is to be fetched from another replica, and with the id of its broker.
         is_idle: Called after some time without work; True ends the thread.
         out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
-            behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
+            after its end that were read (`FetchState.behind_end`), and with where reading goes on.
         died: Called with a name and an error when the thread ends by an error.
     """
 
@@ -84,7 +84,7 @@ class Fetcher:
 
     Args:
         name: Name of the thread.
-        calls: What to call for all that is not fetching.
+        calls: The callbacks for all that is not fetching.
         counters: Counts requests and errors.
 
     Threads: `add`, `stop`, `join` and `tasks` from any thread.
@@ -362,7 +362,7 @@ class Fetcher:
             task.state.throttled(self._throttle, until)
 
     def _compare_logs(self) -> None:
-        """Have the last entries read again, in Kafka 0.7: behind a new connection a broker may have other logs.
+        """Have the last entries read again, in Kafka 0.7: on a new connection a broker may have other logs.
 
         A request over a connection that was idle is sent again over a new one, without an error.
         """

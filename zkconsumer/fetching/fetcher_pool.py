@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 class PoolCalls(NamedTuple):
-    """What a pool calls, on the threads of the leader finder and of the fetchers.
+    """The callbacks of a pool, on the threads of the leader finder and of the fetchers.
 
     Attributes:
         task_of: Returns the current task of a partition, None if it is not fetched any more.
         out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
-            behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
+            after its end that were read (`FetchState.behind_end`), and with where reading goes on.
         died: Called with the name of a thread that has ended by a fault, and the fault.
     """
 
@@ -84,7 +84,7 @@ class FetcherPool:
         )
 
     def fetchers(self) -> list[Fetcher]:
-        """Return the fetchers that there are now."""
+        """Return the current fetchers."""
         with self._lock:
             return list(self._fetchers.values())
 

@@ -52,7 +52,7 @@ class LogEndRequests:
         failed: Called with a task that must be asked for again later, and the reason.
         not_led: Called with a task that this broker does not lead, and the reason.
         out_of_range: Called with each partition whose position turns out to be outside its log, with the offsets
-            behind its end that were read (`FetchState.behind_end`), and with where reading goes on.
+            after its end that were read (`FetchState.behind_end`), and with where reading goes on.
         found_again: Called with a task whose log, on another leader or after a failure, has its position; in Kafka 0.7
             whether it has it or not, as a shorter log is another one.
         counters: Counts requests and errors.

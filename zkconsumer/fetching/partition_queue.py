@@ -47,11 +47,11 @@ class Chunk:
         high_watermark: Where the log ended when the chunk was fetched; None when that is not known.
         aborted: The aborted transactions among the messages, which are left out.
         size_bytes: How many bytes of the budget it needs.
-        charge: What it takes of the budget now.
+        charge: The bytes of the budget that it takes now.
         reset_to: Not None: no data, the position jumps there (`auto.offset.reset`).
         error: Not None: no data (or data that ends in this error), raised when the reader gets there.
         last_entry: The last entry of the data in Kafka 0.7; else None.
-        resume: Where decoding continues behind the last error that was raised about this chunk; None before the first
+        resume: Where decoding continues after the last error that was raised about this chunk; None before the first
             one. A chunk may be opened again, and then no error is raised twice.
     """
 
@@ -105,7 +105,7 @@ class Chunk:
         Args:
             offset: The first one that is wanted; in Kafka 0.7 the start of an entry.
             index: How many messages of that entry are skipped, in Kafka 0.7; else 0.
-            resume: Where it continues behind an error; None for the start.
+            resume: Where it continues after an error; None for the start.
         """
         return decode(
             self.data, *partition, offset, start_index=index, data_offset=self.data_offset,
@@ -115,11 +115,11 @@ class Chunk:
 
 
 class InHand(Protocol):
-    """What the application works on: a message, or a batch of messages.
+    """The message or the batch of messages that the application works on.
 
     Attributes:
         offset: Of the message, or of the first one.
-        next_offset: Behind the message, or the last one.
+        next_offset: The offset after the message, or after the last one.
         index: Its number, or that of the first one, in a compressed entry of Kafka 0.7; else 0.
         _done_in_entry: How many messages of the entry at `next_offset` are done when it is; 0 but in Kafka 0.7.
     """
@@ -173,11 +173,11 @@ class PartitionQueue:
     Attributes:
         is_live: Cleared by the coordinator when the partition is revoked, lost, or the consumer stops.
         in_hand: The message or batch that the application works on; None between them.
-        position: Offset behind the last done message, up to date whenever nothing is in hand.
+        position: Offset after the last done message, up to date whenever nothing is in hand.
         index: How many messages of the entry at `position` are done; 0 but in Kafka 0.7.
         is_settled: True once the final position was reported; from then on the queue does not count.
-        failure: What ended the partition (`on.message.error=stop`, broken framing), else None.
-        chunks: What is queued, with the chunk that is being read.
+        failure: The error that ended the partition (`on.message.error=stop`, broken framing), else None.
+        chunks: The queued chunks, with the one that is being read.
 
     Threads: `in_hand`, `position` by the reader; `is_live`, `committed` by the coordinator; a fetcher adds chunks,
         and the reader removes them, or whoever drops them.
@@ -244,7 +244,7 @@ class PartitionQueue:
         self.stream._wake()
 
     def push_reset(self, position: int, gone: range) -> None:
-        """Have the reader go on at another position, behind what is queued.
+        """Have the reader continue at another position after the queued chunks.
 
         Args:
             position: Where it goes on.
@@ -327,7 +327,7 @@ class PartitionQueue:
     # -- the coordinator's side ----------------------------------------------------------------------------------------
 
     def done_position(self) -> int:
-        """Return the offset behind the last done message; what is in hand counts as far as it was committed."""
+        """Return the offset after the last done message; a batch in hand counts as far as it was committed."""
         hand = self.in_hand
         if hand is None:
             return self.position
@@ -352,7 +352,7 @@ class PartitionQueue:
         return any(is_final for _, is_final in tuple(self._waiting))
 
     def end_at(self, position: int) -> None:
-        """Have a queue that is being given up end at another position: what was in hand does not count."""
+        """Have a queue that is being given up end at another position: the messages in hand do not count."""
         self.in_hand, self.position, self.index = None, position, 0
         self._committed, self._unread_reset = -1, None
         self.drop()

@@ -1,4 +1,4 @@
-"""What a log folder has beside the messages: names of folders and files, checkpoints, and indexes. Pure.
+"""The content of a log folder other than messages: names of folders and files, checkpoints, and indexes. Pure.
 
 All of it is a hint. A checkpoint may be older than the log, and is never newer than what the log has had.
 
@@ -54,10 +54,10 @@ class SegmentName(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What the checkpoints of a log folder say of one partition; None for what they do not say.
+    """The values in the checkpoints of a log folder for one partition; None for missing ones.
 
     Attributes:
-        high_watermark: The offset behind the last message that was on all replicas.
+        high_watermark: The offset after the last message that was on all replicas.
         log_start: The first offset that was not deleted.
         cleaned: The cleaner has been below it.
     """

@@ -76,13 +76,13 @@ class DiskLog:
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         broker_id: int = 0,
     ) -> Iterator[Message[bytes, bytes]]:
-        """Yield the messages of a topic, one partition after the other; reading goes on behind what is damaged.
+        """Yield the messages of a topic, one partition after the other; reading continues after damage.
 
-        What is damaged or missing is logged as a warning. `LogReading` yields it instead.
+        Damage and gaps are logged as warnings. `LogReading` yields them instead.
 
         Args:
             partitions: Numbers of the partitions to read; none for all.
-            start, end: First offset, and offset behind the last one, of all partitions or by partition.
+            start, end: First offset, and offset after the last one, of all partitions or by partition.
             isolation_level: `read_committed` leaves out messages of transactions that were aborted or never ended.
             broker_id: Kafka 0.7: the broker whose logs these are; partitions are named after it.
 

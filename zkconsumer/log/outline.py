@@ -20,7 +20,7 @@ _HEAD_BYTES: Final = 61
 
 @dataclass
 class PartitionOutline:
-    """What the heads of a partition's log show.
+    """The facts that the heads of a partition's log show.
 
     Attributes:
         topic, partition: Whose log it is.
@@ -28,11 +28,11 @@ class PartitionOutline:
         folder: Where it is.
         segments, size_bytes: Its files, and their bytes.
         first_offset: Its start, in Kafka 0.7 a position.
-        next_offset: The offset behind its last whole entry.
+        next_offset: The offset after its last whole entry.
         high_watermark: Up to where messages were on all replicas; None if no checkpoint says so.
         first_ms, last_ms: Times of the first and the last entry; -1 for none.
         formats: Formats and codecs of the first and the last entries.
-        problems: What is wrong, a clause each.
+        problems: The problems, a clause each.
     """
 
     topic: str

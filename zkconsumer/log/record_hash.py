@@ -4,7 +4,7 @@ The hash is BLAKE2b with a digest of 16 bytes and the personalization `zkc-recor
 
     bytes    int32 length and the bytes, big-endian; -1 and nothing for null, 0 for empty
     record   bytes key, bytes value, int32 number of headers, each: bytes name in UTF-8, bytes value
-    time     only if it is hashed, too: int64 milliseconds, behind the byte 1; the byte 0 alone for none
+    time     only if it is hashed, too: int64 milliseconds, after the byte 1; the byte 0 alone for none
 
 A message of Kafka 0.7 has neither key nor headers, one of 0.8 no headers, one of before 0.10 no time. So the hash
 without the time is the same for a message that was copied into any newer format.

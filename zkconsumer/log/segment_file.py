@@ -64,7 +64,7 @@ class ReadOnlyFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _page_by_page(self, position: int, size: int) -> bytes:
-        """Return the bytes with zeros in place of the pages that cannot be read."""
+        """Return the bytes with zeros for the pages that cannot be read."""
         pieces = []
         end = position + size
         while position < end:

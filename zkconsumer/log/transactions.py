@@ -1,6 +1,6 @@
 """Which batches of a log belong to transactions that were aborted or never ended, by the markers in the log. Pure.
 
-A marker may be lost with damaged bytes. The index of aborted transactions beside the segment is a hint then.
+A marker may be lost with damaged bytes. The index of aborted transactions next to the segment is a hint then.
 
 Source: kafka.log.TransactionIndex, AbortedTxn (0.11 to 3.9).
 """

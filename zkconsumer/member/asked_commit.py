@@ -1,6 +1,6 @@
 """A commit that the application has asked for, from the call to the answer.
 
-It is posted to the coordinator's thread when it is asked for, and stored behind all commits that were asked for before:
+It is posted to the coordinator's thread when it is asked for, and stored after all earlier commits:
 who waits for one of them waits for those, too.
 
 Finds out whether a call comes from a Python signal handler.
@@ -43,7 +43,7 @@ class CommittingMember(Protocol):
 
     @property
     def notes(self) -> CommitNotes:
-        """What is stored beside offsets."""
+        """The metadata that is stored with offsets."""
 
     @property
     def is_coordinated(self) -> bool:
@@ -61,9 +61,9 @@ class AskedCommit:
 
     Args:
         member: Whose.
-        offsets: What to store; None for all that counts for `reader`.
+        offsets: The offsets to store; None for all that counts for `reader`.
         reader: A thread by `threading.get_ident`, or an asyncio task.
-        given: What is stored beside these offsets.
+        given: The metadata to store with these offsets.
         answered: Called on the coordinator's thread when the result is known, in the order of the calls.
 
     Raises:
@@ -81,7 +81,7 @@ class AskedCommit:
         answered: Callable[[], None],
     ) -> None:
         self._member = member
-        # What is decided here, on the application's thread, must not be written under a later session.
+        # A decision made here, on the application's thread, must not be written under a later session.
         self._fence = member.coordinator.fence
         self._explicit = None if offsets is None else checked_offsets(offsets)
         self._in_hand = {} if self._explicit is not None else member.delivery.explicit_positions(reader)

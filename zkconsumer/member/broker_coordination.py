@@ -72,12 +72,12 @@ class BrokerCoordination:
     Args:
         config: Settings, with `bootstrap.servers`.
         consumer_id: The name of the member in messages, and of its threads and streams.
-        subscription: What the member subscribes to.
+        subscription: The subscription of the member.
         lease: Until when the streams may deliver.
         loop: The coordinator's.
         counters: Counts requests and errors.
-        faults: What is called about faults.
-        resets: In place of `auto.offset.reset`, and also for partitions that appear later.
+        faults: The callbacks for faults.
+        resets: Replaces `auto.offset.reset`, and applies also for partitions that appear later.
         search_s: How long a join waits for a coordinator that does not answer, in seconds; None: `socket.timeout.ms`.
     """
 
@@ -218,7 +218,7 @@ class BrokerCoordination:
         return []
 
     def blocked(self, now: float) -> tuple[BlockedClaim, ...]:
-        """Return nothing: what is assigned is free."""
+        """Return nothing: assigned partitions are free."""
         return ()
 
     # -- the end -------------------------------------------------------------------------------------------------------

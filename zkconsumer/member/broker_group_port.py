@@ -1,6 +1,6 @@
 """Asks the coordinator of a group of brokers, on two connections: JoinGroup and SyncGroup wait for other members.
 
-A broker answers one connection in order. A heartbeat behind a JoinGroup would come too late, so heartbeats and
+A broker answers one connection in order. A heartbeat sent after a JoinGroup would come too late, so heartbeats and
 LeaveGroup have a connection of their own; offsets have a third one (`zkconsumer.offsets.offset_manager`).
 
 Source: groups that brokers coordinate: docs/REBALANCE.md; NetworkClient, AbstractCoordinator (Kafka 3.9).

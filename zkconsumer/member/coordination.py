@@ -40,11 +40,11 @@ class GroupCoordinator(Protocol):
         error: Why the member is out of its group for good; None while it is not.
         fence: The membership that stands; None without one. Threads: any.
         lease: Until when the streams may deliver.
-        state: What the member does, as docs/REBALANCE.md names it.
+        state: The state of the member, as docs/REBALANCE.md names it.
         since: When that began, on the loop's clock.
         session_timeout_s: After which a member that is not heard of is out of its group.
         settled: Whether each assigned partition is being delivered or blocked, or the member has failed.
-        warnings: What the application should know about the group, as sentences.
+        warnings: Warnings about the group for the application, as sentences.
     """
 
     error: Exception | None
@@ -95,7 +95,7 @@ class Coordination(Protocol):
     Attributes:
         coordinator: Runs the member, once `coordinate` was called.
         offsets: Keeps its positions.
-        notes: What is stored beside them, where brokers coordinate.
+        notes: The metadata that is stored with them, where brokers coordinate.
         directory: Finds leaders.
         port: Its end ends the membership.
 
@@ -152,7 +152,7 @@ class Coordination(Protocol):
 def member_of(config: ConsumerConfig, consumer_id: str, subscription: Subscription) -> RegisteredMember:
     """The member that these settings describe."""
     backoff_s = config.rebalance_backoff_ms / 1000
-    # Java members need all their tries, and what is in their way may last as long.
+    # Java members need all their tries, and the obstacle to them may last as long.
     order_wait_s = max(10.0, 2 * config.rebalance_max_retries * backoff_s)
     return RegisteredMember(
         group=config.group_id,

@@ -1,15 +1,15 @@
 """Delivers claimed partitions to their streams: starts and ends fetching, finds leaders, knows the positions.
 
 The coordinator decides which partitions are owned, and calls this. Rules, and which failure each prevents:
-- No call but `stop` and `close` waits for anything: the coordinator must renew its lease in time. What takes time
-  reports through a callback.
+- No call but `stop` and `close` waits for anything: the coordinator must renew its lease in time. Slow calls
+  report through a callback.
 - Each ownership has its own queue, and ending it is final: no answer, chunk or message of an ended ownership is
   delivered later.
 - A position that was reported as final never counts again: the next owner continues from it.
 
 Source: docs/SEMANTICS.md; kafka.consumer.ConsumerFetcherManager (0.8.2.2).
 
-What the threads of a member know of a stream: nothing that keeps the stream, or its application, alive.
+The threads of a member hold nothing of a stream that keeps the stream, or its application, alive.
 
 A consumer that is dropped without a close ends itself (`zkconsumer.member.leaving`). It could not if the threads that
 fetch for it, or the queues of its partitions, referred to what the application holds.
@@ -50,10 +50,10 @@ class PartitionStatus:
         high_watermark: Log end as the leader last reported it, None before.
         queued_chunks, queued_bytes: Waiting for the stream, the chunk that is being read included.
         leader: Broker that it is fetched from; None while the leader is unknown.
-        last_error: What prevents fetching, None when nothing does.
+        last_error: The error that prevents fetching, None without one.
         answer_age_s: Seconds since the last good answer of a leader, None before the first.
         is_paused: Whether the application paused it.
-        lost: The offsets behind which its log was cut off, in this ownership, and up to which it had been read.
+        lost: The offsets that were read and then cut off its log, in this ownership.
         fetched_messages, fetched_bytes: By this member so far, in all ownerships.
         messages_per_s, bytes_per_s: Fetched lately.
     """
@@ -80,7 +80,7 @@ def status_of(
     """Return the status of a partition.
 
     Args:
-        task, queue, meter: What fetches it, its queue, and its rates.
+        task, queue, meter: Its fetch task, its queue, and its rates.
         now: The clock.
         is_paused: Whether the application paused it.
     """
@@ -112,7 +112,7 @@ Died = Callable[[str, BaseException], None]
 
 
 class DeliveredTo(Reader, Protocol):
-    """What messages are delivered to: a stream, or what a consumer is polled for."""
+    """The target of messages: a stream, or the reader of a polled consumer."""
 
     @property
     def thread_id(self) -> str: ...
@@ -129,7 +129,7 @@ class Delivery:
         streams: (topic, thread id) -> stream; the topic is empty for a filter.
         clock: Seconds; the clock of the lease.
         out_of_range: Called, on any thread, with each partition whose position turns out to be outside its log, with
-            the offsets behind its end that were read, and with where reading goes on.
+            the offsets after its end that were read, and with where reading goes on.
         counters: Counts requests and errors.
         died: Called with the name of a thread that has ended by a fault, on that thread, and the fault.
         policy: In place of `auto.offset.reset`; any other word than its two stops a partition.
@@ -277,7 +277,7 @@ class Delivery:
     def seek(self, partition: Partition, offset: int) -> bool:
         """Fetch a started partition from another offset; return False if it is not started.
 
-        What was fetched of it, and what is in hand, does not count any more.
+        Its fetched messages, and those in hand, do not count any more.
         """
         name = TopicPartition(*partition)
         task = self._tasks.get(name)
@@ -470,7 +470,7 @@ class Delivery:
         return any(queue.in_hand is not None for queue in self._queues().values())
 
     def close(self, deadline: float) -> None:
-        """End all threads and connections; those that do not end by the deadline are left to end by themselves."""
+        """End all threads and connections; any that are left at the deadline end by themselves."""
         for task in list(self._tasks.values()):
             task.is_cancelled = True
         self._pool.stop()
@@ -503,7 +503,7 @@ def _is_in_hand(queue: PartitionQueue, reader: object) -> bool:
 
 
 class MemberStream(DeliveredTo, Protocol):
-    """What messages are delivered to, with what it has counted, and what wakes it."""
+    """The target of messages, with its counters and the call that wakes it."""
 
     @property
     def _failures(self) -> int: ...
@@ -536,7 +536,7 @@ class WeakStream:
 
     @property
     def handed(self) -> InHand | None:
-        """What the stream handed over last."""
+        """Return the message or batch that the stream handed over last."""
         stream = self._stream()
         return None if stream is None else stream.handed
 

@@ -52,7 +52,7 @@ from zkconsumer.wakeup import Latch
 from zkconsumer_error import first_few, shown
 
 SPARE_S: Final = 0.5
-"""What a shutdown may take beyond its time-out."""
+"""The seconds that a shutdown may take beyond its time-out."""
 _LISTENER_S: Final = 0.15
 _COMMIT_S: Final = 0.3
 _CLOSE_S: Final = 0.35
@@ -104,7 +104,7 @@ def end_dropped(what: str, group: str | None, how: str, end: Callable[[], object
     Args:
         what: The consumer, for the warning.
         group: Its group.
-        how: What should have been called.
+        how: The call that should have ended it.
         end: Ends it, in time.
     """
     if sys.is_finalizing():
@@ -188,8 +188,8 @@ class Leave:
 
         Args:
             wait_s: for messages in hand, the listener and the commit together.
-            reader: who calls, a thread or an asyncio task; what it has in hand is not waited for.
-            in_hand_is_done: whether what it has in hand counts as done.
+            reader: who calls, a thread or an asyncio task; nobody waits for its messages in hand.
+            in_hand_is_done: whether its messages in hand count as done.
             caller: a thread that may wait for the leave, and so is not waited for.
         """
         with self._lock:
@@ -220,7 +220,7 @@ class Leave:
         return dict(found)
 
     def _not_stored(self, reason: str) -> dict[TopicPartition, str]:
-        """What is not known to be stored as long as the last commit is not answered."""
+        """Return the offsets that are not known to be stored while the last commit is not answered."""
         member, positions = self._member, self._positions
         if positions is None:
             positions = member.delivery.positions()
@@ -229,7 +229,7 @@ class Leave:
         return _named(member.commits.not_stored(positions, reason))
 
     def _lost(self) -> dict[TopicPartition, str]:
-        """What a member that is out by a fault had done, and had no time to store."""
+        """Return the done offsets that a member had no time to store before a fault ended it."""
         error = self._member.coordinator.error
         if error is None or not self._member.config.auto_commit_enable:
             return {}
@@ -268,7 +268,7 @@ class Leave:
         member = self._member
         member.give_up_start()  # the listener may leave while another thread still waits for the start
         if member.config.auto_commit_enable and (member.listening.has_listener or member.delivery.is_in_hand()):
-            # What is done by now is then safe, even if a message in hand or the listener uses up all the time.
+            # The done messages are then safe, even if a message in hand or the listener uses up all the time.
             self._post(member.commits.commit_done)
         self._fence = member.coordinator.fence
         self._positions = member.delivery.stop(self._reader, self._times.in_hand_until, self._is_hand_done)
@@ -293,7 +293,7 @@ class Leave:
         is_automatic = member.config.auto_commit_enable
         if is_automatic:
             is_posted = self._post(member.commits.commit_last, self._fence, self._positions or {}, committed)
-        else:  # nothing, behind all that the application has asked for
+        else:  # nothing, after all commits of the application
             is_posted = self._post(member.offsets.commit, self._fence, {}, committed)
         if is_posted:
             self._wait(done, self._times.commit_until)

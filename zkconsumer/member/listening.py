@@ -4,8 +4,8 @@ User code may commit, block or fail in a callback; none of that may stop the coo
 prevents:
 - The coordinator queues a call and continues; it is notified when the callback has returned. A callback that blocks
   costs no session.
-- Calls come in pairs: what was reported as assigned is reported as revoked or lost once, and nothing else is. Listeners
-  open and close resources by them, and a partition can be lost before its assignment was reported.
+- Calls come in pairs: a partition reported as assigned is reported as revoked or lost once, and no other one is.
+  Listeners open and close resources by them, and a partition can be lost before its assignment was reported.
 
 Source: docs/SEMANTICS.md, "The rebalance listener".
 """
@@ -46,7 +46,7 @@ class RebalanceListener:
         """Called when partitions are owned; each is delivered from the offset given, after this returns.
 
         A returned mapping gives other start offsets, for some of them or all: for applications that store offsets
-        themselves, beside their data. A value that is no offset of the log, None too, stops its partition
+        themselves, with their data. A value that is no offset of the log, None too, stops its partition
         (`PartitionStopped`).
         """
         return None
@@ -203,7 +203,7 @@ class ListenerThread:
         self._notify("on_partitions_assigned", named, lambda answer: done(read_starts(answer, positions.keys())))
 
     def revoked(self, partitions: Iterable[Partition], done: Callable[[], None]) -> None:
-        """Call `on_partitions_revoked` with those that were reported as assigned, then `done`.
+        """Call `on_partitions_revoked` with the partitions that were reported as assigned, then `done`.
 
         While the listener is being notified of the leave, `done` waits for its return: it commits there, before the
         release.
@@ -241,7 +241,7 @@ class ListenerThread:
             call()
 
     def lost(self, partitions: Iterable[Partition]) -> None:
-        """Call `on_partitions_lost` with those that were reported as assigned."""
+        """Call `on_partitions_lost` with the partitions that were reported as assigned."""
         known = self._forget(partitions)
         if known:
             self._notify("on_partitions_lost", known)

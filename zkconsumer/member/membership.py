@@ -45,10 +45,10 @@ _ANSWER_S = 5.0
 
 
 class MemberFaults(NamedTuple):
-    """What is called about faults of the parts of a member. Threads: any.
+    """The callbacks for faults of the parts of a member. Threads: any.
 
     Attributes:
-        port_failed: The coordination cannot go on: what has failed, a clause, and the error.
+        port_failed: The coordination cannot go on: the failed part, a clause, and the error.
         thread_died: A thread has ended by a fault: its name, and the fault.
     """
 
@@ -65,8 +65,8 @@ class Membership:
         lease: until when the streams may deliver.
         streams: (topic, thread id) -> stream; the topic is empty for a filter. They are not kept alive.
         listening: calls the listener of the application.
-        coordinated: makes the coordination, from the loop, the counters, and what is called about faults.
-        policy: in place of `auto.offset.reset`, see `Delivery`.
+        coordinated: makes the coordination, from the loop, the counters, and the callbacks for faults.
+        policy: replaces `auto.offset.reset`, see `Delivery`.
 
     Threads: any, but for the private methods, which belong to the coordinator's thread.
     """
@@ -239,12 +239,12 @@ class Membership:
     ) -> AskedCommit:
         """Ask for a commit: of `offsets`, or of all that is done and the message in hand of `reader`.
 
-        It is stored behind all commits that were asked for before. `wait` of what is returned waits for the result, on
+        It is stored after all earlier commits. `wait` of the returned object waits for the result, on
         any thread. It raises CommitFailed, which names each partition that was not stored, and why.
 
         Args:
             reader: A thread by `threading.get_ident`, or an asyncio task.
-            given: What is stored beside the offsets.
+            given: The metadata to store with the offsets.
             answered: Called on the coordinator's thread when the result is known.
 
         Raises:
@@ -254,7 +254,7 @@ class Membership:
 
     @property
     def notes(self) -> CommitNotes:
-        """What is stored beside offsets."""
+        """The metadata that is stored with offsets."""
         return self.coordination.notes
 
     def seek(self, partition: Partition, offset: int) -> None:
@@ -353,7 +353,7 @@ class Membership:
         )
 
     def statistics(self, status: ConnectorStatus) -> ConnectorStatistics:
-        """What the member has counted, beside its status."""
+        """Return the counters of the member together with its status."""
         errors = self.counters.counts("errors")
         others = {
             "commit": self.offsets.failures,

@@ -76,7 +76,7 @@ class RequestThread:
             client.close()
 
     def give_up_present(self) -> None:
-        """End the request under way, with its connection, and make none of those that wait: nobody needs an answer."""
+        """End the request under way, with its connection, and drop the waiting ones: nobody needs an answer."""
         with self._lock:
             self._given_up = self._asked
             is_busy = self._is_busy

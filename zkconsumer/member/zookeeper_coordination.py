@@ -50,13 +50,13 @@ class ZooKeeperCoordination:
     Args:
         config: Settings.
         consumer_id: As in `/consumers/[group]/ids`.
-        subscription: What the member subscribes to.
+        subscription: The subscription of the member.
         lease: Until when the streams may deliver.
         on_generation: Called with the generation of the cluster, `0.7` or `0.8`, before anything is registered.
         loop: The coordinator's.
         counters: Counts requests and errors.
-        faults: What is called about faults.
-        resets: In place of `auto.offset.reset`, and also for partitions that appear later.
+        faults: The callbacks for faults.
+        resets: Replaces `auto.offset.reset`, and applies also for partitions that appear later.
     """
 
     coordinator: Coordinator

@@ -122,7 +122,7 @@ class CommitBatch:
 
     Attributes:
         starts: partitions whose position is a start offset, which never replaces a stored one.
-        finished: called when all of it is done, behind `done`.
+        finished: called when all of it is done, after `done`.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class CommitBatch:
         return len(self._failed)
 
     def renew(self, fence: Fence) -> None:
-        """Write behind a new registration of the same session."""
+        """Write under a new registration of the same session."""
         if self._fence is not None:
             self._fence = fence
 
@@ -345,7 +345,7 @@ class CommitBatch:
     def _read_again(self) -> None:
         if self._over:
             return
-        # The server may be behind the one that took the write.
+        # The server may lag the one that took the write.
         self._nodes.ask(Sync(znodes.group_path(self._nodes.group)), lambda reply: None)
         self._reread(list(self._left))
 

@@ -6,7 +6,7 @@ partitions are committed, under the fence under which they were decided.
 
 Source: docs/SEMANTICS.md, "Delivery" and "The rebalance listener".
 
-Remembers what is stored beside the offsets of a member: a text, and the leader epoch of the record before.
+Remembers the metadata stored with the offsets of a member: a text, and the leader epoch of the record before.
 
 The epoch lets whoever goes on from the offset find out that the log was cut off below it, as Java members do.
 
@@ -199,12 +199,12 @@ class Commits:
 
 
 GivenNotes = Mapping[tuple[TopicPartition, int], tuple[str, int | None]]
-"""What the application stores beside offsets: partition and offset -> text, and leader epoch if it names one."""
+"""The application's metadata for offsets: partition and offset -> text, and leader epoch if it names one."""
 _UNKNOWN: Final = -1
 
 
 class _Run(NamedTuple):
-    """Records that follow each other and are of one epoch: those before an offset behind `first`, up to `behind`."""
+    """Consecutive records of one epoch, from the offset `first` up to the one before `behind`."""
 
     first: int
     behind: int
@@ -212,9 +212,9 @@ class _Run(NamedTuple):
 
 
 class CommitNotes:
-    """What is stored beside offsets.
+    """The metadata that is stored with offsets.
 
-    Of each partition the records of the last two polls are remembered: auto-commit stores those of the poll before.
+    Of each partition it remembers the records of the last two polls: auto-commit stores the offsets of the one before.
 
     Threads: `returned` belongs to the polling thread, `read` to the one that reads offsets; the rest to the
         coordinator's.
@@ -226,7 +226,7 @@ class CommitNotes:
         self._read: dict[TopicPartition, tuple[int, int]] = {}
 
     def read(self, rows: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Take note of what was stored beside offsets, as it was just read."""
+        """Take note of the metadata stored with offsets, as it was just read."""
         self._read |= {name: (row.offset, row.leader_epoch) for name, row in rows.items()}
 
     def epoch_read(self, partition: TopicPartition, offset: int) -> int:
@@ -242,7 +242,7 @@ class CommitNotes:
         Args:
             partition: Their partition.
             first: The offset of the first one.
-            behind: The offset behind the last one.
+            behind: The offset after the last one.
             epochs: In which the first and the last one were appended; None: not known.
         """
         start = first if epochs[0] == epochs[1] else behind - 1
@@ -260,7 +260,7 @@ class CommitNotes:
                 self._given.pop(key, None)
 
     def to_store(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """Return an offset with what is stored beside it."""
+        """Return an offset with the metadata to store with it."""
         text, epoch = self._given.get((partition, offset), ("", _UNKNOWN))
         if epoch == _UNKNOWN:
             runs = self._runs.get(partition, ())

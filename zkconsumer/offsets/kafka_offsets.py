@@ -8,11 +8,11 @@ Rules, and which failure each prevents:
 - What waits is sent together: the starts of thousands of partitions take a few requests.
 - Unchanged offsets are stored again by each commit, as Java members do: brokers forget an offset a day, or a week,
   after it was stored last, and a late commit of an earlier owner may have overwritten it.
-- A commit is sent only while the lease holds: what is on its way when the lease ends has a third of the session
+- A commit is sent only while the lease holds: a commit on its way when the lease ends has a third of the session
   time-out to arrive before the partition can have another owner.
 - Nothing of a partition is sent once its release has started: it would set back the offset of the next owner.
 - After a disconnection a commit waits for that, for a limited time: a release without it would repeat messages.
-- What a commit without an answer may have stored is not stored lower by the next one: the offset would go back.
+- A commit never stores less than an earlier one without an answer may have stored: the offset would go back.
 - When a topic was created anew, the offsets of all its partitions are read before any of them is started: Kafka does
   not say when an offset was stored, and one of the earlier incarnation would skip messages.
 - A partition whose offset is not known is not started: without an answer nobody knows whether there is an offset, and
@@ -20,7 +20,8 @@ Rules, and which failure each prevents:
 
 Source: docs/SEMANTICS.md, "Offsets in Kafka"; kafka.consumer.ZookeeperConsumerConnector (0.8.2.2).
 
-The reads and commits of offsets in Kafka that wait for the offset manager; what waits together is sent together.
+The reads and commits of offsets in Kafka that wait for the offset manager; requests that wait together are sent
+together.
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ class CommitJob:
     Attributes:
         fence: The registration under which they were decided.
         is_explicit: Whether stored offsets may be lowered.
-        positions: What to store.
-        callers: The partitions of each commit, and who is called with those that failed.
+        positions: The positions to store.
+        callers: The partitions of each commit, and the callback for those that failed.
         starts: Partitions whose position is a start offset, which never replaces a stored one.
-        rows: What is stored beside the positions.
-        writes: What was sent.
+        rows: The metadata to store with the positions.
+        writes: The positions that were sent.
         failed: Partition -> why it is not sent.
         wait_until: Until when it waits for ZooKeeper to confirm the session, on the loop's clock.
     """
@@ -221,7 +222,7 @@ class KafkaOffsets(KnownOffsets):
         self._is_starting = False
         # Partitions that this member does not hold any more; read by the requests' thread.
         self._released: frozenset[Partition] = frozenset()
-        # What was sent and perhaps stored, although the commit counts as failed.
+        # Positions that were sent and perhaps stored, although the commit counts as failed.
         self._unsure: dict[Partition, int] = {}
         self.failures = 0
         self.refused: dict[Partition, str] = {}
@@ -238,7 +239,7 @@ class KafkaOffsets(KnownOffsets):
 
     @property
     def warnings(self) -> set[str]:
-        """What the application should know about the store, as sentences."""
+        """Warnings about the store for the application, as sentences."""
         return set()
 
     @property
@@ -273,7 +274,7 @@ class KafkaOffsets(KnownOffsets):
             self._thread.join(max(0.0, timeout_s))
 
     def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
-        """Note that the topic was created anew: what was done and committed of its old incarnation no longer counts.
+        """Note that the topic was created anew: positions and commits of its old incarnation no longer count.
 
         Args:
             incarnation: Not used: Kafka does not say when an offset was stored, on ZooKeeper's clock.
@@ -302,7 +303,7 @@ class KafkaOffsets(KnownOffsets):
         """Take note that a position was outside its log and is reset: the stored offset may be lowered.
 
         Args:
-            gone: The offsets behind the end of the log which this member has read: they may still be committed.
+            gone: The offsets after the end of the log which this member has read: they may still be committed.
             restart: Where this member goes on.
         """
         self._unsure.pop(partition, None)
@@ -418,7 +419,8 @@ class KafkaOffsets(KnownOffsets):
             explicit: Whether the stored offset may be lowered.
         """
         told = self._told(positions, done, explicit)
-        # As of now: what waits is sent later, and the application may have given the same offset another text by then.
+        # As of now: a waiting commit is sent later, and the application may have given the same offset another text by
+        # then.
         named = ((partition, self._manager.row(TopicPartition(*partition), at)) for partition, at in positions.items())
         rows = {partition: row for partition, row in named if row is not None}
         self._enqueue(CommitJob(fence, explicit, dict(positions), [(frozenset(positions), told)], rows=rows))

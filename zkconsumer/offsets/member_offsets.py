@@ -1,8 +1,8 @@
-"""MemberOffsets: what a member needs of its offsets beside what the coordination does; stores implement it.
+"""MemberOffsets: the interface of stores of offsets for a member; it has more than the coordination needs.
 
 The offsets of a consumer that keeps none: it has no group, or one whose offsets it may not write.
 
-What a member knows of the stored offsets of its group, and where its partitions start from that.
+Also keeps a member's view of the stored offsets of its group, and decides where its partitions start.
 
 The stores in ZooKeeper and in Kafka share it: they differ in how offsets are read and written, not in what follows.
 """
@@ -46,7 +46,7 @@ def telling(
 
 
 class KnownOffsets:
-    """The offsets of one group as one member last saw them, and what it has done itself.
+    """The offsets of one group as one member last saw them, and the positions that it has done itself.
 
     Attributes:
         records: Partition -> what is known of its offset.
@@ -103,13 +103,13 @@ class KnownOffsets:
         """Take note that a position was outside its log and is reset: the stored offset may be lowered.
 
         Args:
-            gone: The offsets behind the end of the log which this member has read: they may still be committed.
+            gone: The offsets after the end of the log which this member has read: they may still be committed.
             restart: Where this member goes on.
         """
         self.record(partition).out_of_range(gone, restart)
 
     def released(self, partition: Partition) -> None:
-        """Take note that the member is about to release a partition, or lost it. What is known of its offset stays."""
+        """Take note that the member is about to release a partition, or lost it. The known offset stays."""
 
     def start_of(self, partition: Partition, incarnation: int) -> int | None:
         """Return the offset at which a partition starts whose offset was just read, None if there is none.
@@ -155,7 +155,7 @@ class MemberOffsets(Offsets, Protocol):
         answering: Who answers a commit, for messages.
         commit_wait_s: How long the answer to a commit may take, in seconds.
         refused: Partition -> why it is not started, as a sentence.
-        warnings: What the application should know about the stores, as sentences.
+        warnings: Warnings about the stores for the application, as sentences.
         on_commit: Called with what the member has committed by itself, before who asked for it; None for nobody.
 
     Threads: The coordinator's alone; `committed`, `behind` and `failures` from any, `close` too.
@@ -212,7 +212,7 @@ class NoOffsets:
         return not explicit
 
     def load(self, fence: Fence | None, partition: Partition, done: Callable[[int | None], None]) -> None:
-        """Say that there is none."""
+        """Report that no offset is stored."""
         self._loop.post(done, None)
 
     def commit(

@@ -1,14 +1,14 @@
 """A connection to the offset manager of a group: the broker that keeps the group's offsets in Kafka.
 
 Rules, and which failure each prevents:
-- Any broker names the offset manager; the addresses of brokers come from ZooKeeper, as metadata may lag behind.
+- Any broker names the offset manager; the addresses of brokers come from ZooKeeper, as metadata may lag.
 - After an answer that another broker is the manager, and after a lost connection, the manager is looked up again: the
   broker that leads the group's partition of `__consumer_offsets` moves, restarts and dies.
 - An offset is refused or stored for each partition alone: the others of the same request count.
-- A commit is sent only while its fence holds, and the fence is checked last before each request: what was decided in
-  one session must not be stored in the next. The protocol has no fence of its own for these groups, so a request that
-  is on its way when the session ends may still be stored (docs/SEMANTICS.md).
-- A negative offset is never stored, although Java members store -1; a stored -1 means that there is none. `forget`
+- A commit is sent only while its fence holds, and the fence is checked last before each request: a decision of
+  one session must not be stored in the next one. The protocol has no fence of its own for these groups, so a request
+  that is on its way when the session ends may still be stored (docs/SEMANTICS.md).
+- A negative offset is never stored, although Java members store -1; a stored -1 means no offset. `forget`
   alone stores it, to delete an offset.
 
 Source: kafka.client.ClientUtils.channelToOffsetManager, kafka.consumer.ZookeeperConsumerConnector (0.8.2.2).
@@ -82,7 +82,7 @@ class OffsetAnswer:
         unknown: Partition -> why its offset is not known, a clause.
         unled: Those of them that the brokers do not know, as their topic is being deleted or never had a leader. That
             says nothing about other partitions.
-        rows: Partition -> its offset, where a text or a leader epoch was stored beside it.
+        rows: Partition -> its offset, where a text or a leader epoch was stored with it.
     """
 
     offsets: Mapping[TopicPartition, int | None]
@@ -100,7 +100,7 @@ class Committer(Protocol):
     """The member of a group of brokers that commits. Threads: any.
 
     Attributes:
-        notes: What is stored beside its offsets.
+        notes: The metadata that is stored with its offsets.
     """
 
     @property
@@ -217,23 +217,23 @@ class OffsetManager:
         why_not: Callable[[TopicPartition], str | None] = lambda _: None,
         rows: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
     ) -> dict[TopicPartition, str]:
-        """Store offsets; return partition -> why it is not stored, a clause, of those that are not.
+        """Store offsets; return partition -> why it is not stored, a clause, for failures alone.
 
         Args:
             offsets: Partition -> next offset to consume, 0 or more.
             refusal: The fence: why the commit may not be sent any more, a clause; None while it may.
             deadline: On the clock `time.monotonic`.
             why_not: The fence of one partition, asked before each attempt.
-            rows: What is stored beside the offsets, see `row`.
+            rows: The metadata to store with the offsets, see `row`.
         """
         return self._commit(offsets, refusal, deadline, why_not, rows)
 
     def row(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata | None:
-        """Return an offset with what is to be stored beside it; None where nothing is. Threads: any."""
+        """Return an offset with the metadata to store with it; None without any. Threads: any."""
         return None if self._committer is None else self._committer.notes.to_store(partition, offset)
 
     def forget(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:
-        """Delete stored offsets; return partition -> why its offset is not deleted, a clause, of those that are not.
+        """Delete stored offsets; return partition -> why its offset is not deleted, a clause, for failures alone.
 
         Brokers before Kafka 2.4 have no request for it. All of them take a commit of -1, which every member takes for
         no offset, with a time so long ago that it has expired: the broker deletes it when it looks for expired offsets

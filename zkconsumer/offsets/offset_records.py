@@ -6,7 +6,7 @@ Pure.
 Source: docs/SEMANTICS.md, "Fencing".
 
 Checks the start offsets that `on_partitions_assigned` returned. Rule: a value that is no offset is refused, with the
-value and what was expected, and never replaced by another offset: the application stores its offsets beside its data,
+value and what was expected, and never replaced by another offset: the application stores its offsets with its data,
 and any other start would skip or repeat some of it.
 
 Source: docs/SEMANTICS.md, "The rebalance listener".
@@ -41,7 +41,7 @@ class OffsetRecord:
         done: own done position of an earlier ownership, `None` without one.
         held_at: the stored value that the commits of this member have not passed yet, for one log line instead of many.
         lowered: whether this member itself lowered the offset on purpose, which overrules its done position.
-        void_version: the version at which the node held an offset that the leader's log does not have, or one behind
+        void_version: the version at which the node held an offset that the leader's log does not have, or one after
             the start that the application chose. Such an offset may be lowered, or no commit would be written until
             the position has grown past it. `None` is the version of an absent node.
         gone: the offsets that this member may still commit of a log that became shorter. A commit that was decided
@@ -85,9 +85,9 @@ class OffsetRecord:
         self.baseline, self.baseline_version = self.stored, self.version
 
     def forget_incarnation(self, under_way: int | None) -> None:
-        """Take note that the topic was created anew: what is done, stored or on its way belongs to a log that is gone.
+        """Take note that the topic was created anew: earlier positions and commits belong to a log that is gone.
 
-        So does what was written after the creation: a member that has not noticed it yet goes on committing.
+        So do later writes of a member: a member that has not noticed it yet goes on committing.
         """
         self.done = self.restart = None
         self.gone = range(0)
@@ -127,7 +127,7 @@ class OffsetRecord:
         """Take note that the position of this member is outside the log.
 
         Args:
-            gone: The offsets behind the end of the log which this member has read in this ownership.
+            gone: The offsets after the end of the log which this member has read in this ownership.
             restart: Where this member goes on.
         """
         if self.version != self.baseline_version:
@@ -164,7 +164,7 @@ def start_position(record: OffsetRecord) -> tuple[int | None, bool]:
 
 
 class WriteDecision(enum.Enum):
-    """What to do with a position that is to be committed."""
+    """The decision about a position that is to be committed."""
 
     SKIP = "stored already"
     WRITE = "set at the version last seen"

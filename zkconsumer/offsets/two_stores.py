@@ -49,7 +49,7 @@ class Intent(enum.Enum):
 
 
 class OffsetStore(ports.Offsets, Protocol):
-    """What a member needs of the place where its offsets are kept, beside what the coordination needs."""
+    """The interface of a store of offsets for a member; it has more than the coordination needs."""
 
     @property
     def failures(self) -> int: ...
@@ -113,7 +113,7 @@ class TwoStores:
 
     @property
     def commit_wait_s(self) -> float:
-        """How long the answer to a commit may take beside the ZooKeeper session's time-out, in seconds."""
+        """How long the answer to a commit may take in addition to the ZooKeeper session's time-out, in seconds."""
         return self._kafka.commit_wait_s if self._kafka in self._written else 0.0
 
     @property
@@ -128,7 +128,7 @@ class TwoStores:
 
     @property
     def warnings(self) -> set[str]:
-        """What the application should know about the stores, as sentences."""
+        """Warnings about the stores for the application, as sentences."""
         differing = dict(self._differing)
         if not differing or (len(self._written) > 1 and self._intent is not Intent.REFUSE):
             return set()
@@ -189,7 +189,7 @@ class TwoStores:
         )
         for store, offset in zip(self._written, (own, other), strict=False):
             if offset is not None and (taken is None or taken < offset):
-                store.start_at(partition, 0 if taken is None else taken)  # what is stored there may be lowered
+                store.start_at(partition, 0 if taken is None else taken)  # the offset stored there may be lowered
         done(taken)
 
     def _start(self, taken: int | None) -> str:
@@ -197,7 +197,7 @@ class TwoStores:
         return str(taken) if taken is not None else f"the {place} of the log"
 
     def _consequence(self, store: str) -> str:
-        """Return what a start without an offset does, and how to start from the offset that there is.
+        """Return what a start without an offset does, and how to start from the stored offset.
 
         Args:
             store: Where the offset is that is not taken.
@@ -227,7 +227,7 @@ class TwoStores:
     ) -> None:
         """Store positions in each store that is written, in the second one only what the first has stored.
 
-        Also without any position: `done` is then called behind those of all earlier commits. A release waits for it.
+        Also without any position: `done` is then called after those of all earlier commits. A release waits for it.
         """
 
         def store_in(stores: tuple[OffsetStore, ...], left: dict[Partition, int], failed: dict[Partition, str]) -> None:
@@ -279,7 +279,8 @@ class TwoStores:
 
     # -- both are notified --------------------------------------------------------------------------------------------
 
-    # What this member has done counts in the stores that it writes: in another one it would pass for a stored offset.
+    # Done positions of this member count in the stores that it writes: in another one they would pass for stored
+    # offsets.
 
     def remember(self, partition: Partition, position: int) -> None:
         """Keep the done position of an ownership that ends, for the next claim by this member."""
@@ -338,7 +339,7 @@ def _shown(offset: int | None) -> str:
 
 
 _AGAIN_S: Final = 60.0
-"""How long nothing is read after a failure, and how long an answer holds that there are no offsets in Kafka."""
+"""How long nothing is read after a failure, and how long an answer without offsets in Kafka holds."""
 
 
 class OffsetComparison(OffsetManager):

@@ -1,6 +1,6 @@
 """Stores offsets in ZooKeeper: loads them after a claim, commits them under the fence of the registration.
 
-A load or commit carries the fence under which it was decided, and ends when that fence is over: what was decided in one
+A load or commit carries the fence under which it was decided, and ends when that fence is over: a decision of one
 session is never sent in the next. Batches of commits are written one after the other: when the last one is answered,
 the result of every earlier commit is known, which is what a release waits for.
 
@@ -88,14 +88,14 @@ class ZooKeeperOffsets(KnownOffsets):
         return ([self._running] if self._running is not None else []) + list(self._waiting)
 
     def _renewed(self, fence: Fence | None) -> RegistrationFence | None:
-        """The registration that stands in place of `fence` under the same session, `None` if that session is over."""
+        """The registration that replaces `fence` under the same session, `None` if that session is over."""
         return self._fence if fence in self._standing else None
 
     def _is_over(self, fence: Fence | None) -> bool:
         return self._fence is not None if fence is None else fence not in self._standing
 
     def forget_topic(self, topic: str, incarnation: int, partitions: Collection[int | str] = ()) -> None:
-        """The topic was created anew: what was done and committed of its old incarnation no longer counts.
+        """The topic was created anew: positions and commits of its old incarnation no longer count.
 
         Args:
             incarnation: id of the transaction that created the topic.

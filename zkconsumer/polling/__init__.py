@@ -1,1 +1,1 @@
-"""What is polled: subscriptions, positions of partitions, and records with Kafka's names."""
+"""The parts of a polled consumer: subscriptions, positions of partitions, and records with Kafka's names."""

@@ -1,4 +1,4 @@
-"""Checks of what applications pass to KafkaConsumer: errors name the call, the value, and what it must be. Pure."""
+"""Checks of the arguments of KafkaConsumer: errors name the call, the value, and the valid values. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer asks about its cluster beside fetching: topics, partitions, ends of logs, offsets by time, offsets.
+"""The questions of a consumer to its cluster, without fetching: topics, partitions, log ends, offsets by time, offsets.
 
 The way to the cluster is opened when the first question comes, and closed with the consumer.
 """

@@ -25,7 +25,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer_error import RemediedError, first_few
 
 NEEDS_GROUP: Final = "set group_id, or assign partitions"
-"""What to do where there is no group."""
+"""The advice for a consumer without a group."""
 
 
 class PollingError(RemediedError):
@@ -36,8 +36,8 @@ class SubscriptionConflict(PollingError):
     """A consumer cannot combine topics, a pattern and assigned partitions.
 
     Attributes:
-        wanted: What was asked for, such as `subscribe to a pattern`.
-        present: What is there, such as `topics are subscribed to`.
+        wanted: The request, such as `subscribe to a pattern`.
+        present: The present state, such as `topics are subscribed to`.
     """
 
     def __init__(self, wanted: str, present: str) -> None:
@@ -54,8 +54,8 @@ class NotSubscribed(PollingError):
     """A call needs a subscription of another kind, or any at all.
 
     Attributes:
-        wanted: What was asked for, such as `poll`.
-        present: What is there, such as `nothing is subscribed to`.
+        wanted: The request, such as `poll`.
+        present: The present state, such as `nothing is subscribed to`.
     """
 
     def __init__(self, wanted: str, present: str, remedy: str = "subscribe to topics or to a pattern") -> None:
@@ -69,9 +69,9 @@ class NotAssigned(PollingError):
     """A call names partitions that are not assigned to this consumer.
 
     Attributes:
-        call: What was called.
-        partitions: Those that are not assigned.
-        assigned: Those that are.
+        call: The call.
+        partitions: The partitions that are not assigned.
+        assigned: The assigned partitions.
     """
 
     def __init__(self, call: str, partitions: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> None:

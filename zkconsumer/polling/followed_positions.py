@@ -1,4 +1,4 @@
-"""Keeps the positions of the subscription state and those of the membership behind it the same.
+"""Keeps the positions of the subscription state and those of the membership the same.
 
 - A queue that has started is compared with the state: its position is taken, or it is set to that of the state.
 - Positions that are to be reset are asked for on another thread, and set when a poll sees the answer.
@@ -39,8 +39,8 @@ class ResetAnswer(NamedTuple):
     """The ends of some logs.
 
     Attributes:
-        wanted: What was asked for.
-        found: Partition -> offset, of those that are known.
+        wanted: The partitions that were asked for.
+        found: Partition -> offset, for known offsets alone.
     """
 
     wanted: Mapping[TopicPartition, ResetRequest]
@@ -117,7 +117,7 @@ class FollowedPositions:
     """The positions of one consumer.
 
     Args:
-        state: What is subscribed to, and where positions are.
+        state: The subscription and the positions.
         joined: The membership.
         resets: Asks for the ends of logs.
 
@@ -135,7 +135,7 @@ class FollowedPositions:
     # -- the membership ------------------------------------------------------------------------------------------------
 
     def compare(self) -> None:
-        """Take the positions of queues that have started; set those that are elsewhere to the state's.
+        """Take the positions of queues that have started; set the others to the state's.
 
         Raises:
             NoOffsetForPartition: Partitions have none, and no policy says where to start.
@@ -178,8 +178,8 @@ class FollowedPositions:
     def _without_start(self, member: Membership) -> list[TopicPartition]:
         """Return the partitions that have no offset, and for which no policy says where to start: all at once.
 
-        Those of the group come with their offsets, and the listener may still seek those that it has not heard of.
-        Those that the application assigns are known one after the other.
+        Partitions of the group come with their offsets, and the listener may still seek partitions that it has not
+        heard of. Partitions that the application assigns are known one after the other.
         """
         assigned, unreported = self._state.assigned, self._joined.events.unreported
         waiting = [name for name in assigned.initializing() if name not in unreported]
@@ -200,7 +200,7 @@ class FollowedPositions:
         return self._queues.get(name) is queue and self._state.assigned.is_fetchable(name)
 
     def advance(self, taken: Collection[Taken]) -> None:
-        """Move positions behind what was taken."""
+        """Move positions after the records that were taken."""
         self._take_resets()
         assigned = self._state.assigned
         for each in taken:
@@ -218,7 +218,7 @@ class FollowedPositions:
     # -- resets --------------------------------------------------------------------------------------------------------
 
     def reset_due(self) -> None:
-        """Reset positions to the ends of logs that are known by now, and ask for those that are not."""
+        """Reset positions to the ends of logs that are known by now, and ask for the other ends."""
         assigned = self._state.assigned
         now = lease_clock()
         for answer in self._resets.answers():
@@ -239,7 +239,7 @@ class FollowedPositions:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set a position; what was fetched is kept if it is there already, as after a poll that went on from there."""
+        """Set a position; fetched messages are kept if it is there already, as after a poll that continued there."""
         if self._is_at(partition, offset):
             self._joined.reader.finish(self._queues[partition])
             return
@@ -279,7 +279,7 @@ class FollowedPositions:
         self._follow_pauses()
 
     def resume(self, names: Iterable[TopicPartition]) -> None:
-        """End a pause; fetching goes on behind what is in hand, when that is done."""
+        """End a pause; fetching continues after the messages in hand, when they are done."""
         self._state.assigned.resume(names)
         self._follow_pauses()
 

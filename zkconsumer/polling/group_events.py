@@ -1,4 +1,4 @@
-"""What the coordination reports about the partitions of a consumer that is polled, on the thread that polls.
+"""The reports of the coordination about the partitions of a polled consumer, on the thread that polls.
 
 Partitions come and go inside of `poll`: there the subscription state is changed, and the application's listener called.
 
@@ -7,7 +7,7 @@ Source: ConsumerCoordinator.onJoinComplete, onJoinPrepare (Kafka 3.9).
 Reports the commits of a consumer to its interceptors and callbacks, in order, on the thread that polls.
 
 Each commit is reported when its result is known, which is in the order of the calls: those of the application, and
-those that its member makes by itself (auto-commits, and those of a rebalance and of the end).
+the commits that its member makes by itself (auto-commits, and commits of a rebalance and of the end).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class GroupEvents:
         self._lost += self._reported(partitions)
 
     def _reported(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Return those that the application knows of; the others came and went between two polls."""
+        """Return the partitions that the application knows of; the others came and went between two polls."""
         gone = tuple(partitions)
         unknown = tuple(name for name in gone if name in self.unreported)
         self.unreported = tuple(name for name in self.unreported if name not in unknown)
@@ -147,7 +147,7 @@ class _Asked:
 
 
 class CommitReports:
-    """What is to be reported of the commits of one consumer.
+    """The reports about the commits of one consumer.
 
     Args:
         interceptors: They see what was committed.
@@ -168,9 +168,9 @@ class CommitReports:
         """Ask for a commit, which is reported when its result is known.
 
         Args:
-            offsets: What is committed.
+            offsets: The committed offsets.
             done: The callback of the application; None without one.
-            ask: Asks for it; gets what is to be called when the result is known.
+            ask: Asks for it; gets the function to call when the result is known.
         """
         asked = _Asked(offsets, done)
 

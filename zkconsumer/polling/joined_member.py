@@ -1,4 +1,4 @@
-"""Makes, starts and ends the membership behind a consumer: in a group of brokers, one in ZooKeeper, or in none.
+"""Makes, starts and ends the membership of a consumer: in a broker group, in a ZooKeeper group, or in none.
 
 The coordination of a consumer whose partitions the application assigns: there is none, but for offsets.
 """
@@ -61,13 +61,13 @@ def channel_settings(config: ConsumerConfig) -> ChannelSettings:
 
 
 class AssignedCoordination:
-    """What a member without a group needs; see `zkconsumer.member.coordination.Coordination`.
+    """The coordination of a member without a group; see `zkconsumer.member.coordination.Coordination`.
 
     Args:
         config: Settings.
         consumer_id: Name of the consumer in messages.
         lease: Never ends by itself.
-        cluster: Makes the way to the cluster; what it opens is closed at the end.
+        cluster: Makes the way to the cluster, which is closed at the end.
         group_id: Whose offsets are read and committed; None for nobody's.
         resets: Where a partition without an offset starts.
         loop: The coordinator's.
@@ -178,12 +178,12 @@ class JoinedMember:
     Args:
         config: Settings of the consumer.
         settings: The same for the parts below.
-        state: What is subscribed to.
+        state: The subscription.
         commits: Hears of what the member commits by itself; None for nobody.
 
     Attributes:
         member: The membership; None while there is none.
-        coordination: What coordinates it.
+        coordination: Its coordination.
         reader: Takes its records.
         events: Changes the state, and calls the application, when partitions come and go.
         listening: Runs these calls on the thread that polls.

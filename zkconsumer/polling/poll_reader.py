@@ -1,10 +1,10 @@
 """Takes records out of the queues of partitions, for the thread that polls.
 
 Rules, and which failure each prevents:
-- Records that a poll has returned are in hand until the next call of `poll`, and done then: what is committed in
-  between by a timer, or by a partition that is given up, does not count them.
-- What is decoded and not returned does not count: after an interrupt, or an error about a later record, it is decoded
-  again from the position.
+- Records that a poll has returned are in hand until the next call of `poll`, and done then: commits in
+  between, by a timer or for a partition that is given up, do not count them.
+- Records that are decoded and not returned do not count: after an interrupt, or an error about a later record, they are
+  decoded again from the position.
 - The lease is checked last, for all records of a poll together.
 
 Source: docs/SEMANTICS.md, "KafkaConsumer"; Fetcher.collectFetch (Kafka 3.9).
@@ -46,13 +46,13 @@ class _Hand:
 
 @dataclass(slots=True)
 class Taken:
-    """What was taken of one partition.
+    """The records that were taken of one partition.
 
     Attributes:
         queue: Where from.
         records: The records, or batches of them.
         count: How many records these are.
-        next_offset: Behind them.
+        next_offset: The offset after them.
         done_in_entry: How many messages of the entry at `next_offset` are done then (Kafka 0.7).
         spent: The chunks that are read to their end.
         reset_to: Where the position has jumped before the records (`auto.offset.reset`); None if it has not.
@@ -85,7 +85,7 @@ class PollReader:
 
     Attributes:
         handed: Stands for what the last poll returned, records or none; None while a poll is under way.
-        error: What ended the delivery; None while it goes on.
+        error: The error that ended the delivery; None while it goes on.
         is_ended: Whether the consumer is closing.
         resets: Where positions have jumped (`auto.offset.reset`); who has taken note removes them.
 
@@ -171,7 +171,7 @@ class PollReader:
             queue.finish_hand(hand.next_offset, hand._done_in_entry)
 
     def give_back(self, unread: Mapping[TopicPartition, int] | None = None) -> dict[TopicPartition, int]:
-        """Have nothing in hand any more, of which some was not worked on: what is before that is done.
+        """Have nothing in hand any more; the messages before the unread offsets are done.
 
         Args:
             unread: The first offsets that were not worked on; None for nothing that was.
@@ -299,7 +299,7 @@ class PollReader:
             queue = taken.queue
             if not taken.records:
                 if taken.next_offset >= 0:
-                    queue.finish_hand(taken.next_offset)  # what holds no records is done, too
+                    queue.finish_hand(taken.next_offset)  # a chunk without records is done, too
                 self._take_out(taken)
                 kept.append(taken)
                 continue

@@ -1,7 +1,7 @@
 """Polls: joins the group or delivers assigned partitions, follows their positions, and takes records.
 
-The subscription state says what is subscribed to, where positions are and what may be returned; the membership behind
-it (`zkconsumer.member.membership`) claims, fetches and commits. Both meet here, on the thread that polls. Records of a
+The subscription state has the subscription, the positions and the records that may be returned; the membership
+(`zkconsumer.member.membership`) claims, fetches and commits. Both meet here, on the thread that polls. Records of a
 poll are in hand until the next one; the membership gives up no partition before that, within its time.
 
 Source: docs/SEMANTICS.md, "KafkaConsumer"; ClassicKafkaConsumer.poll (Kafka 3.9).
@@ -47,7 +47,7 @@ class Poller:
 
     Attributes:
         config, settings: The settings, and what they are for the parts below.
-        state: What is subscribed to, and the positions.
+        state: The subscription and the positions.
         positions: Changes the positions.
         questions: Asks the cluster.
         is_taken: Whether a poll has taken records that have not reached the application; who hands them over clears it.
@@ -80,7 +80,7 @@ class Poller:
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str], callbacks: object | None) -> None:
-        """Subscribe to topics, in place of those before."""
+        """Subscribe to topics instead of the earlier ones."""
         self._need_group("subscribe")
         wanted = topics if isinstance(topics, str) else tuple(topics)
         if not wanted:
@@ -112,7 +112,7 @@ class Poller:
         if self.state.kind is SubscriptionKind.NONE:
             self.unsubscribe()
             return
-        # What the last poll has returned of partitions that go is done: nobody waits for them.
+        # The records of the last poll are done for partitions that go: nobody waits for them.
         self._joined.reader.begin()
         self._joined.assign(tuple(self.state.assigned))
         self._joined.reader.end_poll()
@@ -161,7 +161,7 @@ class Poller:
         return self.interceptors.on_consume(found) if self.interceptors and records else found
 
     def _note_epochs(self, taken: Iterable[Taken]) -> None:
-        """Have the leader epochs of records stored with the offsets behind them."""
+        """Have the leader epochs of records stored with the offsets after them."""
         coordination = self._joined.coordination
         for each in taken:
             if each.records and coordination is not None:
@@ -207,7 +207,7 @@ class Poller:
             self._joined.reader.end_poll()
 
     def _step(self) -> None:
-        """Do what is due beside taking records: callbacks, positions, errors."""
+        """Do the due work other than taking records: callbacks, positions, errors."""
         self._joined.run_callbacks()
         if self._events.unreported and self._is_all_there():
             self._events.report_assigned()
@@ -278,7 +278,7 @@ class Poller:
         }
 
     def commit_sync(self, offsets: Offsets, wait_s: float | None) -> None:
-        """Commit behind all earlier ones, and wait for it: callbacks and interceptors hear of those first."""
+        """Commit after all earlier ones, and wait for it: callbacks and interceptors hear of those first."""
         error = self._ask_commit(offsets, None).failure(wait_s)
         try:
             self._commits.report()
@@ -287,7 +287,7 @@ class Poller:
                 raise error
 
     def commit_async(self, offsets: Offsets, done: CommitDone | None) -> None:
-        """Commit behind all earlier ones; `done` is called by a later poll, commit_sync or close."""
+        """Commit after all earlier ones; `done` is called by a later poll, commit_sync or close."""
         self._ask_commit(offsets, done)
 
     def _ask_commit(self, offsets: Offsets, done: CommitDone | None) -> AskedCommit:

@@ -65,8 +65,8 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
         offset: Offset of the record; in 0.7 the byte position where its entry of the log starts.
         timestamp: Milliseconds since 1970; None before Kafka 0.10.
         timestamp_type: Who has set it.
-        key: What `key.deserializer` returned; None when the record has no key.
-        value: What `value.deserializer` returned; None for a null value (a deletion mark of a compacted topic).
+        key: The key that `key.deserializer` returned; None when the record has no key.
+        value: The value that `value.deserializer` returned; None for null (a deletion mark of a compacted topic).
         headers: Keys, which may repeat, and values; () without any.
         leader_epoch: The epoch of the leader that has appended it; None when it is not known.
         serialized_key_size: Bytes of the key as it was sent, -1 for none.
@@ -125,7 +125,7 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """What identifies a member of a group to a transactional producer.
+    """Identifies a member of a group to a transactional producer.
 
     Attributes:
         group_id: Name of the group.
@@ -214,7 +214,7 @@ class UnreadRecords:
         self.rows: Iterator[ConsumerRecord[Any, Any]] = iter(())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition that was not returned; nothing of those that were all returned."""
+        """Return the first offset of each partition that was not returned; others are left out."""
         rest: Iterable[ConsumerRecord[Any, Any]] = list(self.rows)
         self.rows = iter(rest)
         found: dict[TopicPartition, int] = {}
@@ -231,7 +231,7 @@ logger = logging.getLogger("zkconsumer.polling")
 
 
 class ConsumerInterceptor(Protocol):
-    """What an interceptor has to offer; it is called in the thread of `poll`. A method `close` may be left out."""
+    """The interface of an interceptor; it is called in the thread of `poll`. A method `close` may be left out."""
 
     def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         """Return the records that `poll` returns: these, or others."""

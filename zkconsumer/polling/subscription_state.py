@@ -43,7 +43,7 @@ from zkconsumer.polling.records import OffsetAndMetadata
 
 
 class AssignmentChange(NamedTuple):
-    """What an assignment has changed.
+    """The changes by an assignment.
 
     Attributes:
         added: Partitions that have no position yet, in the order of the assignment.
@@ -60,7 +60,7 @@ class AssignedPartition:
     Attributes:
         machine: Its position.
         is_paused: The application has paused it.
-        log_end: The offset behind the last record that this reader may see; None while it is not known.
+        log_end: The offset after the last record that this reader may see; None while it is not known.
     """
 
     __slots__ = ("is_paused", "log_end", "machine")
@@ -94,7 +94,7 @@ class AssignedPartitions:
 
         Args:
             partitions: All of them.
-            keep: Whether those that are assigned already keep position and pause; else they start anew.
+            keep: Whether partitions that are assigned already keep position and pause; else they start anew.
         """
         before = self._partitions
         wanted = dict.fromkeys(partitions)
@@ -108,7 +108,7 @@ class AssignedPartitions:
     # -- the application -----------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set a position; what was fetched before it is of no use then.
+        """Set a position; earlier fetched records are of no use then.
 
         Args:
             partition: An assigned partition.
@@ -192,7 +192,7 @@ class AssignedPartitions:
         ]  # fmt: skip
 
     def take_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Start partitions at committed offsets; those that were sought meanwhile stay where they are."""
+        """Start partitions at committed offsets; partitions that were sought meanwhile stay where they are."""
         for partition, offset in offsets.items():
             self._report(partition, CommittedFound(offset))
 
@@ -218,7 +218,7 @@ class AssignedPartitions:
         return assigned is not None and assigned.machine.position is not None and not assigned.is_paused
 
     def advance(self, partition: TopicPartition, offset: int) -> None:
-        """Move a position behind the records that were returned.
+        """Move a position after the records that were returned.
 
         Args:
             partition: A partition that is fetched.
@@ -238,7 +238,7 @@ class AssignedPartitions:
     # -- metrics -------------------------------------------------------------------------------------------------------
 
     def log_end_known(self, partition: TopicPartition, end: int | None) -> None:
-        """Keep the offset behind the last record that this reader may see; None stands for what is not known."""
+        """Keep the offset after the last record that this reader may see; None if it is not known."""
         assigned = self._partitions.get(partition)
         if assigned is not None and end is not None and end >= 0:
             assigned.log_end = end
@@ -282,7 +282,7 @@ class SubscriptionState:
     """The subscription of one consumer, and its assigned partitions.
 
     Attributes:
-        kind: What is subscribed to.
+        kind: The kind of the subscription.
         pattern: The pattern; None for other kinds.
         assigned: The assigned partitions with their positions.
     """
@@ -306,14 +306,14 @@ class SubscriptionState:
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> bool:
-        """Subscribe to topics in place of those before; return whether that is a change. No topics: `unsubscribe`.
+        """Subscribe to topics instead of the earlier ones; return whether that is a change. No topics: `unsubscribe`.
 
         The assignment stays until the group is assigned anew.
 
         Raises:
             SubscriptionConflict: A pattern is subscribed to, or partitions are assigned.
             InvalidName: A name that no topic can have.
-            TypeError: Text in place of a list of topics.
+            TypeError: Text instead of a list of topics.
         """
         self._may_be(SubscriptionKind.TOPICS, "subscribe to topics")
         if isinstance(topics, str):
@@ -337,7 +337,7 @@ class SubscriptionState:
         return is_change
 
     def assign(self, partitions: Iterable[TopicPartition]) -> AssignmentChange:
-        """Assign partitions without a group; those that are assigned already keep their positions.
+        """Assign partitions without a group; partitions that are assigned already keep their positions.
 
         No partitions: `unsubscribe`.
 

@@ -89,12 +89,12 @@ class TakenRecords:
                 return
             if number < len(runs) - 1 and messages[first].offset > last_offset:
                 continue
-            behind = first + 1 if number < len(runs) - 1 else len(messages)
-            while behind < len(messages) and messages[behind].offset <= last_offset:
-                behind += 1
-            part = messages if behind - first == len(messages) else messages[first:behind]
+            run_end = first + 1 if number < len(runs) - 1 else len(messages)
+            while run_end < len(messages) and messages[run_end].offset <= last_offset:
+                run_end += 1
+            part = messages if run_end - first == len(messages) else messages[first:run_end]
             self._add(part, records, epoch, _APPENDED if has_append_time else _CREATED)
-            first = behind
+            first = run_end
 
     def _add(
         self, messages: Sequence[Message[bytes, bytes]], records: list[object], epoch: int | None, kind: TimestampType
@@ -137,7 +137,7 @@ class OpenRecords:
     """The records of a chunk that no poll has taken yet; attributes are those of `OpenItems`.
 
     Args:
-        kind: What makes them of messages.
+        kind: The kind of items that messages become.
         dialect: Decodes the chunk.
         data: The chunk.
         runs: Its messages from a position on.
@@ -185,7 +185,7 @@ class OpenRecords:
         messages: list[Message[bytes, bytes]] = []
         before = len(records)
         try:
-            messages.extend(islice(run, wanted))  # what comes before an error is kept
+            messages.extend(islice(run, wanted))  # items before an error are kept
         finally:
             if self._appended is None:
                 self._appended = self._dialect.appended(self._data)

@@ -11,7 +11,7 @@ ZkConsumerError
         └── ProducerFenced   another producer with the same transactional.id has taken over; final
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; an "Error" at the end of each would only repeat the tree above.
 # ruff: noqa: N818
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MessageNotSent(ProducerError):
     Attributes:
         topic: Its topic.
         partition: Its partition; None if none was chosen yet.
-        reason: What happened at the last try, a clause.
+        reason: The failure of the last try, a clause.
         tries: How often it was sent, or a leader was looked for.
         may_be_stored: A connection was lost, or a broker did not answer, after the message was sent to it.
     """
@@ -102,7 +102,7 @@ class QueueFull(ProducerError):
 
     Attributes:
         topic: The topic of the message.
-        limit: What the queue is full of, with the limit, such as `10000 messages`.
+        limit: The limit that the queue has reached, such as `10000 messages`.
     """
 
     def __init__(self, topic: str, limit: str) -> None:
@@ -124,8 +124,8 @@ class TransactionFailed(ProducerError):
 
     Attributes:
         transactional_id: Names the producer.
-        reason: What happened, a clause.
-        outcome_is_unknown: What was asked for may have happened all the same: of a commit, call it again to find out.
+        reason: The failure, a clause.
+        outcome_is_unknown: The request may have succeeded all the same: repeat a commit to find out.
     """
 
     def __init__(self, transactional_id: str, reason: str, outcome_is_unknown: bool = False) -> None:

@@ -15,7 +15,7 @@ and else nothing changes. Brokers before Kafka 2.5 give an epoch to whoever asks
 
 Threads: any may send; one at a time calls init, begin, commit and abort. The coordinator is asked one thing at a time,
 under `_asking`; under `_lock` nobody waits. A partition is added, and a message is taken, while the transaction is OPEN
-alone: what comes later would be in no transaction.
+alone: a later one would be in no transaction.
 
 Source: org.apache.kafka.clients.producer.internals.TransactionManager (3.9), KIP-98, KIP-360.
 
@@ -62,7 +62,7 @@ _SHORTEST_TRY_S: Final = 0.05
 
 
 class Asked(NamedTuple, Generic[T]):
-    """What a coordinator has answered.
+    """The answer of a coordinator.
 
     Attributes:
         answer: The answer.
@@ -74,13 +74,13 @@ class Asked(NamedTuple, Generic[T]):
 
 
 class _Tried(NamedTuple, Generic[T]):
-    """What has come of one try.
+    """The result of one try.
 
     Attributes:
         answers: The answer, or nothing.
         reason: Why there is none; None if there is one.
         throttled_s: How long the coordinator throttles the producer.
-        may_be_done: What was asked may have been done: its answer was lost.
+        may_be_done: The request may have succeeded: its answer was lost.
     """
 
     answers: tuple[T, ...]
@@ -298,7 +298,7 @@ class TransactionState(enum.Enum):
 
 
 class Sends(Protocol):
-    """What sends the messages; `Delivery`."""
+    """The sender of the messages; `Delivery`."""
 
     def flush(self, timeout_s: float | None) -> bool:
         """Return whether everything that was taken before has its outcome within the time."""

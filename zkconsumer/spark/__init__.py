@@ -73,7 +73,7 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
 
 
 def __dir__() -> list[str]:
-    """All names, also those that are not imported yet."""
+    """All names, also ones that are not imported yet."""
     return sorted({*globals(), *__all__})
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 from zkconsumer.spark.errors import RequirementMissing
 
 COMPILED: Final = ("pyarrow", "numpy", "isal", "lz4", "cramjam", "crc32c")
-"""Packages that executors need beside the archive."""
+"""Packages that executors need in addition to the archive."""
 _OURS: Final = ("simpleconsumer", "rebalance", "zkconsumer", "zkconsumer_error", "pyspark_zkconsumer")
 _PURE: Final = ("kazoo", "snappy", "crcmod")
 _LEFT_OUT: Final = ("zkconsumer/testing/", "kazoo/tests/", "kazoo/testing/")

@@ -20,7 +20,7 @@
 Spark passes on the text of an error and drops its type, so each text names topic, partition, offset and broker itself.
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree above.
+# The names say what happened; an "Error" at the end of each would only repeat the tree above.
 # ruff: noqa: N818
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RemediedError(ZkConsumerError):
     """An error whose text ends with what to do about it, where there is something to do.
 
     Attributes:
-        remedy: What to do about it, a clause; empty where the message says it all.
+        remedy: The advice, as a clause; empty where the message says it all.
     """
 
     def __init__(self, *parts: object, remedy: str = "") -> None:

@@ -52,9 +52,9 @@ def headers_of(column: pa.Array, numbers: Sequence[int]) -> list[Headers] | None
 
 def _row_of(at: int, lengths: Sequence[int], numbers: Sequence[int]) -> int:
     """Return the number of the row that has a header, by the number of the header in the column."""
-    behind = 0
+    rows_end = 0
     for number, length in zip(numbers, lengths, strict=True):
-        behind += length
-        if at < behind:
+        rows_end += length
+        if at < rows_end:
             return number
     raise AssertionError("the header is in no row")

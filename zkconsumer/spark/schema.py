@@ -40,8 +40,8 @@ PLACE_COLUMNS: Final = (Column("broker", "int"), Column("entry_index", "int"))
 """Of Kafka 0.7 only: the broker of the partition, and the number of the message in its compressed entry, from 0. All
 messages of one entry have its position as offset."""
 NEXT_OFFSET: Final = Column("next_offset", "bigint")
-"""Of Kafka 0.7 only, and only where a schema names it: the end of the entry for its last message, which is what a group
-commits behind that message; the start of the entry for the other ones."""
+"""The offset that a group commits after the message. Of Kafka 0.7 only, and only where a schema names it. For the last
+message of an entry it is the end of the entry, for the others its start."""
 ERROR_COLUMN: Final = Column("error", "string")
 """Why the message at that offset cannot be delivered; null for a good one."""
 

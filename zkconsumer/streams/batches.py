@@ -93,6 +93,6 @@ class StreamBatches:
             for first, end in dialect.cuts(batch, self._max_messages):
                 offset, index = dialect.place_of(batch, first)
                 last_offset, _ = dialect.place_of(batch, end - 1)
-                behind, done = dialect.place_behind(batch, end - 1)
+                following, done = dialect.place_behind(batch, end - 1)
                 part = wanted.slice(first, end - first)
-                yield MessageBatch(topic, partition, offset, behind, part, index, done, last_offset)
+                yield MessageBatch(topic, partition, offset, following, part, index, done, last_offset)

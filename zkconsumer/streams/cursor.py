@@ -6,16 +6,16 @@ which failure each prevents:
   decoding a part of a chunk again, and no message.
 - After an interrupt the next message or batch is decoded by a thread of its own (`UninterruptedDecoding`): otherwise a
   reader that is interrupted every few milliseconds would never finish a large batch.
-- Behind an error a chunk is opened where the error says (`MessageError.resume`): no error is raised twice.
+- After an error a chunk is opened where the error says (`MessageError.resume`): no error is raised twice.
 
 Decoding in a thread of its own, for readers that are interrupted again and again.
 
 An exception that a signal handler raises, or that is sent to a thread, interrupts the reader in the middle of its work.
-What was decoded until then is lost. If that happens every few milliseconds, a batch, or a large wrapper, would never be
-finished. So after an interrupt a thread of its own decodes, which no such exception reaches. The reader waits for it.
-It may be interrupted in that any number of times, and finds the result when it asks again.
+The messages decoded until then are lost. If that happens every few milliseconds, a batch, or a large wrapper, would
+never be finished. So after an interrupt a thread of its own decodes, which no such exception reaches. The reader waits
+for it. It may be interrupted in that any number of times, and finds the result when it asks again.
 
-The step from one message of a stream to the next: what is done for each message.
+The step from one message of a stream to the next: the work for each message.
 
 The kernel has the same in compiled form (`simpleconsumer/kernel/step.pxi`). Whoever changes one changes the other.
 """
@@ -36,7 +36,7 @@ from zkconsumer.streams.batches import StreamBatches
 
 
 class UninterruptedDecoding:
-    """What comes next in a chunk, decoded in a thread of its own.
+    """The next items of a chunk, decoded in a thread of its own.
 
     Args:
         source: The reader of batches that asks, None for messages; the result is for the same one only.
@@ -45,7 +45,7 @@ class UninterruptedDecoding:
         wake: Called in that thread when the result is there.
 
     Attributes:
-        messages: Yields what is behind the result, once that is there.
+        messages: Yields the items after the result, once that is there.
         is_done: The result is there.
 
     Threads: The reader's. The thread of its own uses nothing of the stream but `messages`.
@@ -92,7 +92,7 @@ class UninterruptedDecoding:
         A reader that was interrupted with it may take it again.
 
         Raises:
-            Whatever decoding raises, once: behind it another decoding is needed.
+            Whatever decoding raises, once: after it another decoding is needed.
         """
         if self._error is None:
             return self._found
@@ -117,7 +117,7 @@ class UninterruptedDecoding:
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # What a decoder returns; bytes without a decoder.
+    # The result of a decoder; bytes without a decoder.
     DecodedKey = TypeVar("DecodedKey", default=bytes)
     DecodedValue = TypeVar("DecodedValue", default=bytes)
 else:
@@ -149,8 +149,8 @@ class Cursor:
 
     Attributes:
         chunk: The chunk that is open; None between chunks.
-        rest: What is left of the open chunk, where the stream does not keep that itself: batches, and what comes
-            behind an error.
+        rest: The rest of the open chunk, where the stream does not keep that itself: batches, and the items after an
+            error.
         batches: The reader of batches that asked last; None while single messages are read.
         was_cut_off: True after an interrupt, until the next message or batch is handed over.
 
@@ -175,7 +175,7 @@ class Cursor:
             self.chunk = self.rest = None
 
     def cut_off(self) -> None:
-        """Leave the chunk after an interrupt: what was decoded of it is decoded again."""
+        """Leave the chunk after an interrupt: its decoded messages are decoded again."""
         self.was_cut_off = True
         self.leave()
 
@@ -190,20 +190,20 @@ class Cursor:
 
     def open(self, queue: PartitionQueue, chunk: Chunk) -> OpenChunk | None:
         """Open a chunk at the position of its queue; None while a thread of its own still decodes what comes first."""
-        # What an interrupted call had decoded already is decoded again.
+        # Messages that an interrupted call had decoded already are decoded again.
         decoding = self._decode_uninterrupted(queue, chunk) if self.was_cut_off else None
         if decoding is None:
             return OpenChunk(self._items_of(queue, chunk, chunk.resume), next)
         return OpenChunk(decoding.messages, decoding.take) if decoding.is_done else None
 
     def open_behind_error(self, queue: PartitionQueue, chunk: Chunk, resume: object) -> Iterator[Any]:
-        """Return what comes behind an error; from then on the chunk is always opened there."""
+        """Return the items after an error; from then on the chunk is always opened there."""
         rest = self._items_of(queue, chunk, resume, is_behind=True)
         chunk.resume = resume
         return rest
 
     def _items_of(self, queue: PartitionQueue, chunk: Chunk, resume: object, is_behind: bool = False) -> Iterator[Any]:
-        """Return what is in a chunk from the position of its queue on, or all that is behind `resume`."""
+        """Return the items of a chunk from the position of its queue on, or all items after `resume`."""
         dialect = chunk.dialect
         if dialect is None:
             return iter(())
@@ -223,7 +223,7 @@ class Cursor:
 
 
 class Decoders:
-    """What turns the bytes of keys and values into what the application wants.
+    """Turns the bytes of keys and values into the application's own values.
 
     A decoder is not called for a missing key, nor for a missing value (a deletion mark).
     """
@@ -263,7 +263,7 @@ class PlainStep:
         _reader: The thread that took the last message (`threading.get_ident`), or the asyncio task.
         _source: The messages of the chunk that is open; without one it is empty, which leads to the slow path.
         _queue: Where they came from.
-        _decode: What decodes key and value of a message in place; None for nothing.
+        _decode: Decodes key and value of a message in place; None for nothing.
         _lease: Until when messages may be handed over.
         _clock: Seconds, the clock of the lease.
         _is_trouble: Returns whether an error is about the next message, and not an interrupt of the call.

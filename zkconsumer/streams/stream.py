@@ -5,12 +5,12 @@ failure each prevents:
 - A message is done when the application asks the stream for the next one, and not before.
 - The lease is checked last before a message is handed over, for each message: a process that was stopped for a minute
   between two messages must not deliver what other members own by then.
-- What is decoded but not handed over does not count: the position and the queue hold all that counts. So an exception
-  that a signal handler raises at any point of `next()` costs decoding a chunk again, and no message. If it is raised
-  while `next()` returns, a message is in hand that the loop has not seen; `handed` holds it, for applications that
-  continue.
+- Messages that are decoded but not handed over do not count: the position and the queue hold all that counts. So an
+  exception that a signal handler raises at any point of `next()` costs decoding a chunk again, and no message. If it is
+  raised while `next()` returns, a message is in hand that the loop has not seen; `handed` holds it, for applications
+  that continue.
 - The same holds for a batch as a whole: it is in hand, and done when the next one is asked for.
-- What is wrong with a message is raised once; the following `next()` continues behind it.
+- The error about a message is raised once; the following `next()` continues after it.
 
 Source: kafka.consumer.ConsumerIterator (0.8.2.2), whose iterator is lost after any error but a time-out.
 
@@ -55,7 +55,7 @@ class SleepsUntilWoken(Protocol):
 
 
 class StreamParts(NamedTuple):
-    """What a stream is made of.
+    """The parts of a stream.
 
     Attributes:
         thread_id: Identity in the group, `<consumer id>-<number>`.
@@ -105,7 +105,7 @@ class KafkaStream(Step, Generic[K, V]):
     Threads: One at a time, any.
     """
 
-    # What has an underscore is not for applications. `_reader`, `handed`, `_end`, `_fail` and `_wake` are for the
+    # Names with an underscore are not for applications. `_reader`, `handed`, `_end`, `_fail` and `_wake` are for the
     # other parts of this package, from any thread, and from signal handlers; the rest belongs to the thread inside
     # `next()`.
 
@@ -134,7 +134,7 @@ class KafkaStream(Step, Generic[K, V]):
         self._is_ended = False
         self._at_end: Callable[[], None] | None = None
         self._error: Exception | None = None
-        # What the fast path uses. Without an open chunk `_source` is empty, which leads to the slow path.
+        # For the fast path. Without an open chunk `_source` is empty, which leads to the slow path.
         self._queue = PartitionQueue(_NOWHERE, 0, self, ByteBudget(0))
         self._source = _NO_CHUNK
         self._cursor = Cursor(config.decoded_max_bytes, self._wakeup.wake)
@@ -161,7 +161,7 @@ class KafkaStream(Step, Generic[K, V]):
         """Return an iterator of the same messages as `MessageBatch`es, each of one partition.
 
         It ends, waits and raises as the stream itself does. An error about a message comes between two batches: one
-        of the messages before it, and one of those behind it. Batches and messages may be asked for in turns.
+        of the messages before it, and one of the messages after it. Batches and messages may be asked for in turns.
 
         Args:
             max_messages: Most messages of a batch; None for no limit.
@@ -229,7 +229,7 @@ class KafkaStream(Step, Generic[K, V]):
         self._inside = {}
         self._error = error
 
-    # -- between the step (zkconsumer.streams.cursor), which is the fast path, and what follows ------------------------
+    # -- between the step (zkconsumer.streams.cursor), which is the fast path, and the slow path -----------------------
 
     @staticmethod
     def _is_trouble(error: BaseException) -> bool:
@@ -245,7 +245,7 @@ class KafkaStream(Step, Generic[K, V]):
         self._finish_hand(message)
 
     def _finish_hand(self, message: InHand | None) -> None:
-        """Take note that what was in hand is done; `message` was decoded behind it and is not handed over."""
+        """Take note that the items in hand are done; `message` was decoded after them and is not handed over."""
         queue = self._queue
         hand = queue.in_hand
         if message is not None:
@@ -288,7 +288,7 @@ class KafkaStream(Step, Generic[K, V]):
 
         Args:
             message: Decoded by this call and not to be handed over: revoked, no lease, or its decoder failed.
-            trouble: What is wrong with the next message.
+            trouble: The error about the next message.
             batches: Who asks for a batch; None for a message.
         """
         source, self._source = self._source, _NO_CHUNK
@@ -420,7 +420,7 @@ class KafkaStream(Step, Generic[K, V]):
             trouble = trouble or chunk.error
             if trouble is None:
                 if chunk.dialect is not None and chunk.dialect.has_offsets_without_messages:
-                    queue.finish_hand(chunk.next_offset)  # what holds no messages is done, too
+                    queue.finish_hand(chunk.next_offset)  # a chunk without messages is done, too
                 cursor.take_out(queue, chunk)
                 return None
             rest = self._report(queue, chunk, trouble, found)
@@ -435,7 +435,7 @@ class KafkaStream(Step, Generic[K, V]):
     ) -> Iterator[Any] | None:
         """Raise what is wrong with the next message, or skip the message, as `on.message.error` says.
 
-        Return what comes behind it in this chunk; None when nothing more of the chunk may be read. A message about
+        Return the items after it in this chunk; None when nothing more of the chunk may be read. A message about
         which an error is raised is in hand like any other: it is done when the next one is asked for.
         """
         if isinstance(trouble, MessageError):
@@ -469,7 +469,7 @@ class KafkaStream(Step, Generic[K, V]):
         raise trouble
 
     def _stop_partition(self, queue: PartitionQueue, trouble: Exception) -> None:
-        """End a partition behind whose position nothing can be read; the others of the stream continue."""
+        """End a partition that cannot be read after its position; the others of the stream continue."""
         if not queue.is_live:
             return
         self._failures += 1

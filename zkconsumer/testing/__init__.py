@@ -1,6 +1,6 @@
 """A test kit: embedded and real clusters, Java members, faults, and a checker of histories.
 
-| part | what it gives |
+| part | what it offers |
 |---|---|
 | `ZooKeeperServer`, `ZooKeeperEnsemble` | real ZooKeeper in JVM child processes: kill, pause, wipe, end any session |
 | `KafkaCluster` | real Kafka brokers of any version from 0.7.2 to 4.3.1: topics, leaders, kill, pause |
@@ -20,7 +20,7 @@
 | `pytest_plugin` | the servers as fixtures, see docs/TESTING.md |
 | `containers` | ZooKeeper and Kafka 0.8.2.2 in Docker |
 
-Every child process ends with the Python process that started it, however that one ends. What is missing on a machine
+Every child process ends with the Python process that started it, however that one ends. A missing tool
 (Java, jars) is named by the errors `JavaMissing` and `MavenMissing`, with what to install.
 """
 
@@ -134,5 +134,5 @@ if not TYPE_CHECKING:  # mypy would take every name for one of the package
 
 
 def __dir__() -> list[str]:
-    """All names, also those that are not imported yet."""
+    """All names, also ones that are not imported yet."""
     return sorted({*globals(), *__all__})

@@ -70,7 +70,7 @@ class Authority:
         return cls(folder / f"{name}.pem", folder / f"{name}.key")
 
     def sign(self, name: str, names: str = LOCAL, *, days: int = 30) -> Certificate:
-        """A new certificate beside the authority's own files.
+        """A new certificate next to the authority's own files.
 
         Args:
             name: of its files, and its common name.

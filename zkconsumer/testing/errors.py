@@ -12,7 +12,7 @@ KitError
 ├── NotSupported     this version of Kafka cannot do what was asked
 └── WaitTimeout      a condition did not come true within its deadline
 
-What the versions of Kafka can do, and the refusal of what one cannot.
+Also the abilities of the versions of Kafka, and the error for a request that a version cannot serve.
 """
 
 # The names say what happened; the suffix "Error" would only repeat the name of their base class.

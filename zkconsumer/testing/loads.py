@@ -136,11 +136,11 @@ class _PacedLoad(ABC):
 
     @abstractmethod
     def _open(self) -> Writer:
-        """What the load writes with."""
+        """The writer of the load."""
 
     @abstractmethod
     def _trouble(self) -> object:
-        """What `grow` says when it has waited in vain."""
+        """The text of the error when `grow` has waited in vain."""
 
     def _end(self) -> None:
         self._stop.set()

@@ -34,8 +34,8 @@ def free_port() -> int:
 def free_ports(count: int) -> list[int]:
     """`count` different free ports of 127.0.0.1.
 
-    They lie below those that the system gives to outgoing connections: a server that is stopped finds its port again
-    when it comes back, and not some client's connection on it.
+    They lie below the ports that the system gives to outgoing connections: a server that is stopped finds its port
+    again when it comes back, and not some client's connection on it.
     """
     lowest_outgoing = _lowest_outgoing_port()
     listeners: list[socket.socket] = []

@@ -178,7 +178,7 @@ def key_and_value(message: Sendable, number: int = 0, default_key: Text = None) 
     if message is None or isinstance(message, bytes | str):
         return _bytes(default_key, number), _bytes(message, number)
     if not isinstance(message, tuple):
-        # What has no key or value is refused by its type.
+        # A message without key or value is refused by its type.
         return _bytes(getattr(message, "key", message), number), _bytes(getattr(message, "value", message), number)
     if len(message) != 2:
         raise TypeError(f"message {number} is a tuple of {len(message)}; a pair of key and value is needed")

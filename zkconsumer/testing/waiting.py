@@ -1,6 +1,6 @@
 """Waits for a condition with a deadline: the only way the kit waits, so that nothing hangs or sleeps too long.
 
-What every server, cluster and member has in common: a `with` block starts it, and closes it at its end.
+Also the common part of servers, clusters and members: a `with` block starts them, and closes them at its end.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def wait_until(
     """The first true value that `condition` returns.
 
     Args:
-        condition: asked again every `interval_s` seconds; what it raises passes through.
+        condition: asked again every `interval_s` seconds; its errors pass through.
         timeout_s: longest wait in seconds; the condition is asked at least once, and once more at the end.
         what: completes the sentence "waited N s for ..." of the error.
         state: asked on failure only; its result is put into the sentence.

@@ -89,11 +89,11 @@ class PositionFinder07:
         deadline, pause_s, at = Deadline(self._timeout_s), _SHORTEST_PAUSE_S, start
         place = f"{self._topic}/{self._partition}"
         while True:
-            found, behind = self._look(at, data, values)
+            found, next_position = self._look(at, data, values)
             if found is not None:
-                return found, behind
-            if behind > at:
-                at = behind
+                return found, next_position
+            if next_position > at:
+                at = next_position
                 continue
             if deadline.expired:
                 raise KitError(
@@ -213,7 +213,7 @@ class Sent(NamedTuple):
     Attributes:
         topic: Its topic.
         partition: Its partition.
-        outcome: What becomes of it.
+        outcome: Its outcome.
         data: Its bytes, where its place has to be found by them; else nothing.
     """
 
@@ -269,7 +269,7 @@ class Writer(Closing):
     def renew(self, topic: str, leaders: Leaders) -> bool:
         """Whether the next batches for these partitions go to these leaders.
 
-        In Kafka 0.7 never: the places of batches are looked for behind the last one, and others may have sent the same.
+        In Kafka 0.7 never: the places of batches are looked for after the last one, and others may have sent the same.
         """
         return not self._is_07 and self._lookup.renew(topic, leaders)
 
@@ -319,7 +319,7 @@ class Writer(Closing):
         return self._finders[place]
 
     def close(self) -> None:
-        """Close the connections; what has no outcome yet fails."""
+        """Close the connections; messages without an outcome fail."""
         self._producer.close(0.0)
         for finder in list(self._finders.values()):
             finder.close()
@@ -403,7 +403,7 @@ class _Lookup:
         return all(latest.get(name) == self._broker(leader) for name, leader in leaders.items())
 
     def look_up(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
-        """What is known about each of the topics."""
+        """The state of each of the topics."""
         return {topic: self._found(topic) for topic in topics}
 
     def _found(self, topic: str) -> FoundTopic:

@@ -169,7 +169,7 @@ class PartitionReads:
 
         Raises:
             ConsumerTimeout: No chunk came within `consumer.timeout.ms`.
-            MessageError: A message cannot be fetched; the next call continues behind it.
+            MessageError: A message cannot be fetched; the next call continues after it.
             PartitionStopped: A partition cannot be read further; the next call continues with the others.
             StreamFailed: A thread has ended by a fault.
         """
@@ -231,7 +231,7 @@ class PartitionReads:
         queue.take_out(chunk)
 
     def _items(self, start_offset: int, start_index: int = 0, resume: object = None) -> Iterator[Message]:
-        """Return the messages of the open chunk from an offset on, or behind an error."""
+        """Return the messages of the open chunk from an offset on, or after an error."""
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None or chunk.dialect is None:
             return iter(())
@@ -250,7 +250,7 @@ class PartitionReads:
             yield message
 
     def _reopen(self, last: Message | None) -> Iterator[Message]:
-        """Return the rest of the open chunk, behind the message that was delivered last or behind an error."""
+        """Return the rest of the open chunk, after the message that was delivered last or after an error."""
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None:
             return iter(())
@@ -267,7 +267,7 @@ class PartitionReads:
         """Take note that the open chunk was read to its end.
 
         Raises:
-            MessageError, PartitionStopped: What stands at its end cannot be read.
+            MessageError, PartitionStopped: The message at its end cannot be read.
         """
         queue, chunk = self._queue, self._chunk
         if queue is None or chunk is None:
@@ -309,8 +309,8 @@ class PartitionReads:
         """Take note of an error in the open chunk, and raise it or skip the message, as `on.message.error` says.
 
         Raises:
-            MessageError: The error; `next_items` continues behind it.
-            PartitionStopped: Nothing behind it can be read.
+            MessageError: The error; `next_items` continues after it.
+            PartitionStopped: Nothing after it can be read.
         """
         queue, chunk = self._queue, self._chunk
         assert queue is not None
@@ -376,7 +376,7 @@ class PartitionReads:
     # -- progress ------------------------------------------------------------------------------------------------------
 
     def _check_if_due(self, is_idle: bool) -> None:
-        """End partitions that are at their end without a message for it, and stop those that make no progress.
+        """End partitions that are at their end without a message for it, and stop partitions that make no progress.
 
         Raises:
             PartitionStopped: Of the first such partition; the next call raises that of the next one.
@@ -429,7 +429,7 @@ class PartitionReads:
             return f"its leader is not known and cannot be looked up: {error}"
 
     def _finish_reached(self) -> None:
-        """End partitions behind whose position the log has no messages up to the end."""
+        """End partitions whose log has no messages between the position and the end."""
         for name, task in list(self._tasks.items()):
             end, state, queue = self._bounds[name].end, task.state, task.queue
             if end is None or queue is None or queue.chunks:

@@ -4,7 +4,7 @@ Rules, and which failure each prevents:
 - Nothing is read on a part of the answers. A partition whose leader does not answer is asked about again until the
   deadline; then the error names it.
 - The ends of the logs are asked for after the offsets at a time, and the ends after the starts, so that a start is
-  never behind its end.
+  never after its end.
 - Topics are looked up in ZooKeeper before a broker is asked about them: brokers create a topic that they are asked
   about.
 
@@ -53,7 +53,7 @@ class ReadBounds(NamedTuple):
 
     Attributes:
         start: First offset.
-        end: Offset behind the last one; None to read without end.
+        end: Offset after the last one; None to read without end.
         is_exact: The start was named as an offset; others may move if the start of the log moves.
     """
 
@@ -64,7 +64,7 @@ class ReadBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is read.
+    """The partitions and bounds that are read.
 
     Attributes:
         topic: Its name.

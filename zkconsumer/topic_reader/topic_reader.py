@@ -103,7 +103,7 @@ class TopicReader(Closing):
             self._chunk = self._reads.chunk
 
     def _leave_items(self) -> None:
-        """Have the rest of the open chunk opened again, behind the last message or the last error."""
+        """Have the rest of the open chunk opened again, after the last message or the last error."""
         self._chunk = _NO_CHUNK
         self._items = _NOTHING
 
@@ -170,7 +170,7 @@ def _gone(topic: str, cluster: Cluster, watch: TopicWatch) -> Callable[[], str]:
 
 
 class _Raising:
-    """An iterator that raises an error in place of the next message."""
+    """An iterator that raises an error instead of the next message."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error

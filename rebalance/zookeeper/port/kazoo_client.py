@@ -142,7 +142,7 @@ class ClientOwner(Protocol):
 
 
 class WatchedClient:
-    """A kazoo client and what it reports.
+    """A kazoo client and its reports.
 
     Args:
         hosts: `host:port,host:port/chroot`.
@@ -155,7 +155,7 @@ class WatchedClient:
         kazoo: the client.
         granted_timeout_s: the session time-out that the server granted last, or the one that was asked for.
         is_unproved: whether the present connection has not passed the check of the credentials yet.
-        refusal: what the server refused when it ended the session, as a sentence.
+        refusal: the reason of the server when it ended the session, as a sentence.
     """
 
     def __init__(
@@ -354,8 +354,8 @@ class WatchedClient:
         """Handle that a server hung up on the Connect request.
 
         A server that lost its data always does so with a client that has seen a later transaction. When the client
-        forgets that transaction, the server answers that the session is over. Not at once: a server that is only
-        behind catches up.
+        forgets that transaction, the server answers that the session is over. Not at once: a server that only lags
+        catches up.
         """
         now = lease_clock()
         if self._refused_since is None:

@@ -1,7 +1,7 @@
 """The ZooKeeper port on a kazoo client: sends requests, reports session changes, drops silent connections.
 
 It keeps replies, watch events and session changes on one queue, in the order in which the socket delivered them. Only
-this module and those beside it whose names start with `kazoo_` import kazoo. Rule: callbacks run on kazoo's thread
+this module and its neighbours whose names start with `kazoo_` import kazoo. Rule: callbacks run on kazoo's thread
 and must only enqueue.
 
 Support for ZooKeeper 3.3, which has no multi: detects it, and sends the operations one by one.

@@ -3,7 +3,7 @@
 Sends many reads over a connection of kazoo as one piece, and decodes their answers together.
 
 For each request kazoo wakes its thread up, polls four times, and hands the answer to a second thread: 0.13 ms of CPU
-time, which is nearly all of what a monitor of hundreds of groups costs. Reads of one piece cost a twentieth of that.
+time, which is nearly the whole cost of a monitor of hundreds of groups. Reads of one piece cost a twentieth of that.
 
 Rules, and which failure each prevents:
 - No more bytes are received than the answers that are missing have at least. So no byte of a later answer is taken from
@@ -329,7 +329,7 @@ _DECODERS: Final[dict[type, Any]] = {Exists: _exists, GetData: _data, GetChildre
 
 
 def hook_reads(client: KazooClient) -> bool:
-    """Have the connection of a client understand a `ReadPiece`; return False if this kazoo has not what it takes."""
+    """Have the connection of a client understand a `ReadPiece`; return False if this kazoo lacks a needed method."""
     connection = client._connection
     needed = ("_send_request", "_read_socket", "_write", "_read_watch_event", "_socket_error_handling")
     missing = [name for name in needed if not hasattr(connection, name)]

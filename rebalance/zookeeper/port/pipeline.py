@@ -3,8 +3,8 @@
 Sends requests to ZooKeeper in order, with a limit on how many are unanswered at a time.
 
 A claim of thousands of partitions takes thousands of requests. If all were sent at once, the request that renews the
-lease would wait behind them, count as unanswered, and cost the connection. Therefore only a limited number is sent at
-a time, in the order in which they were asked, and the requests that keep the session pass the others.
+lease would wait for all of them, count as unanswered, and cost the connection. Therefore only a limited number is sent
+at a time, in the order in which they were asked, and the requests that keep the session pass the others.
 
 A ZooKeeper port that counts requests by kind, and lost connections and sessions.
 """
@@ -116,7 +116,7 @@ _LOSSES: Final = {"suspended": "zookeeper_connection", "expired": "zookeeper_ses
 class CountedPort:
     """Passes everything on to a port; `zookeeper_requests` and `errors` of the counters hold the counts.
 
-    A multi is one request. What the client library sends by itself (pings, watches set again) is not counted.
+    A multi is one request. Requests that the client library sends by itself (pings, watches set again) are not counted.
     """
 
     def __init__(self, port: ZooKeeperPort, counters: Counters) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Fault(enum.Enum):
-    """Why ZooKeeper did not do what was asked."""
+    """The reason why ZooKeeper refused a request."""
 
     NO_NODE = "no node"
     NODE_EXISTS = "node exists"
@@ -170,7 +170,7 @@ class FailedAttempt(NamedTuple):
     Attributes:
         server: host, as it was given, and port.
         stage: "connect" (TCP and TLS), "session", or "credentials".
-        error: what it ended with, without kazoo's wrapping.
+        error: the error that ended it, without kazoo's wrapping.
     """
 
     server: tuple[str, int]

@@ -1,4 +1,4 @@
-"""Reports a group that brokers coordinate: members, what each has, offsets, lag, and what is wrong. Pure.
+"""Reports a group that brokers coordinate: members, their partitions, offsets, lag, and problems. Pure.
 
 Which member leads a group of the classic protocol is not reported: brokers tell it to members alone.
 
@@ -57,7 +57,7 @@ class CoordinatedMember:
         topics: That it subscribes to by name; None if that is not known, as while the group rebalances.
         regex: By which it subscribes to topics; None without one.
         assigned: The partitions that it has.
-        target: Those that the coordinator wants it to have; None where a member assigns.
+        target: The partitions that the coordinator wants it to have; None where a member assigns.
         epoch: Of its assignment; None in the classic protocol.
         rack: Where it runs; None if it does not say.
         problem: Why its subscription or assignment cannot be understood, a clause.
@@ -90,7 +90,7 @@ class CoordinatedGroup:
         members: By client id and member id; None if they were not asked for.
         epoch: Of a group of the protocol of KIP-848; None for others.
         assignment_epoch: Of its target assignment; lower than `epoch` until it is computed.
-        reason: What the coordinator says of a group that it does not know, in words; None if it says nothing.
+        reason: The coordinator's text about a group that it does not know; None if it says nothing.
     """
 
     group: str
@@ -185,7 +185,7 @@ def _host(address: str) -> str:
 
 
 BROKERS: Final = "brokers"
-"""How a group is coordinated, beside `zookeeper`."""
+"""The coordination of a group other than `zookeeper`."""
 LogRange = tuple[int, int] | str
 """Start and end of a log, or why they are not known."""
 
@@ -198,7 +198,7 @@ class BrokerGroupState:
         group: The group with its members.
         offsets: Partition -> offset that it has stored.
         partitions: Topic -> numbers of its partitions, of the topics that exist and that the group has to do with.
-        logs: Partition -> its log, of those that exist; missing ones were not asked for.
+        logs: Partition -> its log, for partitions that exist; missing ones were not asked for.
     """
 
     group: CoordinatedGroup
@@ -238,7 +238,7 @@ class BrokerMemberRow:
         subscribed: Topics that it subscribes to by name; None if they are not known, as while the group rebalances.
         regex: By which it subscribes, in the protocol of KIP-848; None without one.
         assigned: The partitions that it has, as `topic-number`.
-        target: Those that the coordinator wants it to have (KIP-848); None where a member assigns.
+        target: The partitions that the coordinator wants it to have (KIP-848); None where a member assigns.
         epoch: Of its assignment (KIP-848).
         rack: Where it runs (KIP-848); None if it does not say.
         problem: Why it cannot be understood, a clause.
@@ -272,7 +272,7 @@ class BrokerPartitionRow:
         client_id: Of that member.
         host: Of that member.
         log_start: The first offset that the log still has.
-        problems: What is wrong, a clause each.
+        problems: The problems, a clause each.
     """
 
     topic: str
@@ -303,7 +303,7 @@ class BrokerGroupReport(JsonValue):
         partitions: By topic and number.
         lag: Sum of the known lags; None if there are partitions and no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
-        problems: What is wrong, as sentences.
+        problems: The problems, as sentences.
         epoch: Of a group of the protocol of KIP-848; None for others.
         assignment_epoch: Of its target assignment.
         coordination: `brokers`.

@@ -70,7 +70,7 @@ _BATCH = 200
 
 @dataclass(frozen=True)
 class DeletedGroup(JsonValue):
-    """What was deleted of one group, or would be.
+    """The nodes of one group that were deleted, or would be.
 
     Attributes:
         group: Its name.
@@ -95,7 +95,7 @@ class DeletedGroups(JsonValue):
     Attributes:
         groups: In the order in which they were named.
         deleted: They were deleted; False with `dry_run`.
-        notes: What is worth knowing, a sentence each: owner nodes that were left behind, offsets in Kafka that stay.
+        notes: Notes, a sentence each: owner nodes that are left over, offsets in Kafka that stay.
     """
 
     groups: tuple[DeletedGroup, ...]
@@ -124,7 +124,7 @@ def delete_groups(
 
     Args:
         zookeeper: The connection string, for the message of an error.
-        store: Delete what is in that store alone; None: in both.
+        store: Delete from that store alone; None: from both.
         dry_run: Check everything, and delete nothing.
 
     Raises:
@@ -193,7 +193,7 @@ class _Node:
 
 
 def _tree(port: ZooKeeperPort, group: str) -> dict[str, _Node]:
-    """Return the nodes of a group: path -> version and session, a node behind all that are above it.
+    """Return the nodes of a group: path -> version and session, a node after all that are above it.
 
     Raises:
         AccessRefused: A node may not be read.
@@ -274,7 +274,7 @@ def _delete_in_kafka(in_kafka: OffsetsInKafka, found: StoredOffsets, deletion: _
     """Delete the offsets in Kafka; return whether the broker deletes their records later.
 
     Args:
-        deletion: What is deleted in ZooKeeper so far; learns what is deleted in Kafka.
+        deletion: The deletion in ZooKeeper so far; learns of the deletion in Kafka.
 
     Raises:
         GroupNotDeleted: The offset manager did not take it, or an offset has changed since it was read.
@@ -452,7 +452,7 @@ def check_without_members(group: CoordinatedGroup, what: str) -> None:
     """Raise if a group has members, or may have some.
 
     Args:
-        what: What is not done then, such as `group 'billing' is not deleted`.
+        what: The clause for errors, such as `group 'billing' is not deleted`.
 
     Raises:
         GroupHasMembers: Names them.

@@ -3,7 +3,7 @@
 A group in ZooKeeper is listed if it has a node there, as each group has that ever had a member that is coordinated by
 ZooKeeper. Offset managers are asked for the topics that ZooKeeper names for a group. If there are none, they are asked
 for one partition of each topic, and for all partitions only of groups for which that finds no offset. Groups that
-brokers coordinate are listed beside them.
+brokers coordinate are listed with them.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def list_groups(port: ZooKeeperPort, in_kafka: OffsetsInKafka) -> GroupList:
 
 
 def with_broker_groups(found: GroupList, brokers: BrokerGroups) -> GroupList:
-    """Return the groups in ZooKeeper, and beside them those that brokers coordinate, by name.
+    """Return the groups in ZooKeeper together with the groups that brokers coordinate, by name.
 
-    A broker lists what a group in ZooKeeper stores in Kafka as a group without members and type: that is left out.
+    A broker lists a group in ZooKeeper with offsets in Kafka as a group without members and type: it is left out.
     Groups in ZooKeeper are listed, too, where no broker answers.
     """
     names = {row.group for row in found.groups}

@@ -143,7 +143,7 @@ def read_groups(port: ZooKeeperPort) -> tuple[GroupList, dict[str, list[str]]]:
     concerned: dict[str, list[str]] = {}
     for group, registered, has_offsets, has_owners in zip(names, ids, offset_topics, owner_topics, strict=True):
         counts = {topic: owned[f"{znodes.group_path(group)}/owners/{topic}"] for topic in has_owners}
-        # A group that is done with a topic leaves its empty node under owners behind.
+        # A group that is done with a topic leaves an empty node under owners.
         topics = sorted({*has_offsets, *(topic for topic, count in counts.items() if count)})
         owners = f"{znodes.group_path(group)}/owners"
         members = None if znodes.ids_path(group) in reader.refused else len(registered)
@@ -151,7 +151,7 @@ def read_groups(port: ZooKeeperPort) -> tuple[GroupList, dict[str, list[str]]]:
         owned_now = None if hidden else sum(counts.values())
         rows.append(GroupRow(group, members, owned_now, tuple(topics), bool(has_offsets)))
         concerned[group] = sorted({*has_offsets, *has_owners})
-    refused = [f"{node}; what is below that node is not counted" for node in reader.refused.values()]
+    refused = [f"{node}; nodes below it are not counted" for node in reader.refused.values()]
     return GroupList(tuple(rows), tuple(refused)), concerned
 
 

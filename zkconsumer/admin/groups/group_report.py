@@ -1,8 +1,8 @@
-"""Reports a group from its nodes in ZooKeeper: members, owners, offsets, lag, and what is wrong. Rules, as Kafka's own
+"""Reports a group from its nodes in ZooKeeper: members, owners, offsets, lag, and problems. Rules, as Kafka's own
 check tool breaks them (KAFKA-3952):
 - A partition is orphaned when some member subscribes to its topic and nobody owns it.
 - An owner is good when it is one of the thread ids that the registered members have on that topic.
-- A node that cannot be read is reported, and what it holds counts as unknown rather than wrong.
+- A node that cannot be read is reported, and its content counts as unknown rather than wrong.
 
 Pure.
 
@@ -68,8 +68,8 @@ class PartitionRow:
             stores differ and that store is not known; None also while it is not known whether Kafka has another one.
         log_end: The offset that the next message will get.
         lag: `log_end - offset`; None if one of them is not known, and if the offset is beyond the end.
-        owner: What its owner node holds: a thread id; None also if that node may not be read (`owner_is_hidden`).
-        problems: What is wrong, a clause each.
+        owner: The content of its owner node: a thread id; None also if that node may not be read (`owner_is_hidden`).
+        problems: The problems, a clause each.
         offset_in_zookeeper: The offset that is stored in ZooKeeper.
         offset_in_kafka: The offset that is stored in Kafka.
         storage: The store in which its owner seems to keep its offset, `zookeeper` or `kafka`.
@@ -137,8 +137,8 @@ class GroupReport(JsonValue):
         partitions: By topic and number.
         lag: Sum of the known lags; None if there are partitions and no lag is known.
         lag_unknown: Number of partitions whose lag is not known.
-        problems: What is wrong, as sentences.
-        lag_unit: What offsets and lags count: `messages`, or `bytes` in Kafka 0.7.
+        problems: The problems, as sentences.
+        lag_unit: The unit of offsets and lags: `messages`, or `bytes` in Kafka 0.7.
         coordination: `zookeeper`.
     """
 
@@ -153,7 +153,7 @@ class GroupReport(JsonValue):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing about the stores of the offsets, as sentences."""
+        """Notes about the stores of the offsets, as sentences."""
         notes = []
         difference = store_difference(self.partitions)
         if difference is not None and difference.is_certain:  # else it is among the problems
@@ -411,7 +411,7 @@ Place = tuple[str, int | str]
 
 @dataclass(frozen=True)
 class AssignmentPreview:
-    """What one strategy assigns.
+    """The assignment by one strategy.
 
     Attributes:
         strategy: One of `STRATEGIES`.

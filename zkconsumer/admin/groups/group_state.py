@@ -1,4 +1,4 @@
-"""What was read of a group: its nodes in ZooKeeper, its offsets in Kafka, and what neither of them shows.
+"""The state of a group as it was read: its nodes in ZooKeeper, its offsets in Kafka, and what neither of them shows.
 
 Pure. Rules:
 - Where ZooKeeper and Kafka have different offsets of a partition, the one counts with which the owner works, and the
@@ -23,7 +23,7 @@ Name = tuple[str, str]
 
 
 class FaultIs(enum.Enum):
-    """What is wrong at a position."""
+    """The kind of a fault at a position."""
 
     WITHIN = "the position is inside an entry"
     DAMAGED = "an entry starts there, and is damaged"
@@ -34,11 +34,11 @@ class FaultIs(enum.Enum):
 
 @dataclass(frozen=True)
 class EntryFault:
-    """What is wrong at a stored position.
+    """A fault at a stored position.
 
     Attributes:
         fault_is: Its kind.
-        reason: What is wrong there, or why nothing more is known, a clause.
+        reason: The fault, or why nothing more is known, a clause.
         start: WITHIN: where the entry around it starts.
         end: WITHIN: where the entry around it ends. DAMAGED: where the damaged entry ends; -1 if that is not known.
     """
@@ -59,12 +59,13 @@ class GroupNodes:
         offsets: (topic, partition's name) -> data.
         known_topics: All topics of the cluster.
         topics: Topic -> data of its node, None without one; of `concerned_topics`.
-        log_ends: (topic, partition's name) -> offset behind the last message, or why it is not known.
+        log_ends: (topic, partition's name) -> offset after the last message, or why it is not known.
         sessions: Consumer id -> session that holds the registration, 0 for a persistent node.
         refused: Path -> why it cannot be read, of nodes that exist. Such a registration has no data.
         kafka_offsets: (topic, partition's name) -> the offset that is stored in Kafka.
         kafka_unknown: Why offsets in Kafka are not known, a clause; None when they are.
-        kafka_answered: The partitions whose offset in Kafka, or that there is none, is known in spite of that.
+        kafka_answered: The partitions for which it is known in spite of that which offset they have in Kafka, or that
+            they have none.
         kafka_unled: The partitions whose offset in Kafka is not known, as brokers do not know them: their topic is
             being deleted, or never had a leader.
         kafka_topics: Topics of which the group had offsets in Kafka when they were read last.
@@ -101,12 +102,12 @@ class GroupNodes:
 
     @property
     def lag_unit(self) -> str:
-        """What offsets and lags count: `messages`, or `bytes` in Kafka 0.7."""
+        """The unit of offsets and lags: `messages`, or `bytes` in Kafka 0.7."""
         return "bytes" if self.generation.has_broker_nodes else "messages"
 
     @property
     def counted_in(self) -> str:
-        """What a number of offsets is followed by in sentences: nothing, or ` bytes` in Kafka 0.7."""
+        """The text after a number of offsets in sentences: empty, or ` bytes` in Kafka 0.7."""
         return " bytes" if self.generation.has_broker_nodes else ""
 
     def partition_of(self, name: str) -> int | str | None:
@@ -163,7 +164,7 @@ class GroupNodes:
     def storage_of(self, name: Name) -> str | None:
         """Return the store in which the owner of a partition seems to keep its offset: `zookeeper`, `kafka` or None.
 
-        No node holds `offsets.storage`, and Kafka does not say when an offset was stored. What shows something:
+        No node holds `offsets.storage`, and Kafka does not say when an offset was stored. Two things hint at it:
         - A member that stores in Kafka alone never writes an offset node. If the node was written after the present
           owner claimed the partition, and Kafka has no offset or a lower one, the owner stores in ZooKeeper.
         - If the node was not written since then, or does not exist, and Kafka has a higher offset, the owner, or the

@@ -6,7 +6,7 @@ Rules, and which failure each prevents:
   is away is not asked: then partitions of `__consumer_offsets` have no leader, which is said, too.
 - A group that may not be described is listed with what the list says of it.
 - After a coordinator has moved, the broker that it has left may list its groups for a while, or for ever, and can say
-  nothing of them. What the broker says that can describe a group counts. If none of those that list it can, or more
+  nothing of them. The broker that can describe a group counts. If no broker that lists it can, or more
   than one, the coordinator is looked up: a group would be listed without members and offsets, as if it had no lag.
 
 Source: org.apache.kafka.clients.admin.KafkaAdminClient.listGroups (4.3).
@@ -53,8 +53,8 @@ class GroupsOfBrokers:
         groups: Name -> group.
         offsets: Name -> the offsets that it has stored, by partition.
         unknown_offsets: Name -> why it is not known whether it has offsets, a clause.
-        unlisted: Why groups may be missing, a sentence for each broker that does not answer, and one for those that are
-            away.
+        unlisted: Why groups may be missing, a sentence for each broker that does not answer, and one for brokers that
+            are away.
     """
 
     groups: Mapping[str, CoordinatedGroup] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class GroupsOfBrokers:
 
 
 class _Row(NamedTuple):
-    """What one broker says of a group that it lists.
+    """The answer of one broker about a group that it lists.
 
     Attributes:
         group: The group; without members if it cannot be described.
@@ -85,7 +85,7 @@ class _Row(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What one broker says: its groups by name, and why some may be missing, a sentence."""
+    """The answer of one broker: its groups by name, and why some may be missing, a sentence."""
 
     rows: Mapping[str, _Row]
     unlisted: tuple[str, ...] = ()
@@ -221,10 +221,10 @@ def _listed(client: GroupsClient, deadline: float) -> list[ListedGroup]:
 def _described(
     client: GroupsClient, broker: Broker, listed: Sequence[ListedGroup], moved: set[str]
 ) -> list[CoordinatedGroup]:
-    """Return the groups of a list; those that cannot be described have the state of the list, and no members.
+    """Return the groups of a list; groups that cannot be described have the state of the list, and no members.
 
     Args:
-        moved: Gets the names of those that the broker does not coordinate, or not yet.
+        moved: Gets the names of groups that the broker does not coordinate, or not yet.
     """
     types = {row.group: row.group_type or CLASSIC for row in listed}
     found: dict[str, CoordinatedGroup] = {}

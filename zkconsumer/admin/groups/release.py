@@ -1,6 +1,6 @@
 """Releases a claim on a partition whose owner is dead, and no other claim.
 
-Rule: only the node that was examined is deleted. It is read again behind a `sync` and must be the same; then one
+Rule: only the node that was examined is deleted. It is read again after a `sync` and must be the same; then one
 transaction proves that no such consumer is registered (its registration is created and deleted again, which also
 triggers a rebalance of Java members) and deletes the node at the version that was read.
 
@@ -116,7 +116,7 @@ def clients_in(text: str) -> dict[int, str]:
 def sessions_in(text: str) -> set[int]:
     """Return the sessions that a leader lists as living in its answer to `dump`; none if it lists none.
 
-    Behind that list stand the owners of ephemeral nodes, which are not read: by a fault of the server, a node may
+    After that list come the owners of ephemeral nodes, which are not read: by a fault of the server, a node may
     outlive its session.
     """
     head, separator, _ = text.partition("ephemeral nodes dump:")

@@ -33,7 +33,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What else is known about a claim.
+    """Further evidence about a claim.
 
     Attributes:
         registered: Consumer ids in the group.

@@ -315,7 +315,7 @@ def _check_codes(group: str, codes: Mapping[TopicPartition, int], total: int, ve
 
     Args:
         total: Number of offsets that were to be changed; those without a code were not sent.
-        verb: What was to be done to them.
+        verb: The change that was asked for.
     """
     failed = {name: code for name, code in codes.items() if code}
     if not failed:

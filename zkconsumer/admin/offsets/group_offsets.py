@@ -6,7 +6,7 @@ Finds the offsets that shall be deleted, and refuses those of topics that the gr
 
 Says what becomes of the offsets in Kafka that groups have of topics that are deleted, or were.
 
-What a broker does with them depends on its version:
+The behaviour of a broker depends on its version:
 
 | broker | asked for them | a commit of -1 | the topic is created again |
 |---|---|---|---|
@@ -240,7 +240,7 @@ def keeps_offsets_of_deleted_topics(port: ZooKeeperPort, in_kafka: OffsetsInKafk
 
 
 def note_of_kept_offsets(group: str) -> str:
-    """Return the sentence about offsets that are left behind when a group, or all its offsets, are deleted."""
+    """Return the sentence about offsets that are left over when a group, or all its offsets, are deleted."""
     return (
         f"group {group!r}: brokers before Kafka 0.10.2 keep offsets of topics that no longer exist, and do not list "
         "them; if there are such offsets, they stay until they expire (offsets.retention.minutes, a day)"

@@ -245,7 +245,7 @@ class OffsetsInKafka:
         return dict(zip(wanted, found, strict=True))
 
     def store(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, str]:
-        """Store offsets, or delete those that are None; return partition -> why not, a clause, of those that failed."""
+        """Store offsets, or delete those that are None; return partition -> why not, a clause, for failures alone."""
         manager = self._manager(group, _WRITE_TIMEOUT_S, self.cluster.brokers())
         deadline = time.monotonic() + _WRITE_TIMEOUT_S
         kept = {name: offset for name, offset in offsets.items() if offset is not None}
@@ -298,7 +298,7 @@ def read_kafka_offsets(port: ZooKeeperPort, store: OffsetsInKafka, nodes: GroupN
         return nodes
     others = [topic for topic in nodes.known_topics if topic != OFFSETS_TOPIC and topic not in nodes.topics]
     topics = {**nodes.topics, **read_topic_data(port, others)}
-    # Those that the group has to do with are asked for first.
+    # Topics that the group reads are asked for first.
     names = sorted(listed_partitions(topics), key=lambda name: name.topic not in nodes.topics)
     answer = store.fetch(nodes.group, names)
     found = {(name.topic, str(name.partition)): at for name, at in answer.offsets.items() if at is not None}

@@ -49,9 +49,9 @@ class GroupOffsets(JsonValue):
     Attributes:
         group: Its name.
         partitions: By topic and number; also partitions without a stored offset that the group owns or subscribes to.
-        unread: What could not be read, as sentences with their remedies: what is there is unknown, not missing.
+        unread: Nodes that could not be read, as sentences with their remedies: their content is unknown, not missing.
         notes: Offsets that differ between the stores, and which of them count, as sentences.
-        lag_unit: What offsets and lags count: `messages`, or `bytes` in Kafka 0.7.
+        lag_unit: The unit of offsets and lags: `messages`, or `bytes` in Kafka 0.7.
     """
 
     group: str

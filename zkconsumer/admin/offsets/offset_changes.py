@@ -9,7 +9,7 @@ Sets and deletes offsets of groups in Kafka, and changes both stores in the righ
 
 Rules, and which failure each prevents:
 - Kafka's protocol cannot compare: offsets in Kafka are read again just before they are written, and nothing is written
-  in either store if one has changed. What a member commits within that round trip is overwritten.
+  in either store if one has changed. Commits of a member within that round trip are overwritten.
 - Kafka takes each group for itself: those of all groups are read again before the first one is written.
 - Kafka is written first: if its offset manager does not answer, nothing is written in ZooKeeper.
 """
@@ -91,10 +91,10 @@ class OffsetChanges(JsonValue):
     """Offsets that were set or deleted, or would be.
 
     Attributes:
-        changes: All of them, also those that are as before.
+        changes: All of them, also unchanged ones.
         written: They were set; False with `dry_run`.
         new_groups: Groups that did not exist before.
-        notes: What differs from the request, a sentence each: such as an offset that was moved to a bound of its log.
+        notes: Differences from the request, a sentence each: such as an offset that was moved to a bound of its log.
     """
 
     changes: tuple[OffsetChange, ...]
@@ -224,7 +224,7 @@ def _make_parents(port: ZooKeeperPort, changes: Sequence[OffsetChange]) -> None:
 def _refused(
     port: ZooKeeperPort, needed: Sequence[OffsetChange], faults: Mapping[OffsetChange, Fault]
 ) -> OffsetsNotSet:
-    """Return the error about a batch; what is written is read, because ZooKeeper 3.3 writes a batch one by one."""
+    """Return the error about a batch; the written nodes are read, because ZooKeeper 3.3 writes a batch one by one."""
     now = plan_changes(port, [((change.group, change.topic, change.partition), change.new) for change in needed])
     written = sum(not change.is_needed for change in now)
     change, fault = next(iter(faults.items()))
@@ -298,7 +298,7 @@ def _write_kafka(in_kafka: OffsetsInKafka, changes: Sequence[OffsetChange]) -> N
             groups.setdefault(change.group, {})[TopicPartition(change.topic, int(change.partition))] = change
     progress = _Progress(sum(map(len, groups.values())))
     if len(groups) > 1:
-        # What one group's manager refuses shall not leave the groups before it written.
+        # A refusal by one group's manager must not come after other groups were written.
         wanted = {group: list(found) for group, found in groups.items()}
         answers = in_kafka.fetch_each(wanted, max(GROUPS_TIMEOUT_S, _GROUP_S * len(groups)))
         for group, answer in answers.items():

@@ -1,7 +1,7 @@
 """Formats and parses stored offsets as lines of text: `/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`.
 
-Comments behind the first empty line say what is in Kafka. Java's reader does not get there.
-- `# kafka /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`: Kafka has this offset, and the line that in ZooKeeper.
+Comments after the first empty line hold the offsets in Kafka. Java's reader does not get there.
+- `# kafka /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET`: Kafka has this offset, and the line has that in ZooKeeper.
 - `# kafka only /consumers/GROUP/offsets/TOPIC/PARTITION`: the offset of the line is Kafka's, and ZooKeeper has none.
 - `# store NAME`: all lines are of one store.
 
@@ -27,7 +27,7 @@ Blanks at its ends are more often a slip of the hand than a name.
 """
 _LINE = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([^/:]*):(.*)")
 _PARTITION = re.compile(r"(0|[1-9][0-9]{0,8})|(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,8})")
-"""Without leading zeros: another name would be a second node beside that of the partition.
+"""Without leading zeros: another name would be a second node next to that of the partition.
 
 Ids of brokers of Kafka 0.7 have up to ten digits.
 """

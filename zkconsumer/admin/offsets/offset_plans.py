@@ -159,7 +159,7 @@ class Wanted(NamedTuple):
 
     Attributes:
         offsets: Partition -> store -> new offset.
-        notes: What is not as was asked for, a sentence each.
+        notes: Differences from the request, a sentence each.
     """
 
     offsets: dict[TopicPartition, dict[str, int]]
@@ -239,7 +239,7 @@ def shift_offsets(
 
     In Kafka 0.7 they are moved by bytes, and then to the start of the entry there.
 
-    Each store is moved from its own offset. What a store has no offset of is left out there; `notes` names the
+    Each store is moved from its own offset. A store skips partitions of which it has no offset; `notes` names the
     partitions without any.
 
     Args:
@@ -342,7 +342,7 @@ def changes_of(
     stored: Mapping[str, StoredOffsets],
     wanted: Sequence[tuple[PartitionName, Mapping[str, int] | Mapping[str, None]]],
 ) -> list[OffsetChange]:
-    """Return the changes in each store, those of one partition beside each other.
+    """Return the changes in each store, the changes of one partition next to each other.
 
     Args:
         port: None where all offsets are in Kafka.

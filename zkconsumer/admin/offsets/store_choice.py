@@ -10,14 +10,14 @@ ZOOKEEPER: Final = "zookeeper"
 KAFKA: Final = "kafka"
 BOTH: Final = "both"
 STORES: Final = (ZOOKEEPER, KAFKA, BOTH)
-"""What `store=` and `--store` take."""
+"""The values of `store=` and `--store`."""
 
 
 def check_store(store: str | None) -> None:
     """Raise if it is no store.
 
     Raises:
-        ValueError: Names those that there are.
+        ValueError: Names the valid stores.
     """
     if store is not None and store not in STORES:
         raise ValueError(f"store is {store!r}; it must be one of {', '.join(STORES)}, or None for the stores in use")

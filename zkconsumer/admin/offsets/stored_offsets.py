@@ -4,7 +4,7 @@ Exports stored offsets of groups as lines, and reads such lines.
 
 Source: kafka.tools.ExportZkOffsets, ImportZkOffsets (0.8.2.2).
 
-Finds the offsets that an import sets in each store, and refuses those that no log has.
+Finds the offsets that an import sets in each store, and refuses offsets that no log has.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ExportedOffsets(JsonValue):
 
     Attributes:
         lines: By group, topic and partition, each with the store that it comes from; where the stores differ, that in
-            ZooKeeper and behind it that in Kafka.
+            ZooKeeper and after it that in Kafka.
         problems: Offsets that cannot be read and were left out, a sentence each.
-        notes: What is worth knowing, a sentence each: offsets that differ between the stores.
+        notes: Notes, a sentence each: offsets that differ between the stores.
         store: The one store that was exported; None: both.
         in_both: Group, topic and partition of the lines whose offset is that of both stores.
     """
@@ -181,7 +181,7 @@ def imported_offsets(
         OffsetsNotSet: The stores of a group differ, and the text does not say which one a line is of; or the offsets of
             a group in Kafka are not known.
 
-    What the text says of Kafka is set there, whatever the group has now: a group that was deleted has nothing.
+    Offsets of Kafka in the text are set there, whatever the group has now: a group that was deleted has nothing.
     """
     in_kafka = {line[:3]: line.offset for line in lines if line.store == KAFKA}
     plain = {line[:3]: line.offset for line in lines if line.store != KAFKA}
@@ -264,7 +264,7 @@ def check_logs(
 
 
 def _why_unknown(name: TopicPartition, known: Collection[TopicPartition]) -> str:
-    """Return why there is no such partition among those that are known, a clause."""
+    """Return why the partition is not among the known ones, a clause."""
     others = sort_partitions([each.partition for each in known if each.topic == name.topic])
     if not others:
         return "the partition does not exist: the topic does not exist, or no broker that has it is registered"

@@ -74,8 +74,8 @@ def refusal(verdict: TopicVerdict, topic: str, done: str, where: str) -> AdminEr
     Args:
         verdict: Its answer.
         topic: The topic.
-        done: What it should have been: `created`, `grown`, `deleted`, `set`, `cut` or `described`.
-        where: What messages call the cluster, such as `at localhost:9092`.
+        done: The change that was asked for: `created`, `grown`, `deleted`, `set`, `cut` or `described`.
+        where: The name of the cluster in error texts, such as `at localhost:9092`.
     """
     row = broker_error(verdict.error_code)
     said = (verdict.message or row.meaning).rstrip(".")
@@ -105,7 +105,7 @@ class ControllerCalls:
     Args:
         cluster: The cluster.
         client_id: The name under which brokers log and count the requests.
-        where: What messages call the cluster, such as `at localhost:9092`.
+        where: The name of the cluster in error texts, such as `at localhost:9092`.
 
     Threads: One at a time.
     """
@@ -138,7 +138,7 @@ class ControllerCalls:
         Args:
             what: As for `serves`.
             topic, done: As for `refusal`.
-            instead: What to do with older brokers, a clause.
+            instead: The advice for older brokers, a clause.
 
         Raises:
             TopicRefused: The brokers are too old.
@@ -172,7 +172,7 @@ class ControllerCalls:
         change_s = min(max(wait_s, _LEAST_CHANGE_S), _LONGEST_CHANGE_S)
 
         def ask(client: BrokerClient) -> TopicVerdict:
-            client.served_versions()  # connects: what is lost from now on may have been sent
+            client.served_versions()  # connects: a request lost from now on may have been sent
             try:
                 return client.ask(request(round(change_s * 1000)))
             except (Throttled, VersionNotServed):  # nothing was sent

@@ -1,7 +1,7 @@
 """Changes settings of a topic: by requests to the brokers from Kafka 0.11 on, by nodes in ZooKeeper before.
 
 Rules, and which failure each prevents:
-- Settings that are not named stay. Before Kafka 2.3 brokers replace all settings of a topic at once, so those that
+- Settings that are not named stay. Before Kafka 2.3 brokers replace all settings of a topic at once, so the ones that
   stand there are read first and sent with the new ones; who changes them at the same moment is overwritten.
 - Names and values are checked before anything is written: by the brokers, or by the list of `topic_plans`, as
   brokers of 0.8 and 0.9 that read a value which they cannot parse do not start again.
@@ -43,8 +43,8 @@ class SettingChange:
 
     Attributes:
         name: Its name in Kafka.
-        old_value: What stood at the topic; None if the brokers' own was in force.
-        new_value: What stands there now; None: the brokers' own is in force.
+        old_value: The value at the topic before; None if the brokers' own was in force.
+        new_value: The value there now; None: the brokers' own is in force.
     """
 
     name: str

@@ -44,7 +44,7 @@ def refuse_07(cluster: Cluster, topic: str, what: str) -> None:
     Args:
         cluster: That in which the topic is, or shall be.
         topic: The topic.
-        what: What should happen to it: `created`, `grown`, `deleted`, `set` or `cut`.
+        what: The change that was asked for: `created`, `grown`, `deleted`, `set` or `cut`.
 
     Raises:
         TopicRefused: Says how that is done there.
@@ -143,7 +143,7 @@ class TopicAdministration:
             topic: Its name.
             partitions: How many.
             replication: Replicas of each partition.
-            assignment: Partition -> ids of brokers, the preferred leader first; in place of the two numbers.
+            assignment: Partition -> ids of brokers, the preferred leader first; replaces the two numbers.
             config: Settings of the topic, by their names in Kafka, such as `retention.ms`.
             rack_aware: Spread replicas over racks when all brokers name theirs.
             dry_run: Check and assign everything, and write nothing.
@@ -176,7 +176,7 @@ class TopicAdministration:
         Args:
             topic: Its name.
             partitions: How many it shall have, more than now.
-            assignment: Partition -> ids of brokers, of all partitions; those that exist must stand there as they are.
+            assignment: Partition -> ids of brokers, of all partitions; existing ones must stand there as they are.
             rack_aware: Spread replicas over racks when all brokers name theirs.
             dry_run: Check and assign everything, and write nothing.
             wait_s: Longest wait for the leaders, in seconds; 0 does not wait.
@@ -224,7 +224,7 @@ class TopicAdministration:
         unset: Collection[str] = (),
         dry_run: bool = False,
     ) -> TopicSettings:
-        """Change settings of a topic; those that are not named stay as they are.
+        """Change settings of a topic; settings that are not named stay as they are.
 
         Args:
             topic: Its name.
@@ -249,7 +249,7 @@ class TopicAdministration:
             topic: Its name.
             before: The offset of the first message that stays; `latest` deletes all; a time such as
                 `2014-03-01T12:00:00Z` stands for the first message at or after it.
-            partitions: Those that are cut; all without any.
+            partitions: The partitions that are cut; all without any.
             dry_run: Check everything, and delete nothing.
 
         Raises:
@@ -268,7 +268,7 @@ class TopicAdministration:
 
         Args:
             topic: Its name.
-            partitions: Those that are asked for; all without any.
+            partitions: The partitions that are asked for; all without any.
 
         Raises:
             NotFound: There is no such topic or partition.

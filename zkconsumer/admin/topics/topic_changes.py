@@ -1,10 +1,10 @@
 """Changes of topics: what they return, how they are waited for, and the deletion by mark.
 
-What creating, growing and deleting a topic returns, and how such changes are written and waited for.
+Also the results of creating, growing and deleting a topic, and how such changes are written and waited for.
 
 Deletes topics by the mark that Kafka's own tools write; the controller acts on it.
 
-What a mark does depends on the brokers:
+The effect of a mark depends on the brokers:
 - 0.8.0 reads no marks.
 - Up to 0.10.1 a controller with `delete.topic.enable=false`, the default there, leaves the mark. It takes effect when
   brokers that are enabled to delete start, which may be years later.
@@ -75,9 +75,9 @@ class TopicChange(JsonValue):
 
     Attributes:
         topic: Its name.
-        partitions: Those that are new; of a topic that is deleted all.
+        partitions: The new partitions; all partitions of a topic that is deleted.
         config: The settings that were written.
-        warnings: What you should know about it, a sentence each.
+        warnings: Warnings, a sentence each.
         written: The nodes were written; False with `dry_run`.
         done: The brokers have finished: each partition has a leader, or the topic is gone; False where that was not
             waited for.
@@ -377,7 +377,7 @@ def _obstacles(port: ZooKeeperPort, topic: str, data: bytes) -> list[str]:
 
 
 def _readers(port: ZooKeeperPort, topic: str) -> list[str]:
-    """Return sentences about the groups that own partitions of a topic now, and about those that cannot be asked."""
+    """Return sentences about the groups that own partitions of a topic now, and about groups that cannot be asked."""
     groups = children(port, znodes.CONSUMERS) or []
     listings = read_each(port, [GetChildren(znodes.owners_path(group, topic)) for group in groups])
     reading = [group for group, found in zip(groups, listings, strict=True) if isinstance(found, tuple) and found[0]]

@@ -5,8 +5,8 @@ Creates topics by the nodes that Kafka's own tools write; the controller acts on
 Rules, and which failure each prevents:
 - Settings and partitions are written in one transaction. Kafka's tools write the settings first and then the
   partitions, so that two tools at once can give one topic the settings of the other.
-- Brokers up to 0.8.2 accept `a.b` beside `a_b`, and their metrics then mix the two. Such names are refused here, as
-  Kafka's tools from 0.9 on refuse them.
+- Brokers up to 0.8.2 accept `a.b` together with `a_b`, and their metrics then mix the two. Such names are refused here,
+  as Kafka's tools from 0.9 on refuse them.
 - Names, settings and sizes are checked before anything is written: a controller that cannot read a node logs an error
   and leaves the topic as it is, for good.
 
@@ -114,7 +114,7 @@ def _write_nodes(
     if brokers.has_settings:
         path = znodes.topic_config_path(name)
         data = format_topic_config(settings)
-        # A topic of this name that an operator has removed may have left its settings behind.
+        # A topic of this name that an operator has removed may have left its settings there.
         [left] = read_all(port, [GetData(path)])
         operations.append(Create(path, data) if left is None else SetData(path, data, left[1].version))
     operations.append(Create(znodes.topic_path(name), format_topic(replicas)))
@@ -135,7 +135,7 @@ def check_new_name(name: str, known: Collection[str], where: str = "") -> None:
 
     Args:
         known: The topics that exist.
-        where: What messages call the cluster, with a blank before it.
+        where: The name of the cluster in error texts, with a blank before it.
 
     Raises:
         TopicRefused: It is too long, a topic has it, or one has it but for `.` and `_`.
@@ -159,7 +159,7 @@ def check_new_name(name: str, known: Collection[str], where: str = "") -> None:
 
 
 def chosen_replicas(topic: NewTopic, racks: Mapping[int, str | None]) -> dict[int, tuple[int, ...]]:
-    """Return the replicas of each partition of a new topic: those that are given, or as Kafka's tools choose them.
+    """Return the replicas of each partition of a new topic: given ones, or as Kafka's tools choose them.
 
     Args:
         racks: Broker id -> its rack, None if it names none.
@@ -244,7 +244,7 @@ def added_replicas(present: _Replicas, growth: Growth, racks: Mapping[int, str |
     """Return the replicas of the new partitions of a topic.
 
     Args:
-        present: The replicas of those that exist, by number.
+        present: The replicas of existing partitions, by number.
         racks: Broker id -> its rack, None if it names none.
 
     Raises:

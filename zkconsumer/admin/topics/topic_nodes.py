@@ -48,7 +48,7 @@ def listed_partitions(
 
 
 def read_topic_data(port: ZooKeeperPort, topics: Sequence[str]) -> dict[str, bytes | None]:
-    """Return topic -> data of its node, of those that exist and may be read.
+    """Return topic -> data of its node, for topics that exist and may be read.
 
     Raises:
         ZooKeeperSilent: ZooKeeper does not answer.
@@ -171,7 +171,7 @@ def _controller(fields: Mapping[str, object]) -> int | None:
     if _number(fields.get("kraftControllerEpoch"), -1) >= 0:
         raise TopicRefused(
             "this cluster is migrating from ZooKeeper to KRaft: its controller does not read topics from ZooKeeper",
-            "give --bootstrap-server in place of --zookeeper (BrokerAdmin in place of Admin)",
+            "give --bootstrap-server instead of --zookeeper (BrokerAdmin instead of Admin)",
         )
     number = _number(fields.get("brokerid"), -1)
     return number if number >= 0 else None

@@ -1,4 +1,4 @@
-"""What is decided before a topic is created: which brokers keep its partitions, and whether its settings can be right.
+"""Plans a topic before it is created: which brokers keep its partitions, and whether its settings can be right.
 
 Pure.
 

@@ -1,4 +1,4 @@
-"""Reports topics from their nodes in ZooKeeper: leaders, replicas, in-sync replicas, and what is wrong.
+"""Reports topics from their nodes in ZooKeeper: leaders, replicas, in-sync replicas, and problems.
 
 Pure. A partition is leaderless when no registered broker leads it, and under-replicated when fewer replicas are in sync
 than it should have. In Kafka 0.7 the broker in the name of a partition leads it, and there are no replicas.
@@ -54,7 +54,7 @@ class TopicPartitionRow:
         isr: Ids of the brokers that are in sync; None in Kafka 0.7.
         earliest: Offset of the oldest message that is kept.
         latest: Offset that the next message will get.
-        problems: What is wrong, a clause each.
+        problems: The problems, a clause each.
     """
 
     topic: str
@@ -78,7 +78,7 @@ class TopicReport(JsonValue):
 
     Attributes:
         partitions: By topic and number.
-        problems: What is wrong with topics and partitions, as sentences.
+        problems: The problems of topics and partitions, as sentences.
     """
 
     partitions: tuple[TopicPartitionRow, ...]

@@ -1,6 +1,6 @@
 """Finds what is wrong with a group that brokers coordinate, and how to fix it. Pure.
 
-What a rebalance under way explains is passing: it is a fault when it stays.
+A finding that a rebalance under way explains is passing: it is a fault when it stays.
 
 Finds that brokers coordinate a group which has the name of one in ZooKeeper.
 

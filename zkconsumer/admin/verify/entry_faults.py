@@ -5,13 +5,14 @@ Rules, and which failure each prevents:
   one. So a position that is right costs one entry, and not the log from the start of its segment on.
 - Only for a position where no entry seems to start is the entry around it searched, and only where the caller wants
   it: that may read a whole segment.
-- Brokers are asked within a deadline and a number of bytes. What was not looked at by then is not called wrong.
+- Brokers are asked within a deadline and a number of bytes. Positions that were not examined by then are not called
+  wrong.
 
 Threads: One at a time.
 
 Moves byte positions of Kafka 0.7 to the starts of entries before they are stored as offsets.
 
-A broker of Kafka 0.7 serves any position, and what comes from the middle of an entry are bytes and no messages. So a
+A broker of Kafka 0.7 serves any position, and from the middle of an entry it sends bytes and no messages. So a
 position that an operator names is looked up in the log (`time_search`).
 
 Rules, and which failure each prevents:

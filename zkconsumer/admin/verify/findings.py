@@ -1,4 +1,4 @@
-"""What the verification of a group finds: what is wrong, where, and how to fix it. Pure."""
+"""The findings of the verification of a group: the fault, its place, and the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from zkconsumer.admin.values import JsonValue, typed
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: what is wrong, and where.
+    """One finding: the fault and its place.
 
     Attributes:
         kind: A word for scripts, such as `unowned`; docs/OPERATIONS.md lists them.
         path: The node in ZooKeeper that is wrong or missing; `__consumer_offsets` for an offset in Kafka.
-        sentence: What is wrong.
+        sentence: The fault.
         remedy: How to fix it.
         passing: A rebalance under way looks the same for a while.
         fault: It keeps the group, or a member, from its work; otherwise it is only worth knowing.
@@ -39,7 +39,7 @@ class Verification(JsonValue):
         members: Number of registered consumers; None if ZooKeeper does not let this client read it.
         partitions: Number of partitions of the subscribed topics; None if the members may not be read.
         strategy: How they are assigned, as far as the owners show it; None when they do not.
-        findings: What was found.
+        findings: The findings.
         wakeable: Members that lack partitions and would get them by another rebalance.
         triggered_for: The members for which a rebalance was triggered; empty when none was.
     """

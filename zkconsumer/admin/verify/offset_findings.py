@@ -131,7 +131,7 @@ def offset_findings(nodes: GroupNodes, logs: Mapping[Name, LogRange]) -> Iterato
             kind, what = found
             # A member that goes on reading commits soon, and a leader is elected soon.
             passing = kind != "offset-beyond-log"
-            # What the owner does not use is worth knowing, and keeps nobody from work.
+            # A store that the owner does not use is worth a note, and keeps nobody from work.
             is_fault = nodes.storage_of((topic, name)) in (None, store)
             if may_be_leftover and kind != "unknown-log":  # a log without a leader is a fault, whatever the offset is
                 is_fault = False

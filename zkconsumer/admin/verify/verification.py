@@ -42,7 +42,7 @@ def verify_group(nodes: GroupNodes, strategies: Sequence[str] = STRATEGIES, leas
 
 
 class _Verifier:
-    """The nodes of one moment, parsed, and what follows from them."""
+    """The nodes of one moment, parsed, and the conclusions from them."""
 
     def __init__(self, nodes: GroupNodes, strategies: Sequence[str]) -> None:
         self.nodes = nodes

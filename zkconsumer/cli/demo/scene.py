@@ -1,4 +1,4 @@
-"""What a demonstration shows: one moment as values, its picture, counts, and the outcome. Pure.
+"""The content of a demonstration: one moment as values, its picture, counts, and the outcome. Pure.
 
 One moment of a demonstration, as values: members, owners, counts, events.
 
@@ -160,7 +160,7 @@ class Outcome:
         lost: How many were not.
         repeated: Deliveries beyond the first, for whatever reason.
         explained: Those of them that have an explanation: their first owner was killed, or lost the partition.
-        findings: What must not have happened.
+        findings: The violations, as sentences.
     """
 
     produced: int
@@ -193,8 +193,8 @@ def outcome_of(events: Iterable[Event], auto_commit_s: float) -> Outcome:
     """Return the outcome of a history.
 
     Args:
-        auto_commit_s: How often members commit, in seconds. A death may repeat what was delivered since the last
-            commit, and what was delivered in one more second, for the commit that was under way.
+        auto_commit_s: How often members commit, in seconds. A death may repeat the deliveries since the last commit,
+            and those of one more second, for the commit that was under way.
     """
     history = list(events)
     limits = Limits(repeat_before_end_s=auto_commit_s + 1.0)

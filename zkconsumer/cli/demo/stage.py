@@ -244,7 +244,7 @@ class Story:
         stage: Where they take place; no member has joined yet.
         narrator: Shows them.
         steady_s: Time without events after each event, in seconds.
-        inject: What goes wrong on purpose: LOSS, REPEAT.
+        inject: The fault that is made on purpose: LOSS, REPEAT.
     """
 
     def __init__(self, stage: Stage, narrator: Narrator, steady_s: float, inject: Collection[str]) -> None:

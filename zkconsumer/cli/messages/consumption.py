@@ -5,7 +5,7 @@ Runs `zkconsumer consume`: joins the group, prints messages, leaves.
 Each stream has a thread that reads and prints. The main thread waits for what ends the run, flushes lines that came
 slowly, and leaves the group in order.
 
-What `zkconsumer consume` checks and changes before it joins a group, and removes afterwards.
+Also the checks and changes of `zkconsumer consume` before it joins a group, and their removal afterwards.
 
 Topics and offsets are looked at first, so that errors are reported before the group is joined.
 
@@ -13,7 +13,7 @@ Runs `zkconsumer consume` without a group: reads a topic and prints its messages
 
 A thread reads and prints. The main thread waits for what ends the run, and flushes lines that came slowly.
 
-What `zkconsumer consume` reads without a group, from its options; contradicting options are refused.
+Also the partitions that `zkconsumer consume` reads without a group; contradicting options are refused.
 
 Rule: `--partition`, `--offset`, `--until-end`, and `--bootstrap-server` without `--group`, choose this mode. Nothing is
 stored then, and options about a group or about stored offsets would have no effect, so they are refused.
@@ -86,7 +86,7 @@ def wait_for_end(signals: LeaveSignals, output: LineOutput, output_fd: int, is_o
     """Wait for a signal, for the end of the lines' reader, or until `is_over`; flush lines meanwhile.
 
     Args:
-        output_fd: The descriptor behind the output.
+        output_fd: The file descriptor of the output.
         is_over: Asked whenever `signals.wake` was called.
     """
     poll = select.poll()
@@ -138,7 +138,7 @@ class Consumption:
         subscribe: Creates the streams.
         signals: Wakes the main thread, also to leave.
         output: Where the lines go; its `notify` is `signals.wake`.
-        output_fd: The descriptor behind it, watched for a reader that goes away.
+        output_fd: Its file descriptor, watched for a reader that goes away.
     """
 
     def __init__(
@@ -253,9 +253,9 @@ class WantedGroup(NamedTuple):
 
     Attributes:
         config: The settings.
-        topics: Those that are named; empty with a filter.
+        topics: The topics that are named; empty with a filter.
         has_filter: Whether a filter selects topics.
-        subscription: What is subscribed to.
+        subscription: The subscription.
         is_generated: The group was generated for this run.
     """
 
@@ -368,7 +368,7 @@ class TopicPrinting:
         reader: It is closed at the end.
         signals: Wakes the main thread, also to end.
         output: Where the lines go; its `notify` is `signals.wake`.
-        output_fd: The descriptor behind it, watched for a reader that goes away.
+        output_fd: Its file descriptor, watched for a reader that goes away.
     """
 
     def __init__(self, reader: TopicReader, signals: LeaveSignals, output: LineOutput, output_fd: int) -> None:

@@ -171,7 +171,7 @@ class LineOutput:
         return True
 
     def printed(self) -> dict[TopicPartition, int]:
-        """Return the offsets behind the last printed messages: partition -> offset."""
+        """Return the offsets after the last printed messages: partition -> offset."""
         return dict(self._printed)
 
     def forget(self, partition: TopicPartition) -> None:
@@ -243,7 +243,7 @@ class PrintedOffsets:
                 log.warning("first positions: %s", error)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """Print and commit what was delivered of the partitions, so that the next owner goes on behind it."""
+        """Print and commit the delivered messages of the partitions, so that the next owner continues after them."""
         # A closed output was flushed already, or its reader hangs: do not wait for it a second time.
         self._output.flush(0.0 if self._output.is_closed else _FLUSH_S)
         for names, reason in by_reason(self._failed(partitions)):
@@ -262,12 +262,12 @@ class PrintedOffsets:
         return {(name.topic, name.partition): str(reason) for name, reason in self.commit(partitions).items()}
 
     def commit(self, partitions: list[TopicPartition] | None = None) -> dict[TopicPartition, object]:
-        """Commit the printed messages of some partitions, or of all; return those that failed, with reasons."""
+        """Commit the printed messages of some partitions, or of all; return the failed partitions, with reasons."""
         if self._connector is None or self._interval_s is None:
             return {}
         printed = self._output.printed()
         with self._lock:
-            # A partition may have been lost and claimed again: what was printed before that is behind its new start.
+            # A partition may have been lost and claimed again: lines printed before that may lie after its new start.
             wanted = {
                 partition: printed[partition]
                 for partition, stored in self._stored.items()

@@ -5,7 +5,7 @@ kafka.consumer.DefaultMessageFormatter (0.8.2.2), `null` for null included.
 
 Pure.
 
-Formats messages by a format string, as kcat has it: `%t %p %o %k %v\n`. Source: format.c of kcat 1.7. What differs:
+Formats messages by a format string, as kcat has it: `%t %p %o %k %v\n`. Source: format.c of kcat 1.7. The differences:
 `%v` is `%s`, and an unknown field or escape is an error.
 
 Makes key, value and headers of a line: fields between separators, or JSON.
@@ -41,7 +41,7 @@ class LineShape:
 
     Attributes:
         separator: Between the fields.
-        terminator: Behind the line.
+        terminator: After the line.
         null: Stands for a null key or value; JSON has its own.
     """
 
@@ -247,7 +247,7 @@ class HeaderForm(NamedTuple):
     """How headers stand at the start of a line.
 
     Attributes:
-        delimiter: Behind the last one.
+        delimiter: After the last one.
         separator: Between two of them.
         key_separator: Between the name of a header and its value.
     """
@@ -289,10 +289,10 @@ def line_parser(form: LineForm) -> LineParser:
 
 
 def _parted(line: bytes, rest: bytes, separator: bytes, name: str) -> tuple[bytes, bytes]:
-    first, found, behind = rest.partition(separator)
+    first, found, after = rest.partition(separator)
     if not found:
         raise ValueError(f"it has no {name} {_shown(separator)}: {_shown(line)}")
-    return first, behind
+    return first, after
 
 
 def _headers(text: bytes, form: HeaderForm, null: bytes | None) -> Headers:

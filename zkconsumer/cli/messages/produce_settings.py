@@ -3,7 +3,7 @@
 Of two values for a setting, the one that stands first counts: an option, `--property`, the file of `--config`, that of
 `--profile`, what the command sets.
 
-The properties of Kafka's own line reader, which `produce --property` takes beside the settings of a producer.
+The properties of Kafka's own line reader, which `produce --property` accepts in addition to the settings of a producer.
 
 Kafka's reader does not look at a separator of keys or headers that it is not told to parse, and sends whole lines as
 values. Here that is refused.
@@ -42,7 +42,7 @@ _OF_THE_COMMAND: Final[Mapping[str, object]] = {
     "serializer.class": "kafka.serializer.DefaultEncoder",
     "key.serializer.class": "kafka.serializer.DefaultEncoder",
 }
-"""What no file changes: lines are bytes, and reading waits for room in the queue."""
+"""Settings that no file changes: lines are bytes, and reading waits for room in the queue."""
 _HANDLERS: Final = ("callback.handler", "callback.handler.props", "event.handler", "event.handler.props")
 """Settings of applications, which have no effect here."""
 
@@ -101,7 +101,7 @@ _PARSED: Final[Mapping[str, tuple[str, ...]]] = {
     "parse.key": ("key.separator",),
     "parse.headers": ("headers.delimiter", "headers.separator", "headers.key.separator"),
 }
-"""What is parsed, and the separators for it."""
+"""The parts that are parsed, and their separators."""
 _READER_DEFAULTS: Final[Mapping[str, str]] = {
     "parse.key": "false", "key.separator": "\t", "parse.headers": "false", "headers.delimiter": "\t",
     "headers.separator": ",", "headers.key.separator": ":",

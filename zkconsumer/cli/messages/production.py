@@ -1,10 +1,10 @@
 """Reads lines from a descriptor, sends them with a producer, and counts what became of each.
 
 Rules, and which failure each prevents:
-- A line that cannot be sent fails alone; its number and the reason are kept. The lines behind it are sent.
-- What was read leaves at once when the input pauses, and is in batches otherwise: a terminal sends each line.
+- A line that cannot be sent fails alone; its number and the reason are kept. The following lines are sent.
+- Lines leave at once when the input pauses, and in batches otherwise: a terminal sends each line.
 - After many failures in a row without a success nothing more is read: a cluster that is gone does not use up the input.
-- A signal ends the reading. What was read is sent for some seconds; what is left then counts as failed.
+- A signal ends the reading. The lines read so far are sent for some seconds; lines left after that count as failed.
 
 Threads: the main thread reads and adds; another one shows progress, and closes the producer some time after a signal.
 
@@ -102,7 +102,7 @@ _MOST_IN_A_ROW: Final = 1000
 
 
 class LineTarget(NamedTuple):
-    """What becomes of a line.
+    """The target of a line.
 
     Attributes:
         topic: Its topic.
@@ -110,7 +110,7 @@ class LineTarget(NamedTuple):
         parse: Line -> key, value and headers; None: the line is the value.
         max_message_bytes: Most bytes of key and value.
         max_line_bytes: Most bytes of a line that may be such a message.
-        headers: Those of every message, behind those of its line.
+        headers: The headers of every message, after those of its line.
     """
 
     topic: str
@@ -122,7 +122,7 @@ class LineTarget(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """What became of the input.
+    """The outcome of the input.
 
     Attributes:
         lines: How many lines were read.
@@ -146,7 +146,7 @@ class Production:
 
     Args:
         producer: It is closed by the caller.
-        target: What becomes of a line.
+        target: The target of the lines.
         fd: Where the lines come from.
         signals: Ends the reading.
         report: Called with number and reason of each line that fails, on a terminal; None: they are kept alone.
@@ -224,7 +224,7 @@ class Production:
             if self._fd in ready:
                 return True
             if not timeout_s:
-                self._bulk.flush()  # the input pauses: what was read leaves now
+                self._bulk.flush()  # the input pauses: the lines read so far leave now
             timeout_s = _POLL_S
             self._bulk.count_finished()
             self._report_new()

@@ -170,7 +170,7 @@ def _hint_by_prefix(lower: str, known: Iterable[str]) -> str:
 
 
 def _hint_without_prefix(dotted: str, known: Mapping[str, str]) -> str:
-    """Return the hint for a name behind a prefix, as in files of Flume and Atlas; empty if it has none.
+    """Return the hint for a name after a prefix, as in files of Flume and Atlas; empty if it has none.
 
     Args:
         dotted: With dots.

@@ -180,7 +180,7 @@ _CLUSTER = (
         "there, and ZooKeeper coordinates the group. If `bootstrap.servers` is also given, set `group.coordination`.",
         default_text="none", section="own"),
     Key("group.coordination", Choice(("auto", "brokers", "zookeeper")), "auto",
-        "What coordinates the group: `zookeeper`, as for consumers of Kafka 0.7 and 0.8, or `brokers`. `auto`: "
+        "Who coordinates the group: `zookeeper`, as for consumers of Kafka 0.7 and 0.8, or `brokers`. `auto`: "
         "ZooKeeper if `zookeeper.connect` is given, otherwise the brokers.", section="own"),
 )
 # fmt: on

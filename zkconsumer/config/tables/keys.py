@@ -142,7 +142,7 @@ _REBALANCING = (
 # fmt: off
 _BROKER_GROUPS = (
     Key("group.coordination", Choice(("auto", "zookeeper", "brokers")), "auto",
-        "What coordinates the group. `auto`: ZooKeeper if `zookeeper.connect` is given, otherwise the brokers (Kafka "
+        "Who coordinates the group. `auto`: ZooKeeper if `zookeeper.connect` is given, otherwise the brokers (Kafka "
         "0.9 and later).", section="brokers"),
     Key("session.timeout.ms", Integer(1), 10_000,
         "The coordinator removes a member that sends no heartbeat for this time. Brokers allow 6000 to 30000 before "
@@ -188,7 +188,7 @@ _OWN = (
         "`read_committed` leaves out messages of aborted transactions, and reads up to the first open transaction "
         "(brokers of Kafka 0.11 and later; older brokers have no transactions).", section="own"),
     Key("on.message.error", Choice(("raise", "skip", "stop")), "raise",
-        "What a stream does with a message that cannot be decoded.", section="own"),
+        "How a stream handles a message that cannot be decoded.", section="own"),
     Key("roundrobin.order", Choice(("auto", "0.8", "1.0")), "auto",
         "Order of roundrobin: `0.8` with Java members of 0.8.2 to 0.11, `1.0` with 1.0 and 1.1; `auto` learns it.",
         section="own"),
@@ -237,7 +237,7 @@ ZOOKEEPER_KEYS = (
 # fmt: on
 
 SHARED_KEYS = (*(key for key in ZOOKEEPER_KEYS if key.name != "zookeeper.acl"), *SECURITY_KEYS)
-"""What consumers and producers have in common; a producer creates no nodes in ZooKeeper."""
+"""The settings that consumers and producers share; a producer creates no nodes in ZooKeeper."""
 
 KEYS: tuple[Key, ...] = (
     *_CONNECTION,

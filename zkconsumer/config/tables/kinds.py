@@ -18,7 +18,7 @@ from simpleconsumer.security.secret import NOT_UTF8, Secret, is_utf8
 
 INT32_MAX = 2**31 - 1
 PATH = "a path"
-"""What is allowed for the name of a file, which may be no UTF-8."""
+"""The allowed values for the name of a file, which may be no UTF-8."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DIGEST_ID = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
 _ITEM = re.compile(r"(?:\\.|[^\\,])+", re.DOTALL)
@@ -202,7 +202,7 @@ class AclList:
         if not scheme.isalnum() or not permissions or set(permissions) - set("cdrwa"):
             raise ValueError
         if scheme == "digest" and not _DIGEST_ID.fullmatch(identity):
-            # With a password in place of the hash nobody could open what is created, its creator neither.
+            # With a password instead of the hash nobody could open the created nodes, not even their creator.
             raise HiddenValueError("the hash after the user of `digest` must have 28 characters: the base64 of the "
                                    "SHA-1 of user:password; `creator` needs no hash")  # fmt: skip
         return ZooKeeperAcl(scheme, identity, permissions)
@@ -233,7 +233,7 @@ def _escape_item(text: str) -> str:
 
 
 ZOOKEEPER_STRATEGIES: Final = ("range", "roundrobin")
-"""What members of a group in ZooKeeper can agree on."""
+"""The strategies that members of a group in ZooKeeper can agree on."""
 _PACKAGE: Final = "org.apache.kafka.clients.consumer."
 _CLASSES: Final = {
     "RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "StickyAssignor": "sticky",
@@ -299,7 +299,7 @@ class AssignorChoice(AssignorList):
 
 
 def assignors_of(names: AssignorNames) -> tuple[Assignor, ...]:
-    """Return the assignors of a setting; those that are named are made anew, as each keeps what its member has."""
+    """Return the assignors of a setting; named ones are created anew, as each keeps the state of its member."""
     from rebalance.brokers.assignor import (  # needed in groups of brokers alone
         RangeAssignor,
         RoundRobinAssignor,

@@ -90,7 +90,7 @@ _QUEUE = (
     Key("queue.buffering.max.bytes", Integer(1, MAX_INT64), 32 * _MIB,
         "Most bytes of messages that wait or are not acknowledged yet.", section="own"),
     Key("queue.enqueue.timeout.ms", Integer(-INT32_MAX - 1), -1,
-        "What `send` does if the queue is full: with 0 it raises at once, with a positive number it waits that long, "
+        "How `send` reacts to a full queue: with 0 it raises at once, with a positive number it waits that long, "
         "with a negative number it waits without a limit.", name_07="queue.enqueueTimeout.ms", default_07=0),
     Key("batch.num.messages", Integer(1), 200, "Most messages of a batch.", name_07="batch.size"),
     Key("batch.max.bytes", Integer(1), 512 * 1024, "Most bytes of a batch of several messages.", section="own"),
@@ -198,7 +198,7 @@ PRODUCER_SETTINGS: Final = SettingTable(PRODUCER_KEYS, _hint_for_name)
 
 
 def contradiction(values: Mapping[str, Any]) -> tuple[str, object, str] | None:
-    """Return the setting, its value and what is allowed, if two settings contradict each other; None if none do."""
+    """Return the setting, its value and the allowed values, if two settings contradict each other; None if none do."""
     brokers, zookeeper = values["metadata.broker.list"], values["zookeeper.connect"]
     if brokers is None and zookeeper is None:
         return "metadata.broker.list", None, "given, unless zookeeper.connect is"

@@ -33,7 +33,7 @@ class BrokerList:
     """`host:port` of some brokers between commas; in Kafka 0.7 `id:host:port` of all of them.
 
     Attributes:
-        allowed: What is allowed, in words.
+        allowed: The allowed values, in words.
         has_ids: Whether lists of Kafka 0.7 are allowed.
     """
 

@@ -150,7 +150,7 @@ class NamedValue(Protocol):
 
     @property
     def value(self) -> object:
-        """What was given."""
+        """The given value."""
 
 
 class GivenValue(NamedTuple):

@@ -2,7 +2,7 @@
 
 Threads: one at a time; the delivery's lock.
 
-The statistics of a producer as a frozen value: what waits, what was sent, how long brokers took.
+The statistics of a producer as a frozen value: waiting messages, sent messages, times of brokers.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class ProducerStatistics:
         client_id: The name under which brokers log and count its requests.
         uptime_s: Seconds since it was made.
         waiting_messages: Messages that have no outcome yet, against `queue.buffering.max.messages`.
-        waiting_bytes: Their bytes, against `queue.buffering.max.bytes`; those that a callback handler has not seen yet
-            have no size.
-        topics: Topic -> what became of its messages.
+        waiting_bytes: Their bytes, against `queue.buffering.max.bytes`; messages that a callback handler has not seen
+            yet have no size.
+        topics: Topic -> the outcomes of its messages.
         batch_messages: The number of messages in the batches that were acknowledged.
         retried_batches: How often a batch was sent again, or waited for a leader once more.
         repeated_messages: Messages that were sent again after a lost answer, and may be stored twice.
@@ -146,7 +146,7 @@ class _Topic:
 
 
 class Counters:
-    """What happened to batches and requests.
+    """The counts of batches and requests.
 
     Attributes:
         split_batches: Batches that were halved.

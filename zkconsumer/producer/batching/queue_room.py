@@ -3,9 +3,9 @@
 Rules, and which failure each prevents:
 
 - Only the first one that waits looks for room, and nobody overtakes it. So a large batch, which needs much room at
-  once, is not kept waiting by small messages that take each place as it becomes free; those behind it come next.
+  once, is not kept waiting by small messages that take each place as it becomes free; later ones come next.
 - One whose time is over lets the next one look.
-- A call that may not wait takes room that there is: it has no turn to wait for.
+- A call that may not wait takes free room: it has no turn to wait for.
 
 Threads: any; the caller holds the lock for every method.
 """
@@ -22,7 +22,7 @@ _LONGEST_SLEEP_S: Final = 60.0
 
 
 class QueueRoom:
-    """The turns of those that wait for room.
+    """The turns of calls that wait for room.
 
     Args:
         lock: Guards the queue.
@@ -30,7 +30,7 @@ class QueueRoom:
         make_room: Called whenever the first one finds none: has what fills the queue sent.
 
     Attributes:
-        turns: Those that wait, in their order.
+        turns: The waiting calls, in their order.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class QueueRoom:
             messages: How many come.
             size: Their bytes.
             wait_s: Longest wait; None waits for ever.
-            check: Called after each wait; what it raises ends the wait.
+            check: Called after each wait; its error ends the wait.
         """
         may_wait = wait_s is None or wait_s > 0.0
         if not self.turns or not may_wait:

@@ -49,7 +49,7 @@ class Delivery:
         lookup: Finds partitions and leaders.
         limits: How messages are gathered and how often they are tried.
         settings: How requests are made.
-        transactions: Those that messages belong to; None for none.
+        transactions: The transactions that messages belong to; None for none.
 
     Attributes:
         owner: Marks the threads of the producer; see `outcome.running`.
@@ -256,7 +256,7 @@ class Delivery:
         return self._accumulator.repeated
 
     def statistics(self) -> ProducerStatistics:
-        """Return what waits, and what was counted so far."""
+        """Return the waiting messages, and the counts so far."""
         with self._lock:
             return ProducerStatistics(
                 client_id=self._settings.client_id,

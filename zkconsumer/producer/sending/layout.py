@@ -13,13 +13,13 @@ from simpleconsumer.types import TopicPartition
 
 
 class FailedSearches(NamedTuple):
-    """What look-ups of a topic came to.
+    """The failures of look-ups of a topic.
 
     Attributes:
         failures: How many did not find it.
         reason: Why the last one did not, a clause.
         is_final: Another one would not find it either.
-        absent_since: When the first of those in a row said that there is no such topic; None if the last one did not.
+        absent_since: When the first of those in a row said that the topic does not exist; None if the last one did not.
         at: When the last one ended.
     """
 
@@ -36,7 +36,7 @@ _LOOKUP_S: Final = 3.0
 
 
 class Layout:
-    """What a producer knows of the partitions of its topics.
+    """The partitions of its topics, as a producer knows them.
 
     Args:
         rng: Chooses among equal partitions.
@@ -92,7 +92,7 @@ class Layout:
         return self._searches.get(topic, _NONE)
 
     def is_absent(self, topic: str) -> bool:
-        """Return whether brokers have said for so long that there is no such topic that it counts as missing."""
+        """Return whether brokers have denied the topic for so long that it counts as missing."""
         found = self.searches(topic)
         return found.absent_since is not None and found.at - found.absent_since >= self._absence_s
 

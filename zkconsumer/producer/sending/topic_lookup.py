@@ -3,7 +3,7 @@
 Rules, and which failure each prevents:
 
 - The broker with the fewest requests under way is asked first, and the next one if it does not answer (`AskingOrder`);
-  when none of those that an answer has named does, the given ones are asked again.
+  when no broker that an answer has named does, the given ones are asked again.
 - A metadata request names topics. Brokers create a topic that does not exist if `auto.create.topics.enable` is on, as
   for Java's producers.
 - A given address is probed first, as brokers of 0.8, 0.9 and later speak differently; so is each that an answer names
@@ -71,13 +71,13 @@ _USABLE_CODES: Final = (0, 9)  # 9: a replica is down; the leader serves all the
 
 
 class FoundTopic(NamedTuple):
-    """What a look-up found about a topic.
+    """The result of a look-up of a topic.
 
     Attributes:
         leaders: Partition -> broker that leads it, or None; in order; empty if the topic is not there.
         reason: Why it is not there; empty if it is.
         is_final: Another look-up would find the same.
-        is_absent: A broker answered that there is no such topic: not yet, or not any more.
+        is_absent: A broker answered that the topic does not exist: not yet, or not any more.
     """
 
     leaders: Mapping[int | str, Broker | None]
@@ -90,12 +90,12 @@ class TopicLookup:
     """Asks brokers about topics.
 
     Args:
-        addresses: Returns the brokers to start from; those that were found later are asked, too.
+        addresses: Returns the brokers to start from; brokers that were found later are asked, too.
         client_id: The name under which brokers log and count the requests.
         timeout_s: Longest wait for one broker, in seconds; three seconds are the most that is used.
         rng: Chooses the order in which brokers are asked.
         security: TLS and SASL of connections to brokers; None for neither.
-        hint: What to do if a broker takes connections, and none has ever answered; a clause.
+        hint: The advice if a broker takes connections, and none has ever answered; a clause.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Watches07:
         self._changed = changed
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Watch the brokers, and the brokers of each of the topics; those that are watched already are left out."""
+        """Watch the brokers, and the brokers of each of the topics; topics that are watched already are left out."""
         if self._changed is None:
             return
         for path in (znodes.BROKERS, *map(znodes.topic_path, topics)):
@@ -319,7 +319,7 @@ class LookupThread:
     Args:
         lookup: Finds partitions and leaders.
         lock: Guards the layout.
-        layout: What is known.
+        layout: The known partitions and leaders.
         limits: How often a look-up is tried, and when again.
         refresh_s: Time between two look-ups of all topics; None: only after a failure.
         take_over: Called with what a look-up found, without the lock; wakes `layouts`.
@@ -387,7 +387,7 @@ class LookupThread:
         Args:
             topic: The topic.
             wait_s: Longest wait; None for no other limit.
-            check_open: Called before each wait; what it raises ends the wait.
+            check_open: Called before each wait; its error ends the wait.
         """
         layout = self._layout
         deadline = None if wait_s is None else time.monotonic() + wait_s

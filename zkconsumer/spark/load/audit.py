@@ -118,7 +118,7 @@ class OffsetSums(NamedTuple):
 
 
 class PartitionCounts(NamedTuple):
-    """What the files contain of one partition.
+    """The content of the files for one partition.
 
     Attributes:
         rows: how many rows, those of the side output included.
@@ -155,7 +155,7 @@ def incomplete(
     found: Mapping[TopicPartition, PartitionCounts],
     may_miss: Collection[str],
 ) -> list[TopicPartition]:
-    """The partitions with missing offsets, without those that may have gaps."""
+    """The partitions with missing offsets, without partitions that may have gaps."""
     return [
         place
         for place, span in sorted(asked.items())
@@ -169,7 +169,7 @@ def audit(
     may_miss: Collection[str],
     deleted: Collection[TopicPartition] = (),
 ) -> tuple[LoadedPartition, ...]:
-    """What was loaded of each partition, in their order.
+    """The loaded range of each partition, in their order.
 
     Args:
         asked: the planned offsets.

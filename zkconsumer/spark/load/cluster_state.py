@@ -5,8 +5,8 @@ Rules, and what each prevents:
   does not stop the load of the other partitions.
 - A log that ends before the end of the last run is asked about for some seconds more: a leader that was just elected
   may report an old end.
-- Leaders of later epochs are asked where the log of the last run was cut (Kafka 2.1 and later). What comes after that
-  place is new, although it may have offsets that were loaded.
+- Leaders of later epochs are asked where the log of the last run was cut (Kafka 2.1 and later). Messages after that
+  place are new, although they may have offsets that were loaded.
 - The last message that was read is fetched again before anything is read after it: a log that was truncated, and has
   grown past its old end, would be continued in its middle.
 
@@ -287,9 +287,9 @@ class ClusterStateReader:
             if name in log_starts and name in self._logs.leaders and log_starts[name] < at < logs.ends.get(name, -1)
         }
         here = {name: starts[name] for name in ends}
-        behind = {name: log.latest for name, log in ends.items()}
+        log_ends = {name: log.latest for name, log in ends.items()}
         latest = OffsetSpec("latest", "endingOffsets")
-        return starts | at_entries(self._options, Bounds(here, behind), self._options.starting, latest, ends).starts
+        return starts | at_entries(self._options, Bounds(here, log_ends), self._options.starting, latest, ends).starts
 
     def _starts_at_times(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to start by time. It can be an error only in the first run that no message is that recent."""
@@ -361,7 +361,7 @@ class ClusterStateReader:
         logs: Logs,
         log_starts: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Up to which offset the logs are those that earlier runs have read; their start if that is not known."""
+        """Up to which offset the logs are the ones that earlier runs have read; their start if that is not known."""
         bounds, found = dict(below), {}
         for state in self._earlier():
             last_messages = {

@@ -1,7 +1,7 @@
 """Compacts the folder of a load: merges small files, and keeps each message once.
 
     finish the last run and the last compaction -> read the manifests -> group -> write into the staging folder
-    -> compare -> publish -> finish (move each new file to its place, then remove those that it replaces)
+    -> compare -> publish -> finish (move each new file to its place, then remove the files that it replaces)
 
 A compaction has no effect before it is published. Whatever ends it earlier costs no more than its work. Loads may run
 at the same time.
@@ -170,11 +170,11 @@ _PORTION_FILES: Final = 10_000
 
 @dataclass(frozen=True)
 class CompactionSettings:
-    """What to compact.
+    """The folder to compact, and how.
 
     Attributes:
         folder: path or URL of the folder of a load.
-        file_bytes: largest size of a new file, by the sizes of those that it replaces.
+        file_bytes: largest size of a new file, by the sizes of the files that it replaces.
         compression: of the new files; a name that Spark knows for the format, or None for its default.
 
     Raises:
@@ -224,8 +224,8 @@ def run_compactions(
 
     Raises:
         LoadRefused: No load has published there, or it has a table.
-        AuditFailed: What was written differs from what was there.
-        LoadOvertaken: Another compaction has published meanwhile. What was yielded before is published.
+        AuditFailed: The written messages differ from the old ones.
+        LoadOvertaken: Another compaction has published meanwhile. Compactions yielded before are published.
     """
     started_s = time.monotonic()
     storage = Storage(spark, settings.folder)

@@ -41,7 +41,7 @@ def compaction_folder(compaction: Compaction) -> str:
 
 
 class CompactionHistory:
-    """What was published into a folder by compactions.
+    """The compactions published into a folder.
 
     Args:
         storage: the folder.
@@ -87,7 +87,7 @@ class CompactionHistory:
         return last.number if was_open else None
 
     def finish(self, compaction: Compaction) -> None:
-        """Move the remaining files to their places, remove those that they replace, and the staging folders.
+        """Move the remaining files to their places, remove the files that they replace, and the staging folders.
 
         Each new file is moved before the old ones are removed: a reader that lists the folder may see a message twice,
         but never misses one.

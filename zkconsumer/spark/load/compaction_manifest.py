@@ -44,7 +44,7 @@ class Replacement(NamedTuple):
 
 @dataclass(frozen=True)
 class Compaction:
-    """What one compaction has done.
+    """The result of one compaction.
 
     Attributes:
         number: from 1; runs have numbers of their own.
@@ -107,11 +107,11 @@ class LakeFile(NamedTuple):
 def live_files(
     runs: Iterable[Manifest], compactions: Iterable[Compaction], sizes: dict[str, int]
 ) -> tuple[LakeFile, ...]:
-    """The files that hold every published message once, of those that are in their places.
+    """The files that hold every published message once, among the files that are in their places.
 
     Args:
         runs, compactions: in their order.
-        sizes: of the files that are in their places, without those that an operator has removed, and those that the
+        sizes: of the files that are in their places, without files that an operator has removed, and files that the
             last run or the last compaction has not moved yet.
     """
     incarnations: dict[str, tuple[int | None, int]] = {}

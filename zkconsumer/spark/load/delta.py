@@ -32,7 +32,7 @@ _INSTALL: Final = "pip install 'zkconsumer[delta]' installs both"
 
 
 def delta_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """The given settings of Spark with those that Delta needs, without the jar."""
+    """The given settings of Spark with the ones that Delta needs, without the jar."""
     settings = {_CATALOG: _DELTA_CATALOG, **given}
     extensions = [name.strip() for name in given.get(_EXTENSIONS, "").split(",") if name.strip()]
     settings[_EXTENSIONS] = ",".join(dict.fromkeys([*extensions, _EXTENSION]))

@@ -5,7 +5,7 @@ The errors of loads.
 A load that raises one of these has published nothing, except after `AppendFailed`.
 """
 
-# The names say what happened; an "Error" behind each would only repeat the tree.
+# The names say what happened; an "Error" at the end of each would only repeat the tree.
 # ruff: noqa: N818
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _OURS: Final = re.compile(r"^(?:zkconsumer|rebalance|simpleconsumer)\.[\w.]+: (.
 _CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"^: (.+)$", re.MULTILINE)
 _WORKER: Final = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
-"""What Spark says of a Python process that is gone, or did not come; the causes below that name none."""
+"""Spark's text for a Python process that is gone, or did not come; the causes below that name none."""
 _SILENT: Final = re.compile(
     r"(?:EOFException|SocketException|Stream closed|Broken pipe|Connection reset)[^\n]*\n"
     r"(?:\s+at [^\n]*\n){0,20}?\s+at org\.apache\.spark\.(?:api|sql\.execution)\.python\."
 )
-"""What Java says where it waits for such a process, or for the one that starts them, and Spark adds nothing."""
+"""Java's text where it waits for such a process, or for the one that starts them, and Spark adds nothing."""
 _FATAL: Final = re.compile(r"Fatal Python error: ([^\n]+)")
 """The first line that Python prints when a signal ends it; SIGKILL leaves none."""
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
@@ -79,7 +79,7 @@ def sentence_of_spark(text: str) -> str:
 
 
 def _of_worker(said: re.Match[str]) -> str:
-    """What is known of a Python process of Spark that is gone, or did not come."""
+    """The sentence about a Python process of Spark that is gone, or did not come."""
     if "connect back" in said[0]:
         return ("a Python process of Spark did not start in time, perhaps because the machine is busy; the next load "
                 "tries again")  # fmt: skip
@@ -111,7 +111,7 @@ class AppendFailed(RemediedError):
 
 
 class AuditFailed(RemediedError):
-    """What was written is not what was planned; nothing of it was published."""
+    """The written files differ from the plan; nothing of them was published."""
 
 
 class LoadOvertaken(RemediedError):

@@ -1,6 +1,6 @@
 """The heartbeat of a load, by which another load learns whether it still works.
 
-A load writes a number into a file beside its staging folder, and increases it every two seconds. A load that finds the
+A load writes a number into a file next to its staging folder, and increases it every two seconds. A load that finds the
 staging folder of another one watches that number. If it does not change for ten seconds, the other load is considered
 dead, or suspended for so long that nobody waits for it. This is not proof: a load that was only suspended continues
 some day. So whoever uses it must also prevent that load from publishing.

@@ -2,7 +2,7 @@
 
     _zkconsumer/runs/000000012.json          a published run
     _zkconsumer/runs/000000012.appended      the rows of that run are in the table
-    _zkconsumer/staging/000000013-ab12.../   what a run writes before it is published; its `heartbeat` is beside it
+    _zkconsumer/staging/000000013-ab12.../   the files of a run before it is published; its `heartbeat` is next to it
     topic=clicks/date=.../...parquet         data of published runs
     _bad/000000012-...json                   messages that could not be decoded
 
@@ -41,7 +41,7 @@ def staging_folder(run: int, run_id: str) -> str:
 
 
 class History:
-    """What was published into a folder.
+    """The runs published into a folder.
 
     Args:
         storage: the folder.

@@ -1,6 +1,6 @@
 """Tells whether topics are still those of the plan, by the transactions that created them, or by their ids.
 
-Offsets of a topic that is created again start at 0 again. What is read of it has the offsets that were planned and the
+Offsets of a topic that is created again start at 0 again. Its messages have the offsets that were planned and the
 messages of another log, and the next run would read that log from its start: the messages would be there twice. The
 same goes for a log that is cut and grows again; the epochs of leaders tell that.
 
@@ -155,7 +155,7 @@ _NOT_KNOWN: Final = "%s-%s: it is not known whether the message at %d is the mes
 
 
 class Comparison(enum.Enum):
-    """What a log has at the offset of a message that was read."""
+    """The message that a log has at the offset of one that was read."""
 
     SAME = "the message that was read"
     DIFFERENT = "another message, or none"
@@ -181,7 +181,7 @@ class LastMessageCheck:
         self._compacted = compacted
 
     def compare(self, last_messages: Mapping[TopicPartition, LastMessage]) -> dict[TopicPartition, Comparison]:
-        """What the logs have at the offsets of these messages."""
+        """Compare the messages of the logs at these offsets with these messages."""
         found = self._all({name: last_message.offset for name, last_message in last_messages.items()})
         return {name: self._judged(name, last_message, found[name]) for name, last_message in last_messages.items()}
 
@@ -191,7 +191,7 @@ class LastMessageCheck:
         return Comparison.UNKNOWN if found is Comparison.DIFFERENT and name.topic in self._compacted else found
 
     def at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LastMessage]:
-        """The messages at these offsets, without those that are not there or cannot be read."""
+        """The messages at these offsets, without missing and unreadable ones."""
         return {name: found for name, found in self._all(offsets).items() if isinstance(found, LastMessage)}
 
     def _all(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LastMessage | Comparison]:

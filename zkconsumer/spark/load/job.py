@@ -58,7 +58,7 @@ class LoadReport:
     Attributes:
         run: its number, `None` when there was nothing to read.
         known: how many partitions the load covers.
-        partitions: what was loaded, for each partition that had something.
+        partitions: the loaded ranges, for each partition that had something.
         lost: offsets that were skipped because they are not in the logs any more.
         silent: partitions whose leaders did not answer, each with the reason. They are left to the next run.
         lag: messages that have arrived since and are left to the next run, by topic and partition; on Kafka 0.7 bytes.
@@ -90,7 +90,7 @@ def run_load(spark: Any, settings: LoadSettings, tell: Tell = lambda what, done,
     Raises:
         LoadRefused: the folder holds something else, or the settings do not fit what it holds.
         OffsetsLost: messages that were not loaded yet are gone, and `allow_loss` is not set.
-        AuditFailed: what was written is not what was planned.
+        AuditFailed: the written files differ from the plan.
         AppendFailed: a run is published and its rows are not in the table; the next load tries again.
         LoadOvertaken: another load has published meanwhile.
         SparkSourceError, RebalanceError: ZooKeeper or the brokers did not answer.
@@ -229,7 +229,7 @@ def _plan(
 
 
 def _lag(options: SourceOptions, manifest: Manifest) -> dict[tuple[str, int | str], int]:
-    """What has arrived since. Partitions that cannot be asked now are left out, as the run is published already."""
+    """The messages that have arrived since; partitions that cannot be asked are left out, as the run is published."""
     names = [TopicPartition(each.topic, each.partition) for each in manifest.partitions]
     try:
         with open_source(options.config) as source:
@@ -287,7 +287,7 @@ def run_portions(
         clock: seconds.
 
     Raises:
-        As `run_load`; what was yielded before is published.
+        As `run_load`; runs yielded before are published.
     """
     settings = limited(settings, time_s)
     started_s = clock()

@@ -5,15 +5,15 @@ because both are in that file. The data files are moved to their places afterwar
 run completes that.
 
 The keys of the JSON never change, whatever the code calls their values: `ends`, `births` and `cluster_ms` are the
-offsets of the state, `tails` are the last messages, and `epochs` those of the leaders whose logs reached the ends
+offsets of the state, `tails` are the last messages, and `epochs` the epochs of the leaders whose logs reached the ends
 (Kafka 2.1 and later). The names of the fields of `Manifest` are keys, too. A load that
-asks the brokers alone writes `ids` and `cluster_id` in place of `births` and `cluster_ms`.
+asks the brokers alone writes `ids` and `cluster_id` instead of `births` and `cluster_ms`.
 
 Source: docs/SPARK_LOADING.md, "Files of a load".
 
 The JSON of manifests: a head of named values, then lists with one line for each row, so that files can be compared.
 
-What a run passes on to the next run: offsets, last messages, and partitions without a leader.
+Also the state that a run passes on to the next run: offsets, last messages, and partitions without a leader.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LastMessage(NamedTuple):
 
     Attributes:
         offset: its offset.
-        key_crc, value_crc: CRC-32 of its key and value, `None` for those that are null.
+        key_crc, value_crc: CRC-32 of its key and value, `None` for null.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class LastMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadState:
-    """What the runs of a folder have loaded so far.
+    """The state of a folder after the runs so far.
 
     Attributes:
         offsets: where the next run starts, for everything that was ever loaded into the folder.
@@ -118,10 +118,10 @@ def parse_manifest(
 
     Args:
         path: Where it is, for errors.
-        kind: What it should be a manifest of, for errors.
+        kind: The kind of manifest that it should be, for errors.
         versions: The versions of the format that can be read.
         build: Called with all values except `version`.
-        remedy: What to do if it cannot be read.
+        remedy: The advice if it cannot be read.
 
     Raises:
         LoadRefused: It is no such manifest, or of another version.
@@ -166,7 +166,7 @@ class StagedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadedPartition:
-    """What a run loaded of one partition.
+    """The range of one partition that a run loaded.
 
     Attributes:
         start: first offset of the run.
@@ -190,7 +190,7 @@ class LoadedPartition:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one run has done, and where the next one starts.
+    """The result of one run, and the start of the next one.
 
     Attributes:
         run: number, from 1.

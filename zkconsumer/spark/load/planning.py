@@ -1,4 +1,4 @@
-"""Plans a run: what it reads, from the end of the last run to the present ends of the logs. Pure.
+"""Plans a run: its ranges, from the end of the last run to the present ends of the logs. Pure.
 
 The rules for logs that have changed are those of streams, see `zkconsumer.spark.streaming.log_changes`.
 """
@@ -20,12 +20,12 @@ from zkconsumer_error import first_few
 
 @dataclass(frozen=True)
 class ClusterState:
-    """What a run sees of the cluster before it plans.
+    """The state of the cluster before a run plans.
 
     Attributes:
-        logs: the logs of the partitions to load; those without a leader have no end.
+        logs: the logs of the partitions to load; logs without a leader have no end.
         log_starts: the starts of the logs that `next_step` needs.
-        starts: where to start partitions that were never loaded; those that are missing here start at their log start.
+        starts: where to start partitions that were never loaded; others start at their log start.
         kept_ends: of logs that were truncated since the last run: the offset up to which they are unchanged.
         last_messages: last messages of the logs that were truncated and end where the last run did, or before that.
         topics_seen: see `LoadState`.
@@ -82,7 +82,7 @@ def plan_run(
     """
     start, logs = before.offsets, cluster.logs
     step = next_step(start, logs, cluster.log_starts, None, selects, cluster.kept_ends)
-    # A partition without a leader could not be read yet: what its log has lost meanwhile is no loss of this load.
+    # A partition without a leader could not be read yet: messages that its log lost meanwhile are no loss of this load.
     lost = tuple(loss for loss in step.losses if loss.partition not in before.waiting)
     lost += tuple(_never_reached(before, logs, selects))
     if lost and not allow_loss:

@@ -65,7 +65,7 @@ def count_rows(
     asked: Mapping[TopicPartition, OffsetSpan],
     starts: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> dict[TopicPartition, PartitionCounts]:
-    """What the files below `url` contain of each partition.
+    """The content of the files below `url` for each partition.
 
     Count, ends, sum and exclusive or of the offsets show whether each offset is there once. Only where they do not, the
     different offsets are counted, which needs a shuffle of all rows. On Kafka 0.7 the sums of `EntrySums` show it.
@@ -225,7 +225,7 @@ class RunWriter:
             empty: the manifest of the run, with nothing in it.
 
         Raises:
-            AuditFailed: what was written is not what was planned; the staging folder is removed.
+            AuditFailed: the written files differ from the plan; the staging folder is removed.
             LoadOvertaken: another load has published this run meanwhile.
         """
         folder = staging_folder(empty.run, empty.run_id)
@@ -274,7 +274,7 @@ class RunWriter:
             return replace(offsets, epochs=unchanged_epochs(source, options, offsets, plan.asked.keys()))
 
     def _rows(self, plan: RunPlan) -> Any:
-        """The messages that were planned, those that cannot be decoded among them."""
+        """The messages that were planned, also ones that cannot be decoded."""
         from zkconsumer.spark.source import ZkConsumerSource
 
         # Spark finds the source by itself only if it was installed by pip: not if it is in an archive.

@@ -43,7 +43,7 @@ def spark_session(master: str, settings: Mapping[str, str], table: str | None = 
         table: the table format that it must be able to write, `delta` or `iceberg`.
 
     Raises:
-        RequirementMissing: what that format needs is missing, or does not fit this pyspark.
+        RequirementMissing: a jar or package for that format is missing, or does not fit this pyspark.
         LoadRefused: Spark does not start.
     """
     from pyspark.errors import PySparkException
@@ -86,7 +86,7 @@ def table_settings(table: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of Spark with those of a table format.
 
     Raises:
-        RequirementMissing: What that format needs is missing, or does not fit this pyspark.
+        RequirementMissing: A jar or package for that format is missing, or does not fit this pyspark.
     """
     import pyspark
 

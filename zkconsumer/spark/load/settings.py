@@ -32,7 +32,7 @@ _DECIDED_HERE: Final = {
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """What to load, and where to.
+    """The topics to load, and the target.
 
     Attributes:
         source: Options of `format("zkconsumer")`: `zookeeper.connect` or `bootstrap.servers`, one of `subscribe`,

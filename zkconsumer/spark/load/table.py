@@ -202,7 +202,7 @@ class LakeTable(ABC):
 
 
 def table_columns(shape: Shape) -> list[tuple[str, str]]:
-    """Names and types, those that the table is partitioned by at the end."""
+    """Names and types; the columns by which the table is partitioned come last."""
     content = "string" if shape.text else "binary"
     kinds = {"topic": "string", "date": "date", "hour": "int"}
     return [

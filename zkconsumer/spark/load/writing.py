@@ -30,7 +30,7 @@ _AFTER_LAST_NANOSECOND: Final = 2.0**63
 """In the year 2262."""
 _AFTER_9999_MS: Final = 253_402_300_800_000
 _DATED: Final = r"^\s*[0-9]{4,6}-[0-9]"
-"""Text that says at least year and month. Of a time alone Spark would make one of today."""
+"""Text that says at least year and month. Spark would take a time alone for a time on the current day."""
 
 
 def check_event_time(where: EventTime) -> None:
@@ -145,7 +145,7 @@ def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({
     """Change settings of the session during the block; the session may belong to the user's program.
 
     Args:
-        more: settings beside those that all writing needs.
+        more: settings in addition to the ones that all writing needs.
     """
     wanted = {**_SETTINGS, **more}
     before = {name: spark.conf.get(name, None) for name in wanted}
@@ -162,7 +162,7 @@ def settings_of_writing(spark: Any, more: Mapping[str, str] = MappingProxyType({
 
 
 def rows_of_files(shape: Shape) -> str:
-    """The columns in the files of messages, without those that are directories."""
+    """The columns in the files of messages, without columns that are directories."""
     kind = "string" if shape.text else "binary"
     more = _more_columns(shape)
     return f"key {kind}, value {kind}, partition int, offset bigint, timestamp timestamp, timestampType int{more}"

@@ -20,7 +20,7 @@ class Foreign:
 
     Attributes:
         names: As Spark or Kafka writes them; one that ends with a dot stands for all that begin so.
-        options: What to set instead, if anything.
+        options: The options to set instead, if any.
         why: A clause; empty if one of our options is the same under another name.
     """
 
@@ -30,7 +30,7 @@ class Foreign:
 
     @property
     def hint(self) -> str:
-        """What to do, a clause."""
+        """The advice, as a clause."""
         options = " or ".join(self.options)
         if not self.why:
             return f"it is called {options} here"

@@ -1,4 +1,4 @@
-"""Every option of `format("zkconsumer")`: its name, where it applies, what it means. Spark passes option names in
+"""Every option of `format("zkconsumer")`: its name, where it applies, its meaning. Spark passes option names in
 lower case, so they are found in any case. Options that Spark's own Kafka source has, too, have its names; the
 others have the names of the consumer's settings.
 
@@ -58,7 +58,7 @@ _OWN = (
     Option("subscribePattern", BOTH, "",
            "A white list like the consumer's: a comma means 'or', and the whole name has to match."),
     Option("blacklist", BOTH, "",
-           "All topics except those that match; together with subscribePattern, the topics to exclude from it."),
+           "All topics that do not match; together with subscribePattern, the topics to exclude from it."),
     Option("assign", BOTH, "", 'Partitions, such as `{"clicks": [0, 1]}`.'),
     Option("startingOffsets", BOTH, "earliest in a batch, latest in a stream",
            'Where to start: `earliest`, `latest`, `group` (the offsets of group.id in ZooKeeper), or JSON such as '
@@ -113,7 +113,7 @@ _OWN = (
     Option("commitToLiveGroup", STREAM, "false",
            "Store them even while the group has members, which also commit there."),
     Option("logLevel", STREAM, "warning",
-           "What the stream logs on the driver, to stderr: with `info` the lag of each micro-batch; or `debug`."),
+           "Log level of the stream on the driver, to stderr: with `info` the lag of each micro-batch; or `debug`."),
 )
 # fmt: on
 # fmt: off

@@ -46,7 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 _ALSO_INTERNAL = ("__transaction_state", "__share_group_state")
-"""Topics that brokers of Kafka 0.11 and 4 keep for themselves, beside the one that the filters of groups leave out.
+"""Topics that brokers of Kafka 0.11 and 4 keep for themselves, apart from the one that the filters of groups leave out.
 
 Source: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS (4.3).
 """
@@ -54,7 +54,7 @@ Source: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS (4.3).
 
 @dataclass(frozen=True)
 class TopicChoice:
-    """What to read: named topics, or named partitions, or the topics that pass filters.
+    """The choice of topics: named topics, or named partitions, or the topics that pass filters.
 
     Attributes:
         filters: A topic has to pass all of them.
@@ -66,7 +66,7 @@ class TopicChoice:
 
     @property
     def is_filter(self) -> bool:
-        """True if the topics are selected among those that exist."""
+        """True if the topics are selected among the existing ones."""
         return bool(self.filters)
 
     def topics_of(self, known: list[str], exclude_internal_topics: bool) -> list[str]:

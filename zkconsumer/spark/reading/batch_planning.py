@@ -93,7 +93,7 @@ def plan_batch(options: SourceOptions, filters: PushedFilters = NO_FILTERS) -> l
 def ask_for_ends(
     cluster: ClusterOffsets, starting: OffsetSpec, ending: OffsetSpec, partitions: Sequence[TopicPartition]
 ) -> tuple[OffsetSpec, OffsetSpec, dict[TopicPartition, LogEnds]]:
-    """Return both specs with offsets in place of times, and the ends of the logs.
+    """Return both specs with offsets instead of times, and the ends of the logs.
 
     Raises:
         OptionRefused: Times by JSON omit a partition, name one that is not read, or end before they start.
@@ -238,7 +238,7 @@ class ZkFilteredReader(ZkBatchReader):
         self._filters = NO_FILTERS
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Keep the filters that can be planned, and return those that Spark has to evaluate."""
+        """Keep the filters that can be planned, and return the filters that Spark has to evaluate."""
         # The error row of a wrapper has the offset of its last message, which may be after the range.
         exact = self._options.on_message_error != "row"
         self._filters, rest = push_filters(filters, offsets_are_exact=exact)

@@ -210,7 +210,7 @@ MAX_TASKS: Final = 100_000
 
 @dataclass(frozen=True)
 class PlannedRange:
-    """What one task reads.
+    """The range that one task reads.
 
     Attributes:
         start: First offset.

@@ -65,7 +65,7 @@ class ClusterOffsets:
         self._backoff = Backoff.of_ms(config.refresh_leader_backoff_ms, _LONGEST_BACKOFF_S, 1.5)
 
     def refuse_other_generations(self) -> None:
-        """Raise if the brokers are not those that the options are for.
+        """Raise if the brokers are of another generation than the options.
 
         Raises:
             PlanningFailed: Kafka 0.7 without `kafka.generation=0.7`, or another one with it; no PLAINTEXT listener.
@@ -328,14 +328,14 @@ def refuse_unfit(topic: str, partitions: Iterable[int | str], generation: str) -
 def _ends(
     consumer: SimpleConsumer, names: Sequence[TopicPartition], time_ms: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return one end of the logs, and the error codes of those that have no answer."""
+    """Return one end of the logs, and the error codes of partitions without an answer."""
     return _offsets_in(ask_at(consumer, names, time_ms), names)
 
 
 def _offsets_in(
     answer: OneTime, names: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the offsets of an answer, and the error codes of those that have none."""
+    """Return the offsets of an answer, and the error codes of partitions without one."""
     found = {name: offset for name, offset in answer.offsets.items() if offset is not None and offset >= 0}
     return found, {name: answer.refused.get(name, -1) for name in names if name not in found}
 

@@ -1,6 +1,6 @@
 """Finds the starts of entries around byte positions, for queries on Kafka 0.7.
 
-A broker of Kafka 0.7 serves any position, and what comes from one within an entry are bytes from the middle of
+A broker of Kafka 0.7 serves any position, and from one within an entry it sends bytes from the middle of
 messages. So every position at which a task or a micro-batch starts or ends is the start of an entry. Rules:
 - The starts of segments are starts of entries, and the broker names them. From the nearest one that is known the
   driver walks from entry to entry, by their sizes.
@@ -92,7 +92,7 @@ class EntryPositions:
         """Return the position, or the end of the entry around it.
 
         Args:
-            start: The start of an entry, not behind the position.
+            start: The start of an entry, not after the position.
 
         Raises:
             PlanningFailed: As for `around`.
@@ -103,7 +103,7 @@ class EntryPositions:
         """Return where to cut the log between two starts of entries: sorted starts of entries near the wanted places.
 
         The start of a segment is preferred to a wanted place if it is at most a quarter of a part away, as it need not
-        be searched. A place that is further than the limit behind the last known start makes no cut.
+        be searched. A place that is further than the limit after the last known start makes no cut.
 
         Raises:
             PlanningFailed: As for `around`.
@@ -111,7 +111,7 @@ class EntryPositions:
         return self._asked(name, broker, lambda consumer: self._cuts(consumer, name, start, end, wanted))
 
     def tails(self, broker: Broker, wanted: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Tail]:
-        """Return the bytes of logs of one broker between two positions, without those that a log does not have.
+        """Return the bytes of logs of one broker between two positions, without bytes that a log does not have.
 
         Args:
             wanted: Partition -> where they start and end.

@@ -22,8 +22,8 @@ change of a leader begins a new epoch, and the new leader knows where the epochs
 enough to keep an offset that the log had reached, and the epoch in which its leader said so: where the epochs up to
 that one end below the offset, the log was cut there.
 
-What this cannot show: a log that comes back after two unclean elections, the second one in favour of a replica that led
-before what was seen; and brokers before Kafka 2.1, which report no epochs.
+This cannot show a log that comes back after two unclean elections, the second one in favour of a replica that led
+before the first look, and brokers before Kafka 2.1, which report no epochs.
 
 Source: Kafka 2.8, kafka.server.epoch.LeaderEpochFileCache.endOffsetFor; KIP-320.
 """
@@ -57,7 +57,7 @@ _MAY_NOT_ASK: Final = (29, 31)
 
 
 class LogMark(NamedTuple):
-    """What was seen of a log.
+    """The last known state of a log.
 
     Attributes:
         offset: It reached up to here,
@@ -70,7 +70,7 @@ class LogMark(NamedTuple):
 
 @dataclass
 class Cuts:
-    """What leaders say of logs that were seen before.
+    """The answers of leaders about logs that were seen before.
 
     Attributes:
         at: Partition -> where its log was cut, below what was seen.
@@ -236,7 +236,7 @@ class LeaderQueries:
         return found
 
     def cuts(self, marks: Mapping[TopicPartition, LogMark]) -> Cuts:
-        """What the leaders say of logs that were seen before; without an answer of those that do not answer."""
+        """Return the answers of leaders about logs that were seen before; silent leaders are left out."""
         found = Cuts()
         for broker, names in self._by_leader(marks).items():
             try:

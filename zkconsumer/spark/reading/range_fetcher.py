@@ -11,7 +11,7 @@ Rules, and which failure each prevents:
 - A leader of a later epoch than the plan's is asked whether its log has what was planned, before it is read: after an
   unclean election it may have other messages at the same offsets.
 
-What an answer means is decided by the dialect (`simpleconsumer.dialect`).
+The dialect (`simpleconsumer.dialect`) decides the meaning of an answer.
 
 Threads: one runs it; `interrupt` from any other.
 """
@@ -59,7 +59,7 @@ class FetchedSet:
         start: First offset that was asked for; a wrapper may start before it.
         high_watermark: The end of the log at that time; negative if the broker did not report it.
         aborted: The aborted transactions among the messages, which are left out.
-        end: Offset behind the last message that is wanted.
+        end: Offset after the last message that is wanted.
     """
 
     message_set: Buffer
@@ -355,7 +355,7 @@ class RangeFetcher:
             yield from self._lose_tail(cuts.at[name], broker)
 
     def _lose_tail(self, cut: int, broker: Broker) -> Iterator[Fetched]:
-        """Read no further than the place where the log was cut: what is behind it now was not planned."""
+        """Read no further than the place where the log was cut: later messages were not planned."""
         if cut >= self._end:
             return
         reason = (f"the log was truncated at {cut}, when its leader changed ({shown_broker(broker)} now, epoch "

@@ -1,4 +1,4 @@
-"""Compares logs with the positions of a stream or a load: what was lost, and what can be read next. Pure.
+"""Compares logs with the positions of a stream or a load: lost offsets, and the next readable ones. Pure.
 
 Rules, and what each prevents:
 - A new partition takes one step that only stores its start. So what is read afterwards has both of its ends in the
@@ -12,7 +12,7 @@ Rules, and what each prevents:
   partition that comes later.
 - A log that is known to be another one is read from its start.
 - A log of which the leader's epochs show where it was cut is read on from there, however long it is now: everything
-  behind that place is new.
+  after that place is new.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Logs:
     """The state of the logs at one moment.
 
     Attributes:
-        partitions: those that the query reads and that exist.
-        ends: the ends of those whose leaders answered.
+        partitions: the existing ones that the query reads.
+        ends: the ends of partitions whose leaders answered.
         created_zxids: topic -> the transaction that created it.
         cluster_ms: when the cluster was set up; `None` if that is not known.
         may_return: a partition that does not exist is away with its broker (Kafka 0.7), and not deleted.
@@ -88,12 +88,12 @@ class Loss:
 
 @dataclass
 class Step:
-    """What the next micro-batch may read.
+    """The ranges that the next micro-batch may read.
 
     Attributes:
         positions: where reading continues.
         ends: where the logs end.
-        losses: what was lost.
+        losses: the lost offsets.
         new_partitions: partitions that are new.
     """
 
@@ -133,7 +133,7 @@ def next_step(
     selects: Callable[[TopicPartition], bool] = lambda name: True,
     kept_ends: Mapping[TopicPartition, int] | None = None,
 ) -> Step:
-    """What may be read next.
+    """The ranges that may be read next.
 
     Args:
         start: the position of the stream.
@@ -141,7 +141,7 @@ def next_step(
         target: the ends up to which the run reads; other partitions are not read.
         selects: whether the query would read a partition if it existed: a topic that was removed from the subscription
             is no loss.
-        kept_ends: of logs that were truncated, the offset up to which they are unchanged. Those that do not end before
+        kept_ends: of logs that were truncated, the offset up to which they are unchanged. Logs that do not end before
             the position now have grown since.
     """
     step = Step()
@@ -235,7 +235,7 @@ def remaining_ranges(
     log_starts: Mapping[TopicPartition, int],
     selects: Callable[[TopicPartition], bool] = lambda name: True,
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[Loss]]:
-    """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and what is lost of them.
+    """The ranges of a batch that was planned, perhaps long ago, as far as they still exist, and their lost parts.
 
     Args:
         log_starts: the starts of their logs, without those whose leader did not answer.

@@ -23,7 +23,7 @@ _Progress: TypeAlias = Union["StreamingQuery", "StreamingQueryProgress", None]
 
 
 class Lag(NamedTuple):
-    """Offsets, or on Kafka 0.7 bytes, behind the ends of the logs, over partitions."""
+    """The lag over partitions, in offsets, or on Kafka 0.7 in bytes."""
 
     least: int
     most: int

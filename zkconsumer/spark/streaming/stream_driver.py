@@ -1,4 +1,4 @@
-"""Plans a stream on the driver: where it starts, where each micro-batch ends, and what is stored for the group.
+"""Plans a stream on the driver: where it starts, where each micro-batch ends, and which offsets the group stores.
 
 It lives in one process for as long as the query runs. The next process continues from the checkpoint.
 
@@ -171,7 +171,7 @@ class StreamDriver:
         return StreamOffsets(self._logs.last_ends(), logs.created_zxids, logs.cluster_ms)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets) -> list[PlannedRange]:
-        """What the tasks of a batch read: the same for the same offsets, however often it is planned.
+        """The ranges that the tasks of a batch read: the same for the same offsets, however often it is planned.
 
         Raises:
             AnotherCluster: the batch is of another cluster.
@@ -200,7 +200,7 @@ class StreamDriver:
     # -- planning ------------------------------------------------------------------------------------------------------
 
     def _admitted(self, step: Step, max_offsets: int | None) -> dict[TopicPartition, int]:
-        """Where the next batch ends, on Kafka 0.7 behind whole entries."""
+        """Where the next batch ends, on Kafka 0.7 after whole entries."""
         ends = admit(step.positions, step.ends, max_offsets)
         if self._entries is None:
             return ends
@@ -322,7 +322,7 @@ class StreamDriver:
 
 
 def _identities(start: StreamOffsets, logs: Logs, step: Step) -> tuple[dict[str, int], int | None]:
-    """What identifies the topics that have a position, and the cluster."""
+    """The identities of the topics that have a position, and of the cluster."""
     created_zxids = {**start.created_zxids, **logs.created_zxids}
     named = {topic: created_zxids[topic] for topic in {name.topic for name in step.ends} if topic in created_zxids}
     return named, logs.cluster_ms or start.cluster_ms

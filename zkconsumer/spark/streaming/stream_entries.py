@@ -1,9 +1,9 @@
 """Keeps the positions of a stream at the starts of entries, where offsets are byte positions (Kafka 0.7).
 
 Rules, and which failure each prevents:
-- A micro-batch that is limited ends where an entry does: the end that admission has chosen is moved behind the entry
-  around it. So each trigger takes at least one entry of a partition with new ones, and the limit may be exceeded by
-  less than one entry for each partition.
+- A micro-batch that is limited ends where an entry does: the end that admission has chosen is moved to the end of the
+  entry around it. So each trigger takes at least one entry of a partition with new ones, and the limit may be exceeded
+  by less than one entry for each partition.
 - Nothing in ZooKeeper says whether the log of Kafka 0.7 under a name is the same one. So the last bytes before the end
   of each batch are kept, and compared before the next batch is read: brokers serve any position, and one small request
   a broker brings them of all its partitions. If they differ, the log is another one.
@@ -82,10 +82,10 @@ class StreamEntries:
         self, news: _Positions, leaders: Mapping[TopicPartition, Broker], ends: dict[TopicPartition, int],
         reasons: dict[TopicPartition, str],
     ) -> None:  # fmt: skip
-        """Compare the last bytes before positions with those that were there when the last batch ended.
+        """Compare the last bytes before positions with the bytes that were there when the last batch ended.
 
         Args:
-            news: The positions behind which there is more to read.
+            news: The positions after which there is more to read.
             ends: The ends of the logs; a partition that cannot be asked now is removed.
             reasons: Gets why a log is another one.
         """
@@ -132,7 +132,7 @@ class StreamEntries:
         self, positions: _Positions, admitted: _Positions, log_ends: _Positions,
         leaders: Mapping[TopicPartition, Broker], *, may_stay: bool,
     ) -> dict[TopicPartition, int]:  # fmt: skip
-        """Return where a micro-batch ends: the admitted ends, moved behind the entries around them.
+        """Return where a micro-batch ends: the admitted ends, moved to the ends of the entries around them.
 
         Args:
             positions: Where it starts.

@@ -136,8 +136,8 @@ class StreamLogs:
     def _without_lagging(self, offsets: StreamOffsets, logs: Logs) -> Logs:
         """The same without ends that are lower than those of the logs themselves."""
         short = set() if logs.is_of_another_cluster(offsets) else set(shrunk(offsets, logs))
-        behind = short - self._brokers.ending_before({name: offsets.offsets[name] for name in short})
-        lagging = behind & self.leaders.keys()  # the leaders of the others did not answer
+        late = short - self._brokers.ending_before({name: offsets.offsets[name] for name in short})
+        lagging = late & self.leaders.keys()  # the leaders of the others did not answer
         for name in self._lagging.keys() - lagging:
             del self._lagging[name]
         for name in lagging:
@@ -147,7 +147,7 @@ class StreamLogs:
                 waits_for = "its replicas, or for an open transaction" if is_committed else "its replicas"
                 log.warning("%s-%s waits for %s: %s", *name, waits_for, reason)
             self._lagging[name] = reason
-        return replace(logs, ends={name: end for name, end in logs.ends.items() if name not in behind})
+        return replace(logs, ends={name: end for name, end in logs.ends.items() if name not in late})
 
     def compared(self, offsets: StreamOffsets, logs: Logs) -> Logs:
         """The same with what leaders of later epochs say of the logs: where they were cut below the offsets.
@@ -233,7 +233,7 @@ class StreamLogs:
         self._cluster_ms = None if reader.cluster_id is None else number_of_cluster(reader.cluster_id)
 
     def _take_topics(self, partitions: Iterable[TopicPartition], created_zxids: dict[str, int]) -> None:
-        """Take over what was read; what is known of topics that were created again is forgotten."""
+        """Take over the partitions that were read; the state of topics that were created again is forgotten."""
         recreated = {topic for topic, zxid in created_zxids.items() if self._created_zxids.get(topic, zxid) != zxid}
         if recreated:
             self._brokers.forget(recreated)

@@ -36,11 +36,11 @@ from simpleconsumer.types import MAX_INT64, TopicPartition
 from zkconsumer.spark.options.offsets_json import are_byte_positions, nested_offsets, read_offsets
 
 ZXIDS_KEY = "@born"
-"""The key of the entry with the number of each topic's incarnation, in place of offsets."""
+"""The key of the entry with the number of each topic's incarnation, instead of offsets."""
 IDS_KEY = "@ids"
 """The key of the entry with the id of each topic as the brokers give it, in hex digits."""
 EPOCHS_KEY = "@epochs"
-"""The key of the entry with the epochs of leaders, in place of offsets."""
+"""The key of the entry with the epochs of leaders, instead of offsets."""
 CLUSTER_KEY = "@cluster"
 """The key of the cluster in that entry."""
 _NO_TOPICS = (ZXIDS_KEY, IDS_KEY, EPOCHS_KEY)

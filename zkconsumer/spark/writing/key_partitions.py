@@ -34,7 +34,7 @@ class KeyColumn(NamedTuple):
     Attributes:
         keys: Each key, encoded; None for none.
         data: The bytes of all keys.
-        offsets: Where each key starts in these, and behind the last one its end.
+        offsets: Where each key starts in these, then the end of the last one.
         is_text: The partitioner gets text.
     """
 
@@ -48,7 +48,7 @@ def partition_indexes(column: KeyColumn, partitioner: Partitioner, partitions: i
     """Return for each key the index of its partition, and -1 for no key.
 
     Raises:
-        ValueError, TypeError: What the partitioner raises for a key; it chose a partition that is not there.
+        ValueError, TypeError: The partitioner's own error for a key; or it chose a partition that does not exist.
     """
     hashed = _hashed(column, partitioner)
     if hashed is None:

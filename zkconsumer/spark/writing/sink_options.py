@@ -3,13 +3,13 @@ change what is written.
 
 Pure.
 
-Every option of `df.write.format("zkconsumer")` and `writeStream`: its name, where it applies, what it means. Names are
+Every option of `df.write.format("zkconsumer")` and `writeStream`: its name, where it applies, its meaning. Names are
 found in any case. Settings of the producer have Kafka's names, those of 0.7 too, and may have the prefix `kafka.`, as
 in Spark's own Kafka sink. So may the names of newer producers that mean the same.
 
-The columns that a sink writes, and the check of those that a table has. Names and types are those of Spark's own Kafka
-sink. That sink ignores columns with other names; here they are refused, because a column that is misspelt would be
-lost.
+The columns that a sink writes, and the check of the columns that a table has. Names and types are those of Spark's own
+Kafka sink. That sink ignores columns with other names; here they are refused, because a column that is misspelt would
+be lost.
 
 Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaWriter (validateQuery).
 """
@@ -223,8 +223,8 @@ def sink_options(given: Mapping[str, str], of_files: Mapping[str, str]) -> SinkO
     """Return the options of a sink.
 
     Args:
-        given: What `sink_settings` returns.
-        of_files: The settings of the files that `config` and `profile` name; those that are given come first.
+        given: The result of `sink_settings`.
+        of_files: The settings of the files that `config` and `profile` name; given ones come first.
 
     Raises:
         OptionRefused: One is missing, wrong, or contradicts another.

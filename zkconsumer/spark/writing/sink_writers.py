@@ -65,7 +65,7 @@ _ROWS_AT_ONCE: Final = 10_000
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """What one task has written.
+    """The rows that one task has written.
 
     Attributes:
         partitions: Partition -> how many of its rows that has acknowledged.

@@ -1,6 +1,6 @@
 """A cluster of embedded brokers: topics, leaders, starts, stops, kills.
 
-The cluster has the interface of `KafkaCluster`, so that a test can run on either. What differs from real brokers:
+The cluster has the interface of `KafkaCluster`, so that a test can run on either. The differences from real brokers:
 
 - From Kafka 0.8 on a partition's files are led by one broker at a time, and move with their leader
   (`coordination_08`). So a follower never lags, and a death loses no message that the dead leader had stored.

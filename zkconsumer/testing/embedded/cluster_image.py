@@ -1,4 +1,4 @@
-"""What an embedded broker of Kafka 0.8 or later knows of its cluster, and asks of it."""
+"""The view that an embedded broker of Kafka 0.8 or later has of its cluster, and its calls to the cluster."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Codes = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """What brokers know of the cluster.
+    """The view that brokers have of the cluster.
 
     Attributes:
-        brokers: those that run.
+        brokers: the running brokers.
         topics: by topic and partition, replicas and state.
         topic_ids: of the topics that have one, 16 bytes each.
     """
@@ -31,7 +31,7 @@ class ClusterImage:
 
 
 class Cluster(Protocol):
-    """What a broker needs of its cluster."""
+    """The interface of a cluster to its brokers."""
 
     @property
     def image(self) -> ClusterImage:
@@ -63,7 +63,7 @@ class Cluster(Protocol):
 
 
 class Host(Protocol):
-    """What the answers need of their broker."""
+    """The interface of a broker for the code that answers its requests."""
 
     @property
     def broker_id(self) -> int:

@@ -1,9 +1,9 @@
 """Leaders and topics of an embedded cluster of Kafka 0.8 or later: one controller for all brokers.
 
-What differs from real brokers: a partition's files are led by one broker at a time. When the leader moves they move
+The difference from real brokers: a partition's files are led by one broker at a time. When the leader moves they move
 with it (a rename between data folders), whether the old leader runs, was stopped or was killed. So a follower never
-lags, and with a replication factor above 1 a death loses no message that the dead leader had stored. What was not
-flushed is checked again.
+lags, and with a replication factor above 1 a death loses no message that the dead leader had stored. Messages that were
+not flushed are checked again.
 
 The controller of an embedded cluster: makes the right broker lead each partition, with its files there.
 

@@ -38,7 +38,7 @@ API_NAMES: Final = (
     "delete_groups", "create_topics", "create_partitions", "delete_topics", "delete_records", "describe_configs",
     "alter_configs", "incremental_alter_configs", "describe_producers", GROUP_LOADING,
 )  # fmt: skip
-"""What a fault may name; the last ones are there from Kafka 0.9 on."""
+"""The requests that a fault may name; the last ones are there from Kafka 0.9 on."""
 
 TopicPartition = tuple[str, int | str]
 
@@ -151,7 +151,7 @@ class Fault:
 
     @classmethod
     def aborted(cls, topic: str, partition: int | str, transactions: Sequence[tuple[int, int]]) -> Self:
-        """Name these aborted transactions (producer id, first offset), in this order, in the place of the true ones.
+        """Name these aborted transactions (producer id, first offset), in this order, instead of the true ones.
 
         Befalls only fetches with `isolation.level=read_committed`.
         """

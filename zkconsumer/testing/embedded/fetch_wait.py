@@ -16,7 +16,7 @@ MAX_WAIT_S: Final = 600.0
 
 
 class Fetched(Protocol):
-    """What a fetch brings of a partition."""
+    """The result of a fetch for one partition."""
 
     @property
     def code(self) -> int:
@@ -86,7 +86,7 @@ def close_all(results: Mapping[TopicPartition, Fetched]) -> None:
 
 
 def interleaved(heads: Sequence[bytes], slices: Sequence[Part]) -> list[Part]:
-    """Return heads of partitions, each with its entries behind it, and the heads that are left."""
+    """Return heads of partitions, each followed by its entries, and the heads that are left."""
     parts: list[Part] = []
     for number, head in enumerate(heads):
         parts.append(head)

@@ -52,7 +52,7 @@ def join_refusal(
         return rules.no_protocols_code
     if not members:
         return 0 if asked.protocol_type or rules.takes_no_protocol_type else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    # What the member itself has said before counts, too.
+    # The member's own earlier protocols count, too.
     common = set(asked.protocols).intersection(*(each.protocols for each in members.values()))
     return 0 if common and asked.protocol_type == protocol_type else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -64,7 +64,7 @@ def is_of_other_protocol(asked: Sync, protocol_type: str, protocol: str) -> bool
 
 
 def chosen_protocol(members: Iterable[Member]) -> str:
-    """Return the assignor that most members prefer among those that all of them know."""
+    """Return the assignor that most members prefer among the ones that all of them know."""
     listed = list(members)
     common = set(listed[0].protocols).intersection(*(each.protocols for each in listed))
     votes = Counter(next(name for name in each.protocols if name in common) for each in listed)
@@ -187,7 +187,7 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else 0
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> tuple[int, list[Reply]]:
-        """Return the error code of a LeaveGroup, and what follows for the others."""
+        """Return the error code of a LeaveGroup, and the replies to the others."""
         self._now = now
         if member_id in self._pending:
             del self._pending[member_id]
@@ -202,7 +202,7 @@ class Group:
         return 0, self._remove([member_id])
 
     def may_commit(self, who: Who, now: float) -> int:
-        """Return the error code of an OffsetCommit; 0: what it has is to be stored."""
+        """Return the error code of an OffsetCommit; 0: its offsets are to be stored."""
         self._now = now
         if who.generation < 0 and not who.member_id:
             if self.state is GroupState.EMPTY:

@@ -36,10 +36,10 @@ class GroupRules:
         keeps_empty_groups: A group without members is Empty; before 0.10.1 it is Dead.
         stores_new_groups: The record of an Empty group is written when its first member comes; from 4.0 on.
         takes_no_protocol_type: Members of the first join need not say of which kind they are; before 1.0.
-        no_protocols_code: What members without protocols are answered; 0.9 and 0.10 have no word for it.
+        no_protocols_code: The answer to members without protocols; 0.9 and 0.10 have no word for it.
         looks_at_state_first: A commit while the group waits for its leader is refused whoever it is from; before 2.0.
         beats_look_at_state_first: A heartbeat while the group rebalances is answered so whoever it is from; in 0.9.
-        dead_code: What is answered for a group that is being removed.
+        dead_code: The answer for a group that is being removed.
     """
 
     min_session_s: float = 6.0
@@ -149,8 +149,8 @@ class Reply(NamedTuple):
     """An answer to a request, which may have waited.
 
     Attributes:
-        request: What the caller gave with the request.
-        answer: What it is answered.
+        request: The value that the caller gave with the request.
+        answer: The answer to it.
     """
 
     request: object
@@ -168,7 +168,7 @@ class Member:
         session_s: Session time-out.
         rebalance_s: Rebalance time-out.
         ends_at: When its session ends, unless a request of it waits.
-        assignment: What the leader has assigned to it.
+        assignment: The assignment that the leader gave it.
         join: Its JoinGroup request that waits for the others.
         sync: Its SyncGroup request that waits for the leader.
         client_id: Of its connection.

@@ -40,7 +40,7 @@ def decide(
         return PartitionState(controller_epoch, living[0], 0, tuple(living)) if living else None
     stays = old.leader in living
     leader = old.leader if stays else next((r for r in replicas if r in living and r in old.isr), NO_LEADER)
-    # Without a leader no replica comes back into the set, and its last members are those that may lead again.
+    # Without a leader no replica comes back into the set, and its last members are the ones that may lead again.
     isr = tuple(living) if leader != NO_LEADER else tuple(r for r in old.isr if r in living) or old.isr[:1]
     if (leader, isr) == (old.leader, old.isr):
         return old

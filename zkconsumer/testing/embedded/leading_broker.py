@@ -78,7 +78,7 @@ class LeadingBroker(EmbeddedBroker, Generic[Log]):
 
     @property
     def registration(self) -> BrokerAddress:
-        """What it is registered as."""
+        """Its address as registered."""
         return BrokerAddress(self.broker_id, HOST, self.advertised_port or self.port)
 
     # ---- start and end
@@ -210,7 +210,7 @@ class Broker08(LeadingBroker[PartitionLog]):
                     part.close()
 
     def _befallen(self, request: Request) -> Befallen:
-        """What faults go by."""
+        """The parts of a request that faults are matched with."""
         fetched: list[tuple[TopicPartition, int]] = []
         if isinstance(request.body, protocol.Fetch):
             positions = request.body.positions
@@ -218,7 +218,7 @@ class Broker08(LeadingBroker[PartitionLog]):
         return Befallen(request.api, request.client_id, self._partitions_of(request), fetched)
 
     def _partitions_of(self, request: Request) -> list[TopicPartition]:
-        """What faults are matched with; partition -1 means a whole topic."""
+        """The partitions that faults are matched with; partition -1 means a whole topic."""
         body = request.body
         if isinstance(body, protocol.Produce):
             return list(body.message_sets)
@@ -236,6 +236,6 @@ class Broker08(LeadingBroker[PartitionLog]):
 
 
 def _head(request: Request, parts: Sequence[Part], after: Sequence[Fault]) -> bytes:
-    """What precedes the body of an answer; under another correlation id if a fault wants it."""
+    """The bytes before the body of an answer; under another correlation id if a fault wants it."""
     size = sum(part.length if isinstance(part, LogSlice) else len(part) for part in parts)
     return protocol.frame(faults.correlation_id(request.correlation_id, after), size)

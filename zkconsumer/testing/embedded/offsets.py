@@ -100,7 +100,7 @@ class GroupOffsets:
 
 
 def _behind(message_set: bytes, end_offset: int) -> int:
-    """Return the offset behind the last whole entry."""
+    """Return the offset after the last whole entry."""
     position, offset = 0, end_offset - 1
     while position + ENTRY_OVERHEAD <= len(message_set):
         (found,), (size,) = _INT64.unpack_from(message_set, position), _INT32.unpack_from(message_set, position + 8)

@@ -1,6 +1,6 @@
 """Requests and answers of Kafka 0.8.2.2, from the broker's side. Pure.
 
-Written beside `simpleconsumer.kafka08.requests`, so that the consumer is not tested by its own encoder.
+Written apart from `simpleconsumer.kafka08.requests`, so that the consumer is not tested by its own encoder.
 Request: `int16 api key, int16 version, int32 correlation id, string client id`, body. Answer: `int32 size, int32
 correlation id`, body. Produce, fetch, offsets and metadata are answered in version 0 whatever version was asked.
 
@@ -8,7 +8,7 @@ Source: kafka.api.*, kafka.network.RequestChannel (0.8.2.2).
 
 Reads requests front to back, in both encodings of Kafka's messages.
 
-Written beside the decoders of `simpleconsumer`, so that the consumer is not tested by its own reader.
+Written apart from the decoders of `simpleconsumer`, so that the consumer is not tested by its own reader.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BadRequest(Exception):  # noqa: N818 - not a failure of the broker
 
 
 class Reader:
-    """Reads a request front to back; what does not fit is a struct.error or a BadRequest.
+    """Reads a request front to back; a field that does not fit is a struct.error or a BadRequest.
 
     Attributes:
         is_flexible: whether lengths are compact, and structs end with tagged fields.
@@ -142,7 +142,7 @@ API_NAMES: Final = {
     OFFSET_FETCH: "offset_fetch",
     CONSUMER_METADATA: "consumer_metadata",
 }
-"""What is served, by API key."""
+"""The served requests, by API key."""
 
 
 class Produce(NamedTuple):
@@ -193,7 +193,7 @@ class CommittedOffset(NamedTuple):
 class OffsetCommit(NamedTuple):
     """`string group, [topic [int32 partition, int64 offset, string metadata]]`.
 
-    Version 1 has `int32 generation, string member` behind the group and an `int64` timestamp behind each offset.
+    Version 1 has `int32 generation, string member` after the group and an `int64` timestamp after each offset.
     """
 
     version: int

@@ -22,7 +22,7 @@ from zkconsumer_error import ErrorCode
 
 
 class Fetched(NamedTuple):
-    """What a fetch brings of a partition."""
+    """The result of a fetch for one partition."""
 
     code: int
     end_offset: int

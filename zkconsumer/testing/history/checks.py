@@ -1,4 +1,4 @@
-"""Checks of a history and its figures: what was lost, skipped, repeated, out of order, and what was delivered.
+"""Checks of a history and its figures: lost, skipped, repeated and out of order messages, and deliveries.
 
 Checks of a history: messages lost, skipped, repeated, out of order, owned twice, delivered by a zombie.
 
@@ -186,7 +186,7 @@ def find_inside(events: Sequence[Event], limits: Limits) -> list[Finding]:
         if event.kind == "offset_node" and event.id == OPERATOR:
             set_by_operator.add((event.place, event.offset))
         elif event.kind == "commit" and limits.entries.is_inside(event.place, event.offset):
-            # The log of a topic that was created again may be behind a position of its earlier incarnation.
+            # The log of a topic that was created again may end before a position of its earlier incarnation.
             if event.topic in limits.reborn or (event.place, event.offset) in set_by_operator:
                 continue
             sentence = f"{event.member} committed {event.offset} of {name_of(event.place)}, which is within an entry"

@@ -3,7 +3,7 @@
 Every process of a host shares CLOCK_MONOTONIC (`time.monotonic_ns()` in Python, `System.nanoTime()` in Java), so the
 events of all of them can be put in one order. A history is about one consumer group.
 
-| kind | written by | fields beside time_ns and kind |
+| kind | written by | fields other than time_ns and kind |
 |---|---|---|
 | acked | producer | topic, partition, offset, id |
 | assigned | member | member, topic, partition, offset (its start position, -1 if unknown) |
@@ -20,7 +20,7 @@ In Kafka 0.7 positions count bytes, and messages of an entry share one: see `zkc
 
 Only a simulation (`tests.simulator`) sees these:
 
-| kind | written by | fields beside time_ns and kind |
+| kind | written by | fields other than time_ns and kind |
 |---|---|---|
 | claimed | watcher | member, topic, partition: its owner node was created |
 | registered | watcher | member: its registration was created |
@@ -331,7 +331,7 @@ def _end_unannounced(current: dict[tuple[str, Place], Ownership], event: Event) 
 _LEAST_BYTES: Final = 9
 """Of an entry of Kafka 0.7: a length, a magic byte 0, a CRC, and no payload."""
 _NO_END: Final = 2**63 - 1
-"""The end of the last entry of a log that a history shows: somewhere behind its messages."""
+"""The end of the last entry of a log that a history shows: somewhere after its messages."""
 
 
 class Entry(NamedTuple):
@@ -339,7 +339,7 @@ class Entry(NamedTuple):
 
     Attributes:
         first, last: offsets of its first and last message in the history.
-        end: the position behind it. A history shows none: there it is the start of the next entry that is known.
+        end: the position after it. A history shows none: there it is the start of the next entry that is known.
     """
 
     first: int
@@ -348,7 +348,7 @@ class Entry(NamedTuple):
 
 
 class Entries:
-    """The entries of all logs. What was not added is one message, and one offset, as in Kafka 0.8."""
+    """The entries of all logs. An entry that was not added is one message, and one offset, as in Kafka 0.8."""
 
     def __init__(self) -> None:
         self._entries: dict[Place, list[Entry]] = {}
@@ -381,9 +381,9 @@ class Entries:
             ValueError: it takes fewer bytes than it has messages, so offsets would be those of the next one, too; or it
                 starts before the end of the entry that was added last.
         """
-        behind = self._entries[place][-1].end if place in self._entries else start
-        if not 0 < messages <= end - start or start < behind:
-            raise ValueError(f"entry of {place} from {start} to {end}, behind {behind}: {messages} messages")
+        previous_end = self._entries[place][-1].end if place in self._entries else start
+        if not 0 < messages <= end - start or start < previous_end:
+            raise ValueError(f"entry of {place} from {start} to {end}, after {previous_end}: {messages} messages")
         self._append(place, Entry(start, start + messages - 1, end))
 
     def _append(self, place: Place, entry: Entry) -> None:
@@ -410,7 +410,7 @@ class Entries:
         return Entry(offset, offset, offset + 1)
 
     def behind(self, place: Place, offset: int) -> int:
-        """Where the next message is to be looked for: behind the entry if this is its last message."""
+        """Where the next message is to be looked for: after the entry if this is its last message."""
         entry = self.of(place, offset)
         return entry.end if offset == entry.last else offset + 1
 
@@ -431,7 +431,7 @@ class Entries:
         return entry.first < position < end
 
     def number_of(self, place: Place, position: int) -> int:
-        """How many messages lie before a position: in Kafka 0.7 those that are known, else as many as it says."""
+        """How many messages lie before a position: in Kafka 0.7 the known ones, else as many as it says."""
         if place not in self._entries:
             return position
         at = self._below(place, position)

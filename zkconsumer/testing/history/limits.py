@@ -28,14 +28,14 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a history may contain.
+    """The bounds of a history.
 
     repeat_before_end_s: a message may be delivered again if it was first delivered this long before an ungraceful end;
         the interval of the auto-commit plus a second.
     zombie_slack_s: a delivery this soon after the owner node was gone may have been under way.
     orphan_s: longest time a partition with messages to deliver may deliver none; None: not checked.
-    begin: partition -> offset at which the checks start; what lies before it may be missing.
-    end: partition -> offset at which the group stopped reading; what lies behind may be missing.
+    begin: partition -> offset at which the checks start; earlier messages may be missing.
+    end: partition -> offset at which the group stopped reading; later messages may be missing.
     drain_s: a message that was in hand for so long when its partition was given up may be delivered again; None: never.
     reset_to_end: a position outside the log goes on at the log's end; False: at its start, which passes over nothing.
     told_late_s: how long a member may not know of an owner node deleted, or a session ended, from outside.
@@ -58,7 +58,7 @@ class Limits:
     settle_s: how long after a change of its share a member claims nothing new; 0: not checked.
     unclaimed_s: how long a partition may lie without an owner that a member should have; None: not checked.
     settle_max_s: how long claims are put off at most while changes keep coming.
-    entries: which messages share an entry: what was done of an entry that was cut off may be delivered again. Empty: as
+    entries: which messages share an entry: done messages of an entry that was cut off may be delivered again. Empty: as
         the history shows it.
     """
 

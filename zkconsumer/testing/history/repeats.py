@@ -93,8 +93,8 @@ def _numbered_starts(
         elif owned.start_offset < 0 or owned.start_offset != reached:
             continue
         numbers[id(owned)] = number
-        behind = limits.entries.behind(owned.place, owned.done[-1].offset) if owned.done else owned.start_offset
-        came_to[owned.place] = behind, number
+        reached_end = limits.entries.behind(owned.place, owned.done[-1].offset) if owned.done else owned.start_offset
+        came_to[owned.place] = reached_end, number
     return numbers
 
 
@@ -154,7 +154,7 @@ def _is_kept(owned: Ownership, before: Event, limits: Limits) -> bool:
 
 
 def _last_sure_commit_ns(member: str, ended_ns: int, limits: Limits) -> int:
-    """What was done before that moment was committed when the ownership ended."""
+    """Return the moment before which all done messages were committed when the ownership ended."""
     margin_ns = int(limits.repeat_before_end_s * NS)
     sure_ns = ended_ns - margin_ns
     for trouble in sorted(limits.troubles, key=lambda each: each.begin_ns, reverse=True):

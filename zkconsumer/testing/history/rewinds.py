@@ -22,7 +22,7 @@ _NONE: Final = -1
 
 
 class _Value(NamedTuple):
-    """What an offset node held from a moment on, and who wrote it: `OPERATOR`, or a member."""
+    """The value that an offset node held from a moment on, and who wrote it: `OPERATOR`, or a member."""
 
     since_ns: int
     offset: int
@@ -116,7 +116,7 @@ class Floors:
                 if value.writer == OPERATOR
             )
         elif event.kind == "reset":
-            # A member that started behind the log's end has skipped nothing.
+            # A member that started after the log's end has skipped nothing.
             end = self._log_ends.get(place, 0)
             self._raised[place] = {offset for offset in self._raised[place] if offset <= end}
             if self._limits.reset_to_end:
@@ -126,7 +126,7 @@ class Floors:
         self._floors[place] = max(self._floors.get(place, 0), offset)
 
     def log_end(self, place: Place) -> int:
-        """The offset behind the last message that was acknowledged; 0 without one."""
+        """The offset after the last message that was acknowledged; 0 without one."""
         return self._log_ends.get(place, 0)
 
     def of(self, place: Place) -> int:
@@ -235,8 +235,8 @@ def find_rewinds(events: Sequence[Event], limits: Limits) -> list[Finding]:
 class _LateCommits:
     """Commits from before a reset that were written after it: their own member may lower them.
 
-    They are known by what they store: an offset behind all that the log holds by then; or, in a log that has taken the
-    place of another one and may be longer, behind all that the member has got of it.
+    They are known by their offset: it is after all messages of the log by then; or, in a log that has replaced
+    another one and may be longer, after all messages that the member has got of it.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -245,7 +245,7 @@ class _LateCommits:
         self._late: dict[Place, Event] = {}
 
     def see(self, event: Event, log_end: int) -> None:
-        """Process an event; `log_end` is the offset behind the last message of its partition."""
+        """Process an event; `log_end` is the offset after the last message of its partition."""
         key = (event.member, event.place)
         if event.kind == "reset":
             self._reached[key] = event.offset
@@ -263,7 +263,7 @@ class _LateCommits:
 
 
 class _Writers:
-    """Who has the owner nodes, and how far each member has come: where it started, and what it has stored.
+    """Who has the owner nodes, and how far each member has come: where it started, and the offsets that it has stored.
 
     Without a fence, two members store offsets of one partition if one of them does not know that it has lost it: a Java
     member, or one of ours whose session or owner node somebody ended while it was cut off (`find_zombies` limits for

@@ -276,7 +276,7 @@ def known_versions() -> list[str]:
 
 
 def needs_of(version: str) -> str:
-    """What programs of a pinned version need on this machine; jars that are cached already need nothing."""
+    """The needs of programs of a pinned version on this machine; jars that are cached already need nothing."""
     if (cache_folder() / "jars" / version).is_dir():
         return "Java"
     by_python = bool(os.environ.get(REPOSITORY_VARIABLE)) or find_spec("jgo") is not None
@@ -335,7 +335,7 @@ def file_lock(path: Path, timeout_s: float = FETCH_TIMEOUT_S) -> Iterator[None]:
 
 
 def _fill(version: str, locked: list[LockedJar], folder: Path) -> None:
-    """Fetch into a temporary folder beside the final one, check, rename."""
+    """Fetch into a temporary folder next to the final one, check, rename."""
     work = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=folder.parent))
     try:
         _fetch(version, locked, work)

@@ -62,9 +62,9 @@ class Java:
 
     @property
     def compiler(self) -> Path | None:
-        """Path of `javac` beside it, or of one of the same major version on PATH; None for a bare runtime."""
-        beside = self.program.resolve().with_name("javac")
-        return beside if beside.is_file() else None
+        """Path of `javac` next to it, or of one of the same major version on PATH; None for a bare runtime."""
+        neighbour = self.program.resolve().with_name("javac")
+        return neighbour if neighbour.is_file() else None
 
     @property
     def runs_sources(self) -> bool:
@@ -93,7 +93,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         environment: instead of `os.environ`.
 
     Raises:
-        JavaMissing: none was found; names those that were tried and what to install.
+        JavaMissing: none was found; names the tried ones and the package to install.
     """
     seen = []
     for origin, program in _candidates(os.environ if environment is None else environment):
@@ -147,7 +147,7 @@ def parse_version(text: str) -> int | None:
 
 
 ENDED_BY_SIGTERM = (0, 143, -15)
-"""What Java ends with after SIGTERM, when its shutdown hooks are done and the archive is written."""
+"""The exit codes of Java after SIGTERM, when its shutdown hooks are done and the archive is written."""
 log = logging.getLogger(__name__)
 
 

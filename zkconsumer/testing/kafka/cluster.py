@@ -35,7 +35,8 @@ class KafkaCluster(Cluster):
     when the object is made, so a proxy can be put in front of a broker before it starts: `advertise(broker_id,
     proxy.port)`.
 
-    Kafka 4 runs without ZooKeeper, in KRaft mode, and 3.9 does so on wish. What needs ZooKeeper is NotSupported there.
+    Kafka 4 runs without ZooKeeper, in KRaft mode, and 3.9 does so on wish. Calls that need ZooKeeper raise NotSupported
+    there.
 
     Attributes:
         controllers: in KRaft mode, the servers that are controllers alone, by id.
@@ -81,7 +82,7 @@ class KafkaCluster(Cluster):
             kraft: run without ZooKeeper; None: if this version has to. Kafka 3.9 and later can.
             controllers: in KRaft mode, how many servers are controllers alone; 0: the first broker is the controller,
                 and takes it along when it is killed; None: 0 for one broker, 1 for several.
-            security: listeners with TLS and SASL, beside the plain one.
+            security: listeners with TLS and SASL, in addition to the plain one.
 
         Raises:
             NotSupported: unknown version; names the nearest known one. Or brokers of this version cannot authenticate
@@ -305,7 +306,7 @@ class KafkaCluster(Cluster):
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a broker the leader of a partition; returns when it serves requests.
 
-        The broker becomes the first replica (a new one if need be, in place of the last), then the preferred one is
+        The broker becomes the first replica (a new one if need be, which replaces the last), then the preferred one is
         elected.
         """
         self._needs((0, 8), "moving a leader")

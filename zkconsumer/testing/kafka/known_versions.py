@@ -58,7 +58,7 @@ def kafka_versions(*, with_zookeeper: bool = False) -> list[str]:
     """Versions of Kafka whose brokers can be started, oldest first.
 
     Args:
-        with_zookeeper: only those that run with ZooKeeper.
+        with_zookeeper: only versions that run with ZooKeeper.
     """
     names = [name for name in maven.known_versions() if not name.startswith("zk-") and "-" not in name]
     kept = (name for name in names if not with_zookeeper or version_tuple(name) < FIRST_WITHOUT_ZOOKEEPER)
@@ -66,7 +66,7 @@ def kafka_versions(*, with_zookeeper: bool = False) -> list[str]:
 
 
 def needs_of(version: str) -> str:
-    """What brokers of a version need on this machine, jars that are fetched already left out."""
+    """The needs of brokers of a version on this machine, jars that are fetched already left out."""
     needs = maven.needs_of(JAR_SETS.get(version, version))
     return f"{needs}; its jar, named by {KAFKA_07_JAR}" if is_07(version) else needs
 

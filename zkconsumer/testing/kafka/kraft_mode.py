@@ -1,4 +1,4 @@
-"""The servers of a cluster without ZooKeeper: a node that is broker and controller, or controllers beside brokers.
+"""The servers of a cluster without ZooKeeper: a node that is broker and controller, or controllers next to brokers.
 
 One real Kafka server in KRaft mode, without ZooKeeper, as a child process: broker, controller, or both.
 """
@@ -63,7 +63,7 @@ class KraftNode(KafkaServerProcess):
 
     @property
     def kind(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return BROKER if BROKER in self.roles else CONTROLLER
 
     def properties(self, voters: Mapping[int, int], settings: Mapping[str, object]) -> dict[str, str]:
@@ -81,7 +81,7 @@ class KraftNode(KafkaServerProcess):
     def format(self, jars: Sequence[Path], properties: Mapping[str, str], users: Sequence[str]) -> None:
         """Start to write the cluster's id into an empty data folder; one that has it already is left alone.
 
-        What a version writes is kept in the cache, and copied the next time: its own tool takes a second of CPU time.
+        The files of a version are kept in the cache, and copied the next time: its own tool takes a second of CPU time.
 
         Args:
             users: users of SCRAM, each as `StorageTool` takes it.
@@ -165,7 +165,8 @@ class BrokersOfKraft:
 
         Args:
             ports: of the brokers, by id.
-            controllers: how many there are beside the brokers; 0: the broker of the lowest id is the controller, too.
+            controllers: how many there are in addition to the brokers; 0: the broker of the lowest id is the
+                controller, too.
         """
         self._version = version
         self._timeout_s = timeout_s

@@ -293,7 +293,7 @@ def is_reassigned(port: int, topic: str, partition: int) -> bool:
 
 
 def _checked(reply: Reader, what: str, *allowed: int, compact: bool = False) -> int:
-    """The error code that comes next, with its message behind it; KitError for one that is not allowed."""
+    """The next error code, which its message follows; KitError for one that is not allowed."""
     error = reply.int16()
     message = reply.compact_string() if compact else reply.string()
     if error and error not in allowed:

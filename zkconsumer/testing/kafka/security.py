@@ -1,4 +1,4 @@
-"""Listeners of brokers with TLS and SASL, beside the plain one that brokers use among themselves.
+"""Listeners of brokers with TLS and SASL, in addition to the plain one that brokers use among themselves.
 
 Users of SASL's mechanism SCRAM, as brokers with ZooKeeper keep them there.
 """
@@ -79,7 +79,7 @@ class BrokerCertificates:
 
 @dataclass(frozen=True)
 class BrokerSecurity:
-    """Which listeners the brokers of a `KafkaCluster` have beside the plain one, and whom they let in.
+    """Which listeners the brokers of a `KafkaCluster` have in addition to the plain one, and whom they let in.
 
     Attributes:
         protocols: of SSL, SASL_PLAINTEXT and SASL_SSL; None: all that the version has.
@@ -205,7 +205,7 @@ def write(client: KazooClient, name: str, passwords: Mapping[str, str]) -> None:
 
 
 def _credential(mechanism: str, password: str) -> str:
-    """What brokers with ZooKeeper keep of a password: salt, keys, and iterations, and not the password.
+    """The form in which brokers with ZooKeeper keep a password: salt, keys, and iterations, and not the password.
 
     Source: Kafka 2.8.2, ScramCredentialUtils.credentialToString.
     """

@@ -17,7 +17,7 @@ log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 SIMPLE_LOGGER = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-Dorg.slf4j.simpleLogger.showDateTime=true")
-"""What Kafka 4 logs with in the kit; without it, the server says nothing of why it ends."""
+"""The logging settings of Kafka 4 in the kit; without them, the server does not say why it ends."""
 
 
 class KafkaServerProcess:
@@ -29,7 +29,7 @@ class KafkaServerProcess:
         folder: holds its settings, data and log.
         port: where it listens.
         advertised_port: the port that clients get instead of `port`, from its next start on.
-        secured_ports: port of each listener beside the plain one, by its protocol.
+        secured_ports: port of each listener other than the plain one, by its protocol.
         jvm_flags: of its JVM, more than the kit's own.
         heap_mb: heap limit in MiB.
         timeout_s: longest start.
@@ -63,7 +63,7 @@ class KafkaServerProcess:
         (folder / "log4j.properties").write_text(LOG4J)
 
     def choose_secured_ports(self, protocols: Sequence[str]) -> None:
-        """Take free ports for listeners of these protocols, beside the plain one."""
+        """Take free ports for listeners of these protocols, in addition to the plain one."""
         self.secured_ports = dict(zip(protocols, free_ports(len(protocols)), strict=True))
 
     @property
@@ -85,7 +85,7 @@ class KafkaServerProcess:
 
     @property
     def kind(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return "broker"
 
     @property

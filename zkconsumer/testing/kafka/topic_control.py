@@ -1,4 +1,4 @@
-"""What a cluster does with its topics, in ZooKeeper or by requests to brokers: made, grown, deleted, led elsewhere.
+"""Creates, grows and deletes topics and moves leaders, in ZooKeeper or by requests to brokers.
 
 The leaders of a topic that all running brokers agree on, and that serve requests.
 """
@@ -77,7 +77,7 @@ class TopicsInZooKeeper:
         """Delete a topic; returns when its nodes are gone."""
         client = self._client()
         kafka_topics.mark_for_deletion(client, topic)
-        # The controller deletes the mark last, behind the topic's settings, over which a new topic would fail.
+        # The controller deletes the mark last, after the topic's settings, over which a new topic would fail.
         paths = (kafka_topics.topic_path(topic), kafka_topics.deletion_path(topic))
         wait_until(lambda: not any(map(client.exists, paths)), self._timeout_s, f"topic {topic} to be deleted")
 

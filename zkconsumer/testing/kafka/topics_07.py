@@ -49,7 +49,7 @@ def number_of(partition: int | str) -> int:
 def create(port: int, topic: str, timeout_s: float = 5.0) -> None:
     """Have a broker make a topic, by a produce request without messages.
 
-    Returns once an offsets request behind it was answered: the broker has made a log then, and registers the topic.
+    Returns once an offsets request after it was answered: the broker has made a log then, and registers the topic.
 
     Raises:
         OSError: The broker does not answer, or refuses the name.

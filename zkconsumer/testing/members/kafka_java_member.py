@@ -44,9 +44,9 @@ class KafkaJavaMember(JavaProgram):
         """Prepare a member; `start()` (or the `with` block) starts it.
 
         Args:
-            topics: What it subscribes to.
-            settings: Properties of the KafkaConsumer over those that are set for every one; names of assignors may be
-                those of this project.
+            topics: The topics that it subscribes to.
+            settings: Properties of the KafkaConsumer. They override the ones that every member has. Names of assignors
+                may be those of this project.
             work_ms: How long the application works on each message.
 
         Raises:

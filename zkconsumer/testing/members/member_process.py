@@ -125,7 +125,7 @@ class MemberProcess(RecordedMember):
         self.stop(timeout_s)
 
     def notes(self, word: str, since_ns: int = 0) -> list[Note]:
-        """What it printed about itself under this word."""
+        """Return its notes under this word."""
         self._read()
         return [note for note in self._notes if note.word == word and note.time_ns >= since_ns]
 

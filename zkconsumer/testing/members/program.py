@@ -98,7 +98,7 @@ class Listener:
 
 
 class Application:
-    """What a consumer does with its messages: work, and write down that it did.
+    """An application that works on the messages of a consumer, and writes down that it did.
 
     `skip` and `twice` make it a bad one: it forgets that message of all it gets, or handles it twice.
     """

@@ -1,4 +1,4 @@
-"""What members of both kinds share: a child process that writes down what it does, and the waits for it.
+"""The common part of members of both kinds: a child process that writes down its events, and the waits for them.
 
 The interface of members of either kind: `JavaMember` and `MemberProcess`.
 """
@@ -62,7 +62,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member subscribes to.
+    """The subscription of a member.
 
     Attributes:
         kind: `topics`, `whitelist` or `blacklist`.
@@ -125,7 +125,7 @@ class GroupMember(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Its temporary folder, with its log and what it has written."""
+        """Its temporary folder, with its log and its output."""
 
     @property
     def process(self) -> ChildProcess:
@@ -161,7 +161,7 @@ class GroupMember(Protocol):
         """SIGCONT after `pause()`."""
 
     def close(self) -> None:
-        """Kill it if it still runs, and remove its folder; what it has delivered stays readable, its log does not."""
+        """Kill it if it still runs, and remove its folder; its deliveries stay readable, its log does not."""
 
     def __enter__(self) -> Self:
         """`start()`, and `close()` if that fails."""
@@ -198,7 +198,7 @@ class GroupMember(Protocol):
 
 
 class MemberKind(Protocol):
-    """What makes members, with the arguments that all kinds have: the class `JavaMember`, or `MemberProcess`."""
+    """Makes members, with the arguments that all kinds have: the class `JavaMember`, or `MemberProcess`."""
 
     def __call__(
         self,
@@ -243,7 +243,7 @@ class RecordedMember(WithBlock):
     Attributes:
         group: its `group.id`.
         consumer_id: its `consumer.id`.
-        folder: temporary; holds its log and what it has written.
+        folder: temporary; holds its log and its output.
         timeout_s: longest wait for its streams.
     """
 
@@ -342,7 +342,7 @@ class RecordedMember(WithBlock):
             raise KitError(f"{self.id} runs already")
         self._read()
         if self._output.exists():
-            self._read_bytes = self._output.stat().st_size  # behind the part of a line that a SIGKILL has cut off
+            self._read_bytes = self._output.stat().st_size  # after the part of a line that a SIGKILL has cut off
         self._ready = False
         self._archive = None
         self._process = self._launched()
@@ -365,7 +365,7 @@ class RecordedMember(WithBlock):
         """
 
         def ready() -> bool:
-            ended = not self.process.running  # asked first: what it wrote before its end is read after that
+            ended = not self.process.running  # asked first: its last output is read after that
             if not self.is_ready and ended:
                 raise StartFailed(f"{self.process.name} ended: {self.process.returncode}\n{self.process.tail(40)}")
             return self._ready
@@ -416,7 +416,7 @@ class RecordedMember(WithBlock):
 
     @property
     def _recorded_as(self) -> str:
-        """What its events call it."""
+        """Its name in events."""
         return self.consumer_id
 
     def resume(self) -> None:
@@ -424,7 +424,7 @@ class RecordedMember(WithBlock):
         self.process.resume()
 
     def close(self) -> None:
-        """Kill it if it still runs, and remove its folder; what it has delivered stays readable, its log does not."""
+        """Kill it if it still runs, and remove its folder; its deliveries stay readable, its log does not."""
         try:
             if self._process is not None:
                 self._process.kill()
@@ -485,7 +485,7 @@ class RecordedMember(WithBlock):
         return self.process.log_path.read_text(errors="replace")
 
     def _state(self) -> tuple[object, ...]:
-        """What an error says about its process."""
+        """The state of its process, for errors."""
         return self.process.returncode, self.process.tail(_SHOWN_LINES)
 
     def _read(self) -> None:

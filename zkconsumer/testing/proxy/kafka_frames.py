@@ -77,7 +77,7 @@ class KafkaRewriter:
         self._waiting: deque[bytes] = deque()
 
     def upstream(self, chunk: bytes) -> bytes:
-        """What to send to the broker: `chunk` itself; its requests are kept until they are answered."""
+        """The bytes to send to the broker: `chunk` itself; its requests are kept until they are answered."""
         for request in self._requests.feed(chunk):
             if not (self._generation_07 and struct.unpack_from(">h", request)[0] in (PRODUCE, MULTIPRODUCE_07)):
                 self._waiting.append(request)
@@ -86,7 +86,7 @@ class KafkaRewriter:
         return chunk
 
     def downstream(self, chunk: bytes) -> bytes:
-        """What to send to the client instead of `chunk`; incomplete responses are held back."""
+        """The bytes to send to the client instead of `chunk`; incomplete responses are held back."""
         return b"".join(self._answer(response) for response in self._responses.feed(chunk))
 
     def _answer(self, response: bytes) -> bytes:

@@ -17,7 +17,7 @@ SLICE_S = 0.01
 
 
 class Rules:
-    """What the proxy does with bytes; changed under the proxy's lock."""
+    """The rules of the proxy for bytes; changed under the proxy's lock."""
 
     def __init__(self) -> None:
         self.stalled: set[Direction] = set()

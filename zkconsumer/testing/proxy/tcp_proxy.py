@@ -23,7 +23,7 @@ BACKGROUND = frozenset({"ping", "connect", "close", "four_letter"})
 JOIN_TIMEOUT_S = 10.0
 T = TypeVar("T")
 Tap = Callable[[], tuple[Callable[[bytes], object], Callable[[bytes], object]]]
-"""Called for each new connection; the two functions are shown the bytes that go up, and those that go down."""
+"""Called for each new connection; the two functions are shown the bytes that go up, and the bytes that go down."""
 
 
 class TcpProxy(Closing):

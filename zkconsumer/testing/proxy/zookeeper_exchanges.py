@@ -49,7 +49,7 @@ class Exchange:
     Attributes:
         kind: `create`, `delete`, `exists`, `get`, `set`, `children`, `check`, `sync`, `multi`, `set_watches`, ...
         flags: of `ephemeral`, `sequence` (creates) and `watch` (reads).
-        data: what is written, or the data that a `get` was answered.
+        data: the data that is written, or the data that a `get` was answered.
         version: that a `set`, `delete` or `check` demands; -1 for any.
         children: the names that `children` was answered, in the server's order.
         paths: of `set_watches`.

@@ -50,7 +50,7 @@ class ZooKeeperRecorder(Closing):
         self.proxy = TcpProxy(upstream, tap=self._connection)
 
     def entries(self) -> list[Entry]:
-        """What passed so far, in the order in which it passed the proxy."""
+        """The exchanges so far, in the order in which they passed the proxy."""
         with self._lock:
             return list(self._entries)
 
@@ -133,8 +133,8 @@ def _canonical(data: bytes | None) -> str:
 class Hold:
     """Stops a link towards the server when a request of a kind is read, before it is sent on.
 
-    What the client sends from then on waits too, pings included; answers and events go on coming. What was read in one
-    piece with the request is held with it.
+    Later requests of the client wait too, pings included; answers and events go on coming. Bytes that were read in one
+    piece with the request are held with it.
 
     Threads: every method from any thread.
     """

@@ -202,7 +202,7 @@ def _named(login: ZooKeeperLogin | None) -> str:
 class ClosedNodes:
     """Closes nodes by an access list that names this object alone: digest, with a secret of its own.
 
-    What it made is gone at the end of the `with` block, and what it closed is open again.
+    Nodes that it made are gone at the end of the `with` block, and nodes that it closed are open again.
 
         with ClosedNodes(zookeeper.connect) as closed:
             closed.create("/consumers/billing/ids/billing_stranger", data)

@@ -93,7 +93,7 @@ class GroupWatch:
     in the meantime has it, and nothing is written down.
 
     Attributes:
-        events: What was seen, in order.
+        events: The observed events, in order.
         refusals: Sentences about nodes that were closed while they were watched; events of theirs are missing.
 
     Threads: events come from the client's threads; a list's `append` is atomic.

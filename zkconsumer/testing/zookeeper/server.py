@@ -57,7 +57,7 @@ def pyspark_jars() -> list[Path] | None:
 
 
 def needs() -> str:
-    """What a server of the default version needs on this machine, jars that are here already left out."""
+    """The needs of a server of the default version on this machine, jars that are here already left out."""
     return "Java for ZooKeeper" if pyspark_jars() is not None else f"{maven.needs_of(DEFAULT_JARS)} for ZooKeeper"
 
 

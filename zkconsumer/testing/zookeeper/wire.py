@@ -19,7 +19,7 @@ _MASK_48 = (1 << 48) - 1
 
 @dataclass(frozen=True)
 class Handshake:
-    """What a server answered to a connect request: session id, its password, the session time-out it grants (ms)."""
+    """The answer of a server to a connect request: session id, its password, the session time-out it grants (ms)."""
 
     session_id: int
     password: bytes
@@ -56,7 +56,7 @@ def handshake(
     session_id: int = 0,
     password: bytes = bytes(16),
 ) -> Handshake:
-    """What the server grants to a new session (or to an old one, given its id and password), which is closed again at
+    """The grant of the server to a new session (or to an old one, given its id and password), which is closed again at
     once.
 
     Raises:

@@ -110,7 +110,7 @@ class Numbered(NamedTuple):
 
     Attributes:
         data: the bytes to store.
-        next_offset: the offset behind their last message.
+        next_offset: the offset after their last message.
         positions: where each entry starts.
         offsets: of the first message of each entry.
     """

@@ -1,6 +1,6 @@
 """Handles produced message sets as a broker does: checks them, assigns offsets, recompresses. Pure.
 
-Written beside `simpleconsumer.kafka08.message_set`, not on top of it, so that the consumer is not tested by its own
+Written apart from `simpleconsumer.kafka08.message_set`, so that the consumer is not tested by its own
 reader; the two share the codecs alone. Entry: `int64 offset, int32 size, message`; message of magic 0: `uint32 crc,
 int8 magic, int8 attributes, int32 key length, key, int32 value length, value`.
 
@@ -100,7 +100,7 @@ def check(message_set: Bytes, max_message_bytes: int) -> CheckedSet:
 
 
 def assign_offsets(checked: CheckedSet, first_offset: int) -> tuple[bytearray, int, list[int]]:
-    """Return the bytes to store, the offset behind their last message, and where their entries start.
+    """Return the bytes to store, the offset after their last message, and where their entries start.
 
     Plain sets keep their bytes, offsets apart. A set with a compressed entry is unpacked, numbered and packed into one
     wrapper, whose offset is that of its last message.
@@ -124,7 +124,7 @@ def assign_offsets(checked: CheckedSet, first_offset: int) -> tuple[bytearray, i
 
 
 def deep_messages(message_set: Bytes) -> Iterator[memoryview]:
-    """Yield the messages of a set without offset and size, those of wrappers (of wrappers) in place of the wrappers."""
+    """Yield the messages of a set without offset and size, those of wrappers (of wrappers) instead of the wrappers."""
     view = memoryview(message_set)
     for position, size in entries(view):
         message = view[position + ENTRY_OVERHEAD : position + ENTRY_OVERHEAD + size]

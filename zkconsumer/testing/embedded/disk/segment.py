@@ -53,7 +53,7 @@ def last_offset(data: Bytes, at: int) -> int:
 
 
 def append_bytes(fd: int, end: int, data: Bytes) -> None:
-    """Write data behind the first `end` bytes of a file.
+    """Write data after the first `end` bytes of a file.
 
     Raises:
         OSError: The disk refused; the file is cut back to `end` bytes.
@@ -95,7 +95,7 @@ class OffsetIndex:
         return self._positions[-1] if self._positions else 0
 
     def cut(self, size_bytes: int) -> None:
-        """Drop pairs that point at or behind a position."""
+        """Drop pairs that point at a position or after it."""
         while self._positions and self._positions[-1] >= size_bytes:
             self._positions.pop()
             self._offsets.pop()
@@ -226,7 +226,7 @@ class Segment(SegmentFile):
     # ---- opening
 
     def load(self) -> int:
-        """Return the offset behind the last entry, by way of the index file where there is a good one."""
+        """Return the offset after the last entry, by way of the index file where there is a good one."""
         index = OffsetIndex.load(self.index_path, self.size_bytes)
         if index is None:
             return self._scan(0, check_crc=False)
@@ -234,7 +234,7 @@ class Segment(SegmentFile):
         return self._scan(index.last_position(), check_crc=False)
 
     def recover(self) -> int:
-        """Return the offset behind the last good entry, after everything from the first bad one on was cut off.
+        """Return the offset after the last good entry, after everything from the first bad one on was cut off.
 
         Bad: incomplete, a size below 14, a wrong checksum.
         """
@@ -242,7 +242,7 @@ class Segment(SegmentFile):
         return self._scan(0, check_crc=True)
 
     def _scan(self, position: int, *, check_crc: bool) -> int:
-        """Index the entries from `position` on, cut the file behind the last whole one, return the next offset."""
+        """Index the entries from `position` on, cut the file after the last whole one, return the next offset."""
         next_offset = self.base_offset
         self._since_index = 0
         for at, offset, size in self.walk(position):
@@ -362,7 +362,7 @@ class Segment(SegmentFile):
     # ---- reading
 
     def find(self, offset: int) -> int | None:
-        """Return the position of the first entry that holds this offset or a later one; None behind the last."""
+        """Return the position of the first entry that holds this offset or a later one; None after the last."""
         position = self._index.lookup(offset - self.base_offset)
         while position + ENTRY_OVERHEAD <= self.size_bytes:
             window = self._window(position, _SEARCH_BYTES)

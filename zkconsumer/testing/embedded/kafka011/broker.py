@@ -60,9 +60,9 @@ class Broker011(LeadingBroker[BatchLog]):
         served: those versions, by API key; a test may put other ones here, as an upgrade does.
         habits: how its version of Kafka differs from others in requests of the same version.
         offset_storage: the committed offsets of groups in ZooKeeper.
-        groups: those that it coordinates, and their committed offsets.
+        groups: the groups that it coordinates, and their committed offsets.
         fetch_sessions: those of its clients.
-        transactions: those that it coordinates.
+        transactions: the transactions that it coordinates.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ def _formats(habits: Habits) -> RecordFormats:
 
 
 def _head(request: _Request, parts: Sequence[Part], after: Sequence[Fault]) -> bytes:
-    """What precedes the body of an answer; under another correlation id if a fault wants it."""
+    """The bytes before the body of an answer; under another correlation id if a fault wants it."""
     is_flexible = request.version >= request.api.api.flexible_from and request.api.api.key != _API_VERSIONS
     tags = b"\0" if is_flexible else b""
     size = len(tags) + sum(part.length if isinstance(part, LogSlice) else len(part) for part in parts)

@@ -48,7 +48,7 @@ _LARGEST: Final = 0x7FFFFFFF
 
 
 class Fetch(NamedTuple):
-    """What is to be read; `session` and its `epoch` are as the request has them, `context` is what they mean."""
+    """The partitions to read; `session` and its `epoch` are as the request has them, `context` is what they mean."""
 
     max_wait_ms: int
     min_bytes: int
@@ -67,7 +67,7 @@ class Fetch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What was read of a partition."""
+    """The data that was read of a partition."""
 
     code: int
     data: LogSlice = LogSlice()
@@ -80,7 +80,7 @@ class Fetched(NamedTuple):
 
 Results = dict[TopicPartition, Fetched]
 Entries = Mapping[TopicPartition, tuple[Fetched, Part]]
-"""What was read, and what is sent of it."""
+"""The data that was read, and the part of it that is sent."""
 
 
 def _read(reader: Reader, version: int) -> Fetch:
@@ -114,13 +114,13 @@ def _forgotten(reader: Reader) -> list[TopicPartition]:
 
 
 def _prepare(host: Host011, body: Fetch) -> Fetch:
-    """The same with what its session has; partitions that there are not come last, as they do in an answer."""
+    """The same with what its session has; missing partitions come last, as they do in an answer."""
     context = host.fetch_sessions.begin(body.session, body.epoch, body.named, body.forgotten, time.monotonic())
     return body._replace(context=context)
 
 
 def _in_order(body: Fetch, image: ClusterImage) -> list[tuple[TopicPartition, int]]:
-    """The partitions as the answer names them: those that do not exist come last."""
+    """The partitions as the answer names them: missing ones come last."""
     order = sorted(body.positions, key=lambda where: where[1] not in image.topics.get(where[0], {}))
     return [(where, body.positions[where].offset) for where in order]
 
@@ -148,7 +148,7 @@ def _seen(entries: Entries) -> dict[TopicPartition, Seen]:
 
 
 def _as_asked(asked: Asked[Fetch], where: TopicPartition, found: Fetched) -> tuple[Fetched, Part]:
-    """What was read, and its entries in a format that the version of the request knows."""
+    """The data that was read, and its entries in a format that the version of the request knows."""
     if asked.version >= _FIRST_WITH_ISOLATION or not found.data.length:
         return found, found.data
     magic = 1 if asked.version >= _FIRST_WITH_TIMES else 0
@@ -208,7 +208,7 @@ def _read_one(
 
 
 def _heads(asked: Asked[Fetch], entries: Entries, session: int, included: Collection[TopicPartition]) -> list[bytes]:
-    """What stands before the entries of each partition, and what is left behind the last ones.
+    """The bytes before the entries of each partition, and the bytes after the last ones.
 
     A partition that is not included has an empty head, so that faults find the others at their places.
     """

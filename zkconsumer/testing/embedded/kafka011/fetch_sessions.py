@@ -34,7 +34,7 @@ class Position(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was read of a partition, as far as a session goes by it."""
+    """The state of a partition at its last read, as far as a session goes by it."""
 
     code: int
     high_watermark: int
@@ -67,7 +67,7 @@ class _Session:
 
 
 class FetchContext(NamedTuple):
-    """What a fetch asks for.
+    """The partitions that a fetch asks for.
 
     Attributes:
         positions: of the partitions, in the order of the answer.
@@ -118,7 +118,7 @@ class FetchSessions:
         Args:
             number: of the session, 0 for none.
             epoch: 0 begins a session, -1 ends one, or does without.
-            named: partitions that the request names: all, or of a session those that are new or read elsewhere.
+            named: partitions that the request names: all, or of a session partitions that are new or read elsewhere.
             forgotten: partitions that leave the session.
             now_s: monotonic.
         """

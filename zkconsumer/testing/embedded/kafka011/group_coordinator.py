@@ -69,7 +69,7 @@ _now: Final = time.monotonic
 
 
 class CoordinatingHost(Protocol):
-    """What the coordinator needs of its broker."""
+    """The interface of a broker to its coordinator."""
 
     @property
     def cluster(self) -> Cluster:

@@ -49,7 +49,7 @@ def now_ms() -> int:
 
 
 class GroupLog:
-    """What one log holds.
+    """The groups and offsets in one log.
 
     Threads: one at a time.
 

@@ -11,7 +11,7 @@ Source: kafka.coordinator.group.GroupMetadataManager (0.9, 1.1, 2.8), GroupMetad
 
 Records of `__consumer_offsets` that hold committed offsets: keys and values of each version.
 
-Key: `int16 0 or 1, string group, string topic, int32 partition`. Values, each behind the `int16` of its version:
+Key: `int16 0 or 1, string group, string topic, int32 partition`. Values, each after the `int16` of its version:
 
     0    int64 offset, string metadata, int64 time of the commit
     1    int64 offset, string metadata, int64 time of the commit, int64 time of its end
@@ -21,7 +21,7 @@ Key: `int16 0 or 1, string group, string topic, int32 partition`. Values, each b
 
 Source: kafka.coordinator.group.GroupMetadataManager (0.9, 1.1, 2.8), OffsetCommitValue.json (4.3).
 
-What of a group is stored and comes back from there, and what members are told of a store that fails.
+Also stores groups and reads them back, and has the error codes that members get when a store fails.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def decode_offset(data: bytes) -> StoredOffset | None:
         retention_ms = reader.int64() - commit_ms if version == _WITH_END else -1
     except (error, BadRequest):
         return None
-    # What the broker has added by itself is no wish of the client.
+    # A retention that the broker has added by itself is no wish of the client.
     return StoredOffset(offset, metadata, epoch, commit_ms, -1 if retention_ms == DAY_MS else retention_ms)
 
 

@@ -24,7 +24,7 @@ from zkconsumer.testing.embedded.protocol import CommittedOffset, TopicPartition
 from zkconsumer_error import ErrorCode
 
 _NAMELESS: Final = "\0"
-"""What stands before the id of a topic, in hex, that has no name."""
+"""The character before the id, in hex, of a topic that has no name."""
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _NO_ID: Final = "0" * 32
 

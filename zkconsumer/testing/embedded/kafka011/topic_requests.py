@@ -70,7 +70,7 @@ _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 
 
 class Metadata(NamedTuple):
-    """Names of topics, None for all of them, and whether those that do not exist may be created."""
+    """Names of topics, None for all of them, and whether missing ones may be created."""
 
     topics: list[str] | None
     may_create: bool
@@ -150,7 +150,7 @@ def _partition(
 def _of_version_0(
     image: ClusterImage, code: int, replicas: tuple[int, ...], state: PartitionState
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Return error code, replicas and replicas in sync as version 0 names them: those that live."""
+    """Return error code, replicas and replicas in sync as version 0 names them: living ones alone."""
     living = tuple(each for each in replicas if each in image.brokers)
     isr = () if code else tuple(each for each in state.isr if each in image.brokers)
     is_whole = len(living) == len(replicas) and len(isr) == len(state.isr)
@@ -208,7 +208,7 @@ def _offsets(asked: Asked[ListOffsets], where: TopicPartition, row: Values) -> V
 
 
 def _found_offset(asked: Asked[ListOffsets], where: TopicPartition, row: Values) -> tuple[int, int, int]:
-    """Return timestamp, offset and epoch; what is found after the end for the client counts as not found."""
+    """Return timestamp, offset and epoch; an offset after the end for the client counts as not found."""
     log = asked.host.log(*where)
     log.require_epoch(row.get("current_leader_epoch", UNKNOWN_EPOCH))
     if row["timestamp"] == LATEST:

@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatingHost(Protocol):
-    """What the coordinator needs of its broker."""
+    """The interface of a broker to its coordinator."""
 
     @property
     def cluster(self) -> Cluster:
@@ -173,7 +173,7 @@ class TransactionCoordinator:
             raise Refusal(ErrorCode.INVALID_TXN_STATE, f"{where} was not added to a transaction of {producer}")
 
     def _read_states(self) -> dict[str, Transaction]:
-        """What the coordinator has written, here or on another broker."""
+        """The transactions that the coordinator has written, here or on another broker."""
         try:
             states = self._host.cluster.leading_log(TRANSACTIONS_TOPIC, 0)
             assert isinstance(states, BatchLog)

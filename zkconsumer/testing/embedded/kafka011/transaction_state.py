@@ -196,7 +196,7 @@ def encode_transaction(name: str, transaction: Transaction, now_ms: int) -> tupl
 
 
 def decode_transaction(key: bytes, value: bytes) -> tuple[str, Transaction] | None:
-    """Return a transactional id and what it is; None for a record of another kind."""
+    """Return a transactional id and its transaction; None for a record of another kind."""
     name, fields = Reader(key), Reader(value)
     try:
         if name.int16() or fields.int16():

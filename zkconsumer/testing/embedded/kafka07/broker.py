@@ -1,8 +1,8 @@
 """An embedded broker of Kafka 0.7: its logs and registration, the frames of its answers, and faults in them.
 
-What a broker of Kafka 0.7 does with each request.
+Also the work of a broker of Kafka 0.7 on each request.
 
-What it does where others answer with an error, as the Java broker:
+Where others answer with an error, it does the same as the Java broker:
 
 - A produce request is never answered. A set that cannot be stored closes the connection, and the topic is registered
   all the same; one with a payload above `max.message.size` is dropped without a sign.
@@ -275,7 +275,7 @@ class Broker07(EmbeddedBroker):
             _close(parts)
 
     def _answer(self, answers: Answers, request: Request, errors: Sequence[Fault]) -> list[FetchedSet | bytes]:
-        """What each part of a request is answered, nothing for produce requests."""
+        """The answers to the parts of a request, none for produce requests."""
         found: list[FetchedSet | bytes] = []
         try:
             for part in request.parts:

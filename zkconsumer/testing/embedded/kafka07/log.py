@@ -96,7 +96,7 @@ class Segment(SegmentFile):
         self.flushed_bytes = self.written_bytes
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file; what is left is seen by readers."""
+        """Cut the file; readers see the rest."""
         os.ftruncate(self._fd, size_bytes)
         self.written_bytes = self.flushed_bytes = size_bytes
 
@@ -213,12 +213,12 @@ class ByteLog:
 
     @property
     def end(self) -> int:
-        """Position behind the last byte that readers see."""
+        """Position after the last byte that readers see."""
         return self._active.start + self._active.flushed_bytes
 
     @property
     def written_end(self) -> int:
-        """Position behind the last byte that was appended; what is between `end` and here is not flushed."""
+        """Position after the last byte that was appended; bytes between `end` and here are not flushed."""
         return self._active.start + self._active.written_bytes
 
     @property
@@ -351,7 +351,7 @@ class ByteLog:
             return self.start
 
     def truncate(self, position: int) -> None:
-        """Drop this position and everything behind it, as the recovery of a damaged log does."""
+        """Drop this position and everything after it, as the recovery of a damaged log does."""
         with self._lock:
             self._require_open()
             while len(self._segments) > 1 and self._active.start > position:

@@ -37,8 +37,8 @@ def broker_node(host: str, port: int, now_ms: int) -> bytes:
 class Registration07:
     """The nodes of one broker, in a session of its own.
 
-    A thread registers new topics and registers everything again in a new session. What fails because ZooKeeper does not
-    answer is tried again. An id node of somebody else is left as it is: the broker, and all its topics, stay
+    A thread registers new topics and registers everything again in a new session. Writes that fail because ZooKeeper
+    does not answer are tried again. An id node of somebody else is left as it is: the broker, and all its topics, stay
     unregistered until the next session, as in Java; only topics that are new from then on are registered.
 
     Threads: every method from any thread.

@@ -1,8 +1,8 @@
 """Requests and answers of Kafka 0.7.2, from the broker's side. Pure.
 
-Written beside `simpleconsumer.kafka07.requests`, so that the consumer is not tested by its own encoder. Request: `int32
-size, int16 type`, body. Answer: `int32 size, int16 error code`, body; produce requests have none. A string is an int16
-count of bytes and UTF-8.
+Written apart from `simpleconsumer.kafka07.requests`, so that the consumer is not tested by its own encoder. Request:
+`int32 size, int16 type`, body. Answer: `int32 size, int16 error code`, body; produce requests have none. A string is an
+int16 count of bytes and UTF-8.
 
     produce 0        string topic, int32 partition, int32 size, message set
     fetch 1          string topic, int32 partition, int64 position, int32 size
@@ -10,13 +10,13 @@ count of bytes and UTF-8.
     multiproduce 3   int16 count, produce bodies
     offsets 4        string topic, int32 partition, int64 time, int32 count
 
-Bytes behind a request are ignored, as in the Java broker.
+Bytes after a request are ignored, as in the Java broker.
 
 Source: kafka.api.*, kafka.server.MessageSetSend, MultiMessageSetSend, kafka.utils.Utils (0.7.2).
 
 Checks of produced message sets as a broker of Kafka 0.7 makes them.
 
-Written beside `simpleconsumer.kafka07.message_set`, not on top of it, so that the consumer is not tested by its own
+Written apart from `simpleconsumer.kafka07.message_set`, so that the consumer is not tested by its own
 reader; the two share the codecs alone. Entry: `int32 size, message`; message of magic 0: `int8 0, uint32 crc, payload`,
 of magic 1: `int8 1, int8 attributes, uint32 crc, payload`. The CRC covers the payload alone.
 
@@ -88,7 +88,7 @@ class Request(NamedTuple):
 
     Attributes:
         kind: one of the five types.
-        parts: what is asked: all of one type, more than one in multi requests alone.
+        parts: the requests: all of one type, more than one in multi requests alone.
     """
 
     kind: int
@@ -220,7 +220,7 @@ class TooLarge(Refusal):
 
 
 class CheckedSet(NamedTuple):
-    """What of a produced set is stored.
+    """The part of a produced set that is stored.
 
     Attributes:
         data: its whole entries, as they were received.

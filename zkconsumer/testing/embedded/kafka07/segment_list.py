@@ -1,6 +1,6 @@
-"""The segments of a log of Kafka 0.7 as an immutable list, and what is read, listed or dropped of it. Pure.
+"""The segments of a log of Kafka 0.7 as an immutable list, and how it is read, listed and shortened. Pure.
 
-A log replaces its list as a whole, so readers need no lock. Sizes are those of what is flushed.
+A log replaces its list as a whole, so readers need no lock. Sizes count flushed bytes.
 
 Source: kafka.log.Log, kafka.log.LogManager, kafka.log.SegmentList (0.7.2).
 """
@@ -32,12 +32,12 @@ class Extent(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind the last byte."""
+        """Position after the last byte."""
         return self.start + self.size_bytes
 
 
 class OutOfRange(Refusal):
-    """A position before the first segment or behind the last one."""
+    """A position before the first segment or after the last one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(requests.OFFSET_OUT_OF_RANGE, reason)
@@ -47,7 +47,7 @@ def find(segments: Sequence[Extent], position: int) -> int | None:
     """Return the number of the segment that holds a position; None at the end of the log.
 
     Raises:
-        OutOfRange: the position is before the start of the log, or behind its end.
+        OutOfRange: the position is before the start of the log, or after its end.
     """
     if not segments[0].start <= position <= segments[-1].end:
         raise OutOfRange(f"position {position} is not within {segments[0].start} to {segments[-1].end}")

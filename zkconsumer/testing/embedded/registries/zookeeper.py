@@ -420,7 +420,7 @@ class ZooKeeperRegistry:
             self._list_is_stale = True
 
     def _delete(self, path: str) -> None:
-        """Delete a node and what is below it."""
+        """Delete a node and the nodes below it."""
         try:
             for name in done(self.client.get_children_async(path)):
                 self._delete(f"{path}/{name}")
