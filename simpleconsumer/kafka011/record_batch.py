@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from itertools import chain
 from struct import Struct, error
 from typing import Final, NamedTuple, NoReturn
 
@@ -448,7 +447,7 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     reading = open_reading(buffer, start_offset, high_watermark, max_decoded_bytes, aborted, resume)
-    return chain.from_iterable(decode_runs(reading, topic, partition))  # a generator here would double the time
+    return kernel.chained(decode_runs(reading, topic, partition))
 
 
 def decode_runs(reading: BatchReading, topic: str, partition: int | str) -> Iterator[Iterable[Message]]:

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from itertools import chain
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -208,7 +207,7 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     reading = open_reading(buffer, start_offset, start_index, data_offset, max_decoded_bytes, resume)
-    return chain.from_iterable(read_runs(reading, topic, partition))
+    return kernel.chained(read_runs(reading, topic, partition))
 
 
 def read_runs(reading: Reading, topic: str, partition: int | str) -> Iterator[Iterable[Message]]:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -136,7 +135,7 @@ def decode_messages(
     Threads: Any number at once, each with its own generator.
     """
     levels = open_levels(buffer, start_offset, high_watermark, max_decoded_bytes, resume)
-    return chain.from_iterable(read_runs(levels, topic, partition, start_offset))
+    return kernel.chained(read_runs(levels, topic, partition, start_offset))
 
 
 def read_runs(levels: list[Level], topic: str, partition: int | str, start_offset: int) -> Iterator[Iterable[Message]]:

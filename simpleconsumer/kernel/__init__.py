@@ -13,9 +13,13 @@ import sys
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-__all__ = ["IS_FULL", "IS_OVER", "compiled", "description"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Item = TypeVar("Item")
+__all__ = ["IS_FULL", "IS_OVER", "chained", "compiled", "description"]
 
 IS_FULL: Final = 1
 """How a run ends that has filled columns: the next message does not fit."""
@@ -73,3 +77,14 @@ def _from_archive() -> Any:
 
 compiled: Any
 compiled, description = _load()
+
+
+def chained(runs: Iterator[Iterable[Item]]) -> Iterator[Item]:
+    """Return the items of runs, one after the other; a second thread that asks meanwhile gets a ValueError.
+
+    With the kernel no Python code runs between two items of a run.
+    """
+    if compiled is None:
+        return (item for run in runs for item in run)
+    together: Iterator[Item] = compiled.Runs(runs)
+    return together
