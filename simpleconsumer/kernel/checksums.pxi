@@ -11,7 +11,7 @@ cdef extern from "checksums.h" nogil:
 prepare_checksums()
 
 cdef enum:
-    WORTH_A_SWITCH = 1 << 20  # from so many bytes on, other threads may run meanwhile
+    WORTH_A_SWITCH = 1 << 16  # from so many bytes on, other threads may run meanwhile
 
 
 cdef uint32_t crc32_of(const uint8_t *at, size_t size, uint32_t before):
