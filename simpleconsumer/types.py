@@ -341,7 +341,7 @@ class ClusterMetadata:
 
 
 class TopicVerdict(NamedTuple):
-    """What a broker answers to a change of a topic.
+    """What a broker answers to a change of a topic, or of the access lists.
 
     Attributes:
         error_code: 0 if it is done, or could be done.
