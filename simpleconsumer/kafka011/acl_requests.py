@@ -110,8 +110,8 @@ def _filter(wanted: AclFilter, version: int) -> Values:
     return {
         "resource_type_filter": wanted.resource_type.value,
         "resource_name_filter": wanted.resource_name if is_whole else None,
-        "pattern_type_filter": wanted.pattern_type.value, "principal_filter": wanted.principal, "host_filter": wanted.host,
-        "operation": wanted.operation.value, "permission_type": wanted.permission.value,
+        "pattern_type_filter": wanted.pattern_type.value, "principal_filter": wanted.principal,
+        "host_filter": wanted.host, "operation": wanted.operation.value, "permission_type": wanted.permission.value,
     }  # fmt: skip
 
 
