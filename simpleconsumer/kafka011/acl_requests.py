@@ -63,7 +63,7 @@ class AclRequests:
         ]  # fmt: skip
 
         def result(answer: Values) -> list[TopicVerdict]:
-            return [_verdict(row) for row in _as_many(answer["results"], len(acls), "create")]
+            return [_verdict(row) for row in _as_many(answer["results"], len(acls), "creates")]
 
         versions = tuple(version for version in apis.CREATE_ACLS.versions if version >= first)
         return call(apis.CREATE_ACLS, {"creations": rows}, result, versions, can_resend=True)
@@ -81,7 +81,7 @@ class AclRequests:
         def result(answer: Values) -> list[DeletedAcls]:
             return [
                 DeletedAcls(_verdict(row), tuple((_verdict(each), _acl(each, each)) for each in row["matching_acls"]))
-                for row in _as_many(answer["filter_results"], len(filters), "delete")
+                for row in _as_many(answer["filter_results"], len(filters), "deletes")
             ]
 
         needs_patterns = any(each.pattern_type in (PatternType.MATCH, PatternType.PREFIXED) for each in filters)
@@ -129,5 +129,7 @@ def _verdict(row: Values) -> TopicVerdict:
 
 def _as_many(rows: Sequence[Values], count: int, what: str) -> Sequence[Values]:
     if len(rows) != count:
-        raise DecodeError(f"an answer to {what} {count} rules of access lists has {len(rows)} results")
+        raise DecodeError(
+            f"an answer to a request that {what} rules has {len(rows)} results, and the request has {count}"
+        )
     return rows

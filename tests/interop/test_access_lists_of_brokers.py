@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import run
 from zkconsumer.admin import (
     Acl,
     AclFilter,
@@ -158,9 +155,7 @@ def test_brokers_decide_by_the_rules(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_may_not_see_or_change_rules_is_told_the_right(
-    version: str, admin: BrokerAdmin, guarded: Clusters
-) -> None:
+def test_who_may_not_see_or_change_rules_is_told_the_right(version: str, admin: BrokerAdmin, guarded: Clusters) -> None:
     rule = Acl(TOPIC, "clicks", "User:bob", READ)
     with BrokerAdmin(guarded(version).addresses("SASL_PLAINTEXT"), properties=ALICE) as alice:
         for call in (alice.acls, lambda: alice.create_acls(rule), lambda: alice.delete_acls(AclFilter())):
@@ -182,7 +177,7 @@ def test_brokers_before_2_0_have_no_prefixes(guarded: Clusters) -> None:
     literal = Acl(TOPIC, "clicks", "User:alice", READ)
     with BrokerAdmin(guarded("1.1.1").addresses()) as admin:
         for call in (lambda: admin.create_acls(literal, prefixed), lambda: admin.plan_acls([literal, prefixed])):
-            with pytest.raises(AclsRefused, match=r"broker 0 .* is older than Kafka 2\.0, and has no rules with prefix"):
+            with pytest.raises(AclsRefused, match=r"broker 0 is older than Kafka 2\.0, and has no rules with prefix"):
                 call()
         assert admin.acls().acls == ()
         assert admin.acls(AclFilter(pattern_type=PatternType.PREFIXED)).acls == ()
@@ -201,9 +196,9 @@ def test_rules_about_users_need_kafka_3_3(version: str, admin: BrokerAdmin) -> N
 
 
 @pytest.mark.parametrize(("version", "said"), [
-    ("0.10.2.2", r"have no requests for access lists: that needs Kafka 0\.11 or later"),
-    ("2.8.2", r"have no access lists: they have no authorizer \(SecurityDisabled, code 54\)"),
-    ("4.3.1", r"have no access lists: they have no authorizer \(SecurityDisabled, code 54\)"),
+    ("0.10.2.2", r"no access lists .*: that needs brokers of Kafka 0\.11 or later"),
+    ("2.8.2", r"no access lists .*: the brokers have no authorizer \(SecurityDisabled, code 54\)"),
+    ("4.3.1", r"no access lists .*: the brokers have no authorizer \(SecurityDisabled, code 54\)"),
 ])  # fmt: skip
 def test_brokers_without_access_lists_say_so(
     version: str, said: str, kafka_clusters: Callable[[str, int], KafkaCluster]

@@ -112,7 +112,7 @@ class AclAdministration:
         """
         there = self._checked(planned.to_create, planned.to_delete if delete else ())
         gone = tuple(acl for acl in planned.to_delete if acl in there) if delete else ()
-        return self._changed(planned.to_create, there, gone, wait_s)
+        return self._changed(planned.to_create, there, gone, wait_s, kept=planned.unchanged)
 
     def create_acls(self, *acls: Acl, dry_run: bool = False, wait_s: float = 30.0) -> AclChange:
         """Create rules, and wait until each broker knows of them. A rule that exists stays as it is.
@@ -178,8 +178,17 @@ class AclAdministration:
         doomed: Sequence[Acl],
         wait_s: float,
         by_filter: dict[AclFilter, tuple[Acl, ...]] | None = None,
+        kept: Sequence[Acl] = (),
     ) -> AclChange:
-        """Create and delete rules, and return what has become of them."""
+        """Create and delete rules, and return what has become of them.
+
+        Args:
+            wanted: Rules that are created unless they are there.
+            there: The rules that there are.
+            doomed: Rules of them that are deleted.
+            by_filter: These by the filters that mean them.
+            kept: Rules that are wanted, and not created: one that is gone by now stays so.
+        """
         existing = set(there)
         to_create = in_order(set(wanted) - existing)
         not_created = self._acl_calls.create(to_create)
@@ -197,7 +206,7 @@ class AclAdministration:
         problems = (*not_created.values(), *not_deleted.values())
         done = not problems and self._is_seen(created, deleted, wait_s)
         change = AclChange(
-            created, in_order(set(wanted) & existing), deleted, rows, problems, bool(to_create or doomed), done
+            created, in_order({*wanted, *kept} & existing), deleted, rows, problems, bool(to_create or doomed), done
         )
         if problems:
             raise AclsUnfinished(
@@ -270,7 +279,7 @@ class AclCalls:
                 for acl in needed:
                     if KAFKA011.serves_acls(served) and not KAFKA011.serves_acls(served, [acl]):
                         what, since = _NEEDS[acl.resource_type is ResourceType.USER]
-                        raise refused(acl, f"broker {broker.id} {self.where} is older than Kafka {since}, and has no "
+                        raise refused(acl, f"broker {broker.id} is older than Kafka {since}, and has no "
                                            f"rules {what}", "upgrade it, or leave the rule out")  # fmt: skip
 
     def create(self, acls: Sequence[Acl]) -> dict[Acl, str]:
@@ -369,12 +378,12 @@ class AclCalls:
                 reasons.append("no broker is registered")
             if not reasons:
                 raise AclsRefused(
-                    f"the brokers {self.where} have no requests for access lists: that needs Kafka 0.11 or later",
+                    f"there are no access lists {self.where}: that needs brokers of Kafka 0.11 or later",
                     _OLDER,
                 )
             if time.monotonic() + _BACKOFF_S >= deadline:
                 raise ClusterSilent(
-                    f"no broker {self.where} has answered about access lists within {_DEADLINE_S:g} s: {reasons[-1]}"
+                    f"no broker has answered about the access lists {self.where} within {_DEADLINE_S:g} s: {reasons[-1]}"
                 )
             time.sleep(_BACKOFF_S)
 
@@ -388,7 +397,7 @@ class AclCalls:
             )
         if verdict.error_code == ErrorCode.SECURITY_DISABLED:
             return AclsRefused(
-                f"the brokers {self.where} have no access lists: they have no authorizer ({row.name}, code {row.code})",
+                f"there are no access lists {self.where}: the brokers have no authorizer ({row.name}, code {row.code})",
                 _SETTING,
             )
         return AclsRefused(f"the access lists {self.where} are not {done}: {_said(verdict)}")

@@ -279,8 +279,10 @@ def java_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     """
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
-    digits, percent, scope = address.exploded.partition("%")
-    return ":".join(f"{int(group, 16):x}" for group in digits.split(":")) + percent + scope
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    groups = ":".join(f"{int(address) >> shift & 0xFFFF:x}" for shift in range(112, -1, -16))
+    return f"{groups}%{address.scope_id}" if address.scope_id else groups
 
 
 # -- rules as text -----------------------------------------------------------------------------------------------------
