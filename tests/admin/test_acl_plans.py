@@ -11,9 +11,9 @@ import pytest
 from zkconsumer.admin import (
     Acl,
     AclFilter,
-    AclList,
     AclOperation,
     AclPermission,
+    AclReport,
     AclsRefused,
     PatternType,
     ResourceType,
@@ -114,7 +114,7 @@ def test_a_wanted_rule_outside_of_what_is_compared_is_refused() -> None:
 
 def test_what_is_printed_as_json_is_read_again() -> None:
     rules = (RULE, OF_CLUSTER)
-    assert parse_acls(json.loads(AclList(rules).to_json())) == list(rules)
+    assert parse_acls(json.loads(AclReport(rules).to_json())) == list(rules)
     assert parse_acls([RULE.to_dict()]) == [RULE]
     for values, said in (
         (None, "neither a list of rules nor an object"), ({"rules": []}, "neither a list"),

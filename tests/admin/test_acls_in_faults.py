@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import zkconsumer.admin.acl_administration as administration
+import zkconsumer.admin.acl_calls as acl_calls
 from zkconsumer.admin import (
     Acl,
     AclFilter,
@@ -37,7 +37,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def admin(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerAdmin]:
     """Administration with short waits; no fault and no rule is left afterwards."""
-    monkeypatch.setattr(administration, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(acl_calls, "_DEADLINE_S", 0.5)
     with BrokerAdmin(cluster.broker_list) as found:
         yield found
         cluster.restore()
@@ -82,7 +82,7 @@ def test_when_no_broker_answers_nobody_knows_what_is_changed(cluster: EmbeddedCl
 def test_rules_of_later_requests_are_not_tried_when_no_broker_answers(
     cluster: EmbeddedCluster, admin: BrokerAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(administration, "_MOST_OF_A_REQUEST", 2)
+    monkeypatch.setattr(acl_calls, "_MOST_OF_A_REQUEST", 2)
     cluster.faults.add(Fault.close("create_acls"), None)
     with pytest.raises(AclsUnfinished, match=r"5 of 5 rules .* are not changed") as error:
         admin.create_acls(*RULES)
@@ -93,7 +93,7 @@ def test_rules_of_later_requests_are_not_tried_when_no_broker_answers(
 def test_many_rules_go_in_several_requests(
     cluster: EmbeddedCluster, admin: BrokerAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(administration, "_MOST_OF_A_REQUEST", 2)
+    monkeypatch.setattr(acl_calls, "_MOST_OF_A_REQUEST", 2)
     assert admin.create_acls(*RULES).acls_created == tuple(RULES)
     assert admin.delete_acls(AclFilter()).acls_deleted == tuple(RULES)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import run
 from zkconsumer.admin import (
     Acl,
     AclFilter,
@@ -19,6 +22,7 @@ from zkconsumer.admin import (
     PatternType,
     ResourceType,
 )
+from zkconsumer.admin.acl_plans import OPERATIONS
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.testing import KafkaCluster
 from zkconsumer.testing.errors import version_tuple
@@ -132,6 +136,21 @@ def test_a_plan_is_applied_and_deletes_nothing_unless_told(version: str, admin: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_brokers_take_each_type_of_resource_and_the_newest_each_operation(version: str, admin: BrokerAdmin) -> None:
+    is_newest = version == "4.3.1"
+    rules = {
+        Acl(kind, {CLUSTER: "kafka-cluster", ResourceType.USER: "User:bob"}.get(kind, "a"), "User:alice", operation)
+        for kind, operations in OPERATIONS.items()
+        if kind is not ResourceType.USER or version_tuple(version) >= (3, 3)
+        for operation in operations
+        if is_newest or operation is DESCRIBE or kind is ResourceType.USER
+    }
+    assert len(rules) > (30 if is_newest else 4)
+    assert set(admin.create_acls(*rules).acls_created) == rules
+    assert set(admin.acls().acls) == rules
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_brokers_decide_by_the_rules(
     version: str, admin: BrokerAdmin, guarded: Clusters, fresh_topic: Callable[[], str]
 ) -> None:
@@ -209,6 +228,29 @@ def test_brokers_without_access_lists_say_so(
                      lambda: admin.plan_acls([rule])):  # fmt: skip
             with pytest.raises(AclsRefused, match=said):
                 call()
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+def test_the_command_line_plans_what_another_cluster_has(
+    version: str, admin: BrokerAdmin, guarded: Clusters, tmp_path: Path
+) -> None:
+    where = ["--bootstrap-server", guarded(version).addresses()]
+    rule = ["--resource", "topic:click", "--pattern-type", "prefixed", "--principal", "User:alice"]
+    made = run("acls", "create", *rule, "--operation", "read", "--operation", "describe", *where)
+    assert made.stdout.startswith(b"2 rules created\n"), made.stderr
+    listed = run("acls", "--json", *where)
+    assert [Acl.from_dict(row) for row in json.loads(listed.stdout)["acls"]] == list(admin.acls().acls)
+    deleted = run("acls", "delete", "--operation", "read", *where)
+    assert deleted.stdout.startswith(b"1 rule deleted\n"), deleted.stderr
+    planned = run("acls", "plan", "-", "--check", *where, stdin=listed.stdout)
+    assert (planned.returncode, planned.stdout.split(b"\n")[0]) == (1, b"1 rule to create, 0 to delete, 1 unchanged")
+    applied = run("acls", "plan", "-", "--apply", *where, stdin=listed.stdout)
+    assert applied.stdout.startswith(b"1 rule created, 1 unchanged\n"), applied.stderr
+    file = tmp_path / "alice.properties"
+    file.touch(0o600)
+    file.write_text("".join(f"{name}={value}\n" for name, value in ALICE.items()))
+    failed = run("acls", "--bootstrap-server", guarded(version).addresses("SASL_PLAINTEXT"), "--config", str(file))
+    assert (failed.returncode, b"allow this user to Describe the cluster" in failed.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("version", ["2.8.2"])

@@ -1,7 +1,7 @@
 """Inspects and changes consumer groups, topics and access lists; described in docs/ADMIN.md."""
 
 from simpleconsumer.access_lists import Acl, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
-from zkconsumer.admin.acl_plans import AclChange, AclList, AclPlan, AclsUnfinished, FilteredAcls
+from zkconsumer.admin.acl_plans import AclChange, AclPlan, AclReport, AclsUnfinished, FilteredAcls
 from zkconsumer.admin.admin import Admin, GroupOffsets
 from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
 from zkconsumer.admin.groups.broker_group_report import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
@@ -45,7 +45,7 @@ __all__ = [
     "Acl",
     "AclChange",
     "AclFilter",
-    "AclList",
+    "AclReport",
     "AclOperation",
     "AclPermission",
     "AclPlan",

@@ -45,7 +45,7 @@ OPERATIONS: Final[Mapping[ResourceType, frozenset[AclOperation]]] = {
 
 
 @dataclass(frozen=True)
-class AclList(JsonValue):
+class AclReport(JsonValue):
     """The rules of the access lists.
 
     Attributes:
@@ -289,7 +289,7 @@ def java_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
 
 
 def parse_acls(values: object) -> list[Acl]:
-    """Return the rules of an object such as `AclList.to_dict()`, or of a list of rules.
+    """Return the rules of an object such as `AclReport.to_dict()`, or of a list of rules.
 
     Raises:
         ValueError: It is neither; or says which rule has which fault.

@@ -11,7 +11,8 @@ from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
 from simpleconsumer.closing import Closing
-from zkconsumer.admin.acl_administration import AclAdministration, AclCalls
+from zkconsumer.admin.acl_administration import AclAdministration
+from zkconsumer.admin.acl_calls import AclCalls
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_groups
 from zkconsumer.admin.groups.group_list import list_groups, with_broker_groups

@@ -14,7 +14,8 @@ from simpleconsumer.closing import Closing
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
-from zkconsumer.admin.acl_administration import AclAdministration, AclCalls
+from zkconsumer.admin.acl_administration import AclAdministration
+from zkconsumer.admin.acl_calls import AclCalls
 from zkconsumer.admin.groups.broker_group_report import (
     BROKERS,
     DEAD,
