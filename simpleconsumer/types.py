@@ -342,7 +342,7 @@ class ClusterMetadata:
 
 
 class TopicVerdict(NamedTuple):
-    """The answer of a broker to a change of a topic.
+    """The answer of a broker to a change of a topic, or of the access lists.
 
     Attributes:
         error_code: 0 if it is done, or could be done.

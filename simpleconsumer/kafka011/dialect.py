@@ -19,6 +19,7 @@ from simpleconsumer.dialect_types import (
     numbered,
 )
 from simpleconsumer.kafka011 import batch_head, fetch_and_produce, record_batch
+from simpleconsumer.kafka011.acl_requests import AclRequests
 from simpleconsumer.kafka011.admin_requests import AdminRequests
 from simpleconsumer.kafka011.batch_head import MAGIC, appended
 from simpleconsumer.kafka011.calls import call, request_of, serves, versioned
@@ -52,7 +53,7 @@ _COUNTED_AS: Final = {api.key: re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
 """Names of APIs in statistics and log lines, by key."""
 
 
-class Requests(GroupRequests, TopicRequests, AdminRequests):
+class Requests(GroupRequests, TopicRequests, AdminRequests, AclRequests):
     """The part of a dialect (`simpleconsumer.dialect.Dialect`) that makes requests.
 
     The version of a request is chosen when it is sent. Versions that the interface lets callers pass are not looked at.

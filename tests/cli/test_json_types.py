@@ -19,7 +19,7 @@ from tests.admin.broker_states import ONE, ZERO, classic, member, newest, state
 from tests.cli.command_line import TIMEOUT_S, run
 from tests.cli.forked_commands import commands
 from tests.log.written_logs import file_name, write_log
-from zkconsumer.admin import BrokerOffsets
+from zkconsumer.admin import Acl, AclOperation, BrokerAdmin, BrokerOffsets, ResourceType
 from zkconsumer.admin.groups.broker_group_report import broker_group_report
 from zkconsumer.admin.verify.broker_group_findings import verify_broker_group
 from zkconsumer.cli.program import program
@@ -37,7 +37,7 @@ NUMBER, TEXT, FLAG, LIST, OBJECT, NULL = "number", "text", "flag", "list", "obje
 _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({TEXT}, "group topic consumer_id sentence remedy path kind severity status name version brokers needs folder "
              "partition_node old_text store lag_unit program coordination coordinator_address member_id value_encoding "
-             "metadata"),
+             "metadata resource_type pattern_type operation permission"),
     ({NUMBER, NULL}, "partition offset log_end lag old new leader earliest latest line offset_in_zookeeper "
                      "offset_in_kafka consumed_per_s produced_per_s catch_up_s timestamp_ms run compaction coordinator "
                      "epoch assignment_epoch log_start new_earliest last_sequence last_timestamp_ms "
@@ -51,11 +51,11 @@ _WORDS: Final[Sequence[tuple[set[str], str]]] = (
     ({FLAG, NULL}, "stored offsets_in_kafka"),
     ({LIST}, "members partitions problems groups topics topics_lag replicas findings wakeable nudged changes notes "
              "offsets warnings producers lines values versions lost silent unread "
-             "assigned formats headers"),
+             "assigned formats headers acls to_create to_delete unchanged acls_created acls_deleted filters"),
     ({LIST, NULL}, "isr subscribed target"),
-    ({OBJECT}, "subscription config"),
+    ({OBJECT}, "subscription config within filter"),
     ({TEXT, NULL}, "pattern problem owner storage strategy setting spelling value unit key reason state protocol_type "
-                   "old_value new_value "
+                   "old_value new_value resource_name principal "
                    "group_type assignor client_id host instance_id rack regex"),
 )  # fmt: skip
 TYPES: Final[Mapping[str, set[str]]] = {key: kinds for kinds, keys in _WORDS for key in keys.split()}
@@ -139,7 +139,15 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
     offsets = folder / "offsets"
     offsets.write_text("/consumers/done/offsets/clicks/0:2\n/consumers/done/offsets/clicks/1:2\n")
     logs = str(log_folder(folder))
+    rules = folder / "rules.json"
+    rule = {"resource_type": "TOPIC", "resource_name": "clicks", "principal": "User:alice", "operation": "READ"}
+    rules.write_text(json.dumps({"acls": [rule]}))
+    new_rule = ["--resource", "topic:views", "--principal", "User:alice", "--operation", "read"]
     return {
+        "acls list": [[]],
+        "acls create": [[*new_rule, "--dry-run"]],
+        "acls delete": [["--principal", "User:bob", "--dry-run"], ["--all", "--dry-run"]],
+        "acls plan": [[str(rules)], [str(rules), "--principal", "User:alice", "--apply"]],
         "log list": [[logs]],
         "log dump": [[logs, "--topic", "clicks"]],
         "log groups": [[logs]],
@@ -170,7 +178,7 @@ def calls(folder: Path) -> dict[str, list[Sequence[str]]]:
 SPARK: Final = {"load", "compact-files"}
 """Commands that need Spark; `test_reports_of_spark` has their values."""
 OFFLINE: Final = {"cluster versions", "check-config", "log list", "log dump", "log groups", "log check"}
-OF_NEWER_BROKERS: Final = {"topics cut", "topics producers"}
+OF_NEWER_BROKERS: Final = {"topics cut", "topics producers", "acls list", "acls create", "acls delete", "acls plan"}
 """Commands that brokers of Kafka 0.8 do not serve."""
 
 
@@ -181,8 +189,11 @@ def test_every_command_with_json_is_called(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def newer() -> Iterator[EmbeddedCluster]:
-    """A topic with messages of a producer with an id."""
-    with EmbeddedCluster(1, generation="4.3", zookeeper=False) as running:
+    """A topic with messages of a producer with an id, and a rule of access lists."""
+    settings = {"authorizer.class.name": "embedded"}
+    with EmbeddedCluster(1, generation="4.3", zookeeper=False, settings=settings) as running:
+        with BrokerAdmin(running.broker_list) as admin:
+            admin.create_acls(Acl(ResourceType.TOPIC, "views", "User:bob", AclOperation.READ))
         running.create_topic("clicks")
         config = ProducerConfig(metadata_broker_list=running.broker_list, enable_idempotence=True)
         with Producer(config) as producer:

@@ -43,6 +43,9 @@ MORE: Mapping[str, Sequence[str]] = {
     "offsets import": ["--input-file", "-"],
     "topics set": ["--topic-config", "flush.ms=5", "--dry-run"],
     "topics cut": ["--before", "0"],
+    "acls create": ["--resource", "topic:topic", "--principal", "User:alice", "--operation", "read"],
+    "acls delete": ["--all"],
+    "acls plan": ["/dev/null"],
 }
 """What a command is given instead of its required options alone."""
 

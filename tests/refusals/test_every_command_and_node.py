@@ -47,7 +47,7 @@ ELSEWHERE = {"load", "topics delete", *SERVICES}
 AS_PROCESSES = {"consume", "produce"}
 """Commands that need a standard output or input of the system."""
 WITHOUT_GROUPS = {"produce", "topics list", "topics create", "topics delete", "topics grow", "topics set", "topics cut",
-                  "topics producers"}  # fmt: skip
+                  "topics producers", "acls list", "acls create", "acls delete", "acls plan"}  # fmt: skip
 """Commands that read no node below /consumers."""
 WITHOUT_MEMBERS = {"groups delete", "offsets delete"}
 """Commands that refuse a group with members."""

@@ -13,7 +13,7 @@ from simpleconsumer.kafka011.calls import call
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.apis import APIS
 from simpleconsumer.types import FetchRequest, OffsetAndMetadata, ProducerId, SaslAnswer, TopicPartition
-from tests.simpleconsumer import golden_groups, golden_topics
+from tests.simpleconsumer import golden_acls, golden_groups, golden_topics
 
 FOLDER = Path(__file__).parent.parent / "golden" / "apis"
 VERSIONS = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
@@ -86,6 +86,8 @@ def _question(each: Frames) -> AnyRequest[Any]:
     body = _sent_body(each)
     if stem.startswith(golden_groups.APIS):
         return golden_groups.question(stem, each.version, body)
+    if stem.startswith(golden_acls.APIS):
+        return golden_acls.question(stem, each.version)
     if stem.startswith(golden_topics.APIS):
         return golden_topics.question(stem, body)
     if stem.startswith("Fetch"):

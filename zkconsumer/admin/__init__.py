@@ -1,5 +1,7 @@
-"""Inspects and changes consumer groups and topics: members, owners, offsets, claims; described in docs/ADMIN.md."""
+"""Inspects and changes consumer groups, topics and access lists; described in docs/ADMIN.md."""
 
+from simpleconsumer.access_lists import Acl, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
+from zkconsumer.admin.acl_plans import AclChange, AclPlan, AclReport, AclsUnfinished, FilteredAcls
 from zkconsumer.admin.admin import Admin, GroupOffsets
 from zkconsumer.admin.broker_groups import BrokerAdmin, BrokerGroups
 from zkconsumer.admin.groups.broker_group_report import BrokerGroupReport, BrokerMemberRow, BrokerPartitionRow
@@ -17,6 +19,8 @@ from zkconsumer.admin.topics.topic_changes import AssignedPartition, TopicChange
 from zkconsumer.admin.topics.topic_producers import ProducerRow, TopicProducers
 from zkconsumer.admin.topics.topic_report import TopicPartitionRow, TopicReport
 from zkconsumer.admin.values import (
+    AclsNotAuthorized,
+    AclsRefused,
     AdminError,
     ClaimNotReleased,
     ControllerUnavailable,
@@ -38,6 +42,16 @@ from zkconsumer.admin.verify.findings import Finding, Verification
 
 __all__ = [
     "STRATEGIES",
+    "Acl",
+    "AclChange",
+    "AclFilter",
+    "AclReport",
+    "AclOperation",
+    "AclPermission",
+    "AclPlan",
+    "AclsNotAuthorized",
+    "AclsRefused",
+    "AclsUnfinished",
     "Admin",
     "AdminError",
     "AssignedPartition",
@@ -54,6 +68,7 @@ __all__ = [
     "DeletedGroup",
     "DeletedGroups",
     "ExportedOffsets",
+    "FilteredAcls",
     "Finding",
     "GroupHasMembers",
     "GroupLag",
@@ -73,9 +88,11 @@ __all__ = [
     "OffsetChanges",
     "OffsetsNotSet",
     "PartitionRow",
+    "PatternType",
     "ProducerRow",
     "RebalanceNotTriggered",
     "Released",
+    "ResourceType",
     "SettingChange",
     "TopicChange",
     "TopicCut",

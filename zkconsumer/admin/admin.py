@@ -11,6 +11,8 @@ from rebalance.subscription import check_group, check_topic
 from rebalance.zookeeper import znodes
 from rebalance.zookeeper.port.requests import SessionChange, ZooKeeperPort
 from simpleconsumer.closing import Closing
+from zkconsumer.admin.acl_administration import AclAdministration
+from zkconsumer.admin.acl_calls import AclCalls
 from zkconsumer.admin.broker_groups import BrokerGroups
 from zkconsumer.admin.groups.group_deletion import DeletedGroups, delete_groups
 from zkconsumer.admin.groups.group_list import list_groups, with_broker_groups
@@ -49,7 +51,7 @@ def connection_options(zookeeper: str, properties: Mapping[str, object] | None) 
     return zookeeper_options(config), config.zookeeper_connection_timeout_ms / 1000
 
 
-class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closing):
+class Admin(OffsetAdministration, TopicAdministration, AclAdministration, LagAdministration, Closing):
     """Inspects and changes the consumer groups of one cluster, members of other clients included.
 
     A connection to ZooKeeper is opened by the constructor and closed by `close()`, or at the end of a `with` block.
@@ -111,6 +113,7 @@ class Admin(OffsetAdministration, TopicAdministration, LagAdministration, Closin
             raise
         self._in_kafka = OffsetsInKafka(self._port, self._cluster, client_id)
         calls = ControllerCalls(self._cluster, client_id, f"at the brokers of {zookeeper}")
+        self._acl_calls = AclCalls(calls)
         self._topic_store = ZooKeeperTopicStore(self._port, calls, zookeeper, self._in_kafka)
         self.broker_groups = BrokerGroups(self._cluster, client_id, f"at the brokers of {zookeeper}")
 

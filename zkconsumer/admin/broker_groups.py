@@ -14,6 +14,8 @@ from simpleconsumer.closing import Closing
 from simpleconsumer.consumer import EARLIEST, LATEST
 from simpleconsumer.errors import AuthenticationFailed
 from simpleconsumer.types import TopicPartition
+from zkconsumer.admin.acl_administration import AclAdministration
+from zkconsumer.admin.acl_calls import AclCalls
 from zkconsumer.admin.groups.broker_group_report import (
     BROKERS,
     DEAD,
@@ -278,8 +280,8 @@ _ANSWER_S: Final = 5.0
 _TOO_OLD: Final = "no broker is of Kafka 0.9 or later, so groups are in ZooKeeper: give --zookeeper, or use Admin"
 
 
-class BrokerAdmin(BrokerGroups, TopicAdministration, Closing):
-    """Inspects and changes groups that brokers coordinate, and topics: Kafka 0.9 to 4.x, without ZooKeeper.
+class BrokerAdmin(BrokerGroups, TopicAdministration, AclAdministration, Closing):
+    """Inspects and changes groups that brokers coordinate, topics and access lists: Kafka 0.9 to 4.x, no ZooKeeper.
 
     Brokers are first asked when a method needs them, and each question has a connection of its own.
 
@@ -306,7 +308,9 @@ class BrokerAdmin(BrokerGroups, TopicAdministration, Closing):
         assert reader is not None
         cluster = Cluster(reader, config.client_id, _ANSWER_S, security=config.security)
         super().__init__(cluster, config.client_id, config.where)
-        self._topic_store = BrokerTopicStore(ControllerCalls(cluster, config.client_id, config.where))
+        calls = ControllerCalls(cluster, config.client_id, config.where)
+        self._topic_store = BrokerTopicStore(calls)
+        self._acl_calls = AclCalls(calls)
 
     def groups(self) -> GroupList:
         """Return all groups that brokers coordinate; `unlisted` says if all brokers are too old to do that."""

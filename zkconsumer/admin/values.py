@@ -19,7 +19,9 @@ The errors of group administration.
         ├── ControllerUnavailable no broker is the controller now, or it does not answer
         ├── TopicRefused          a topic that may not be created, grown, deleted, set or cut so
         ├── TopicNotAuthorized    brokers do not let this user change a topic
-        └── TopicUnfinished       the change is asked for, and the brokers have not done it in time
+        ├── TopicUnfinished       the change is asked for, and the brokers have not done it in time
+        ├── AclsRefused           rules of access lists that cannot be, or brokers that have no access lists
+        └── AclsNotAuthorized     brokers do not let this user see or change the access lists
 """
 
 # The names say what happened; an "Error" at the end of each would only repeat the tree above.
@@ -230,3 +232,14 @@ class TopicNotAuthorized(AdminError):
 
 class TopicUnfinished(AdminError):
     """The brokers have not finished a change of a topic in time; says what prevents it."""
+
+
+class AclsRefused(AdminError):
+    """Access lists are not read or changed: a rule has no effect, or the brokers have no access lists of that kind.
+
+    Nothing was written.
+    """
+
+
+class AclsNotAuthorized(AdminError):
+    """The brokers do not let this user see, or change, the access lists; nothing was written."""

@@ -20,6 +20,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from simpleconsumer import kernel
+from zkconsumer.cli.acls import acls
 from zkconsumer.cli.check_config import check_config
 from zkconsumer.cli.cluster import cluster
 from zkconsumer.cli.consume import consume
@@ -167,6 +168,7 @@ program.add_command(lag)
 program.add_command(exporter)
 program.add_command(offsets)
 program.add_command(topics)
+program.add_command(acls)
 program.add_command(compact_files)
 program.add_command(check_config)
 program.add_command(load)

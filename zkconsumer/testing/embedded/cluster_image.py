@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from zkconsumer.testing.embedded.access_rules import AccessLists
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.leadership import PartitionState
 from zkconsumer.testing.embedded.protocol import BrokerAddress, TopicPartition
@@ -48,6 +49,10 @@ class Cluster(Protocol):
     @property
     def num_partitions(self) -> int:
         """Of a topic for which nobody says how many."""
+
+    @property
+    def access_lists(self) -> AccessLists | None:
+        """The rules of the cluster; None without an authorizer."""
 
     def look_again(self) -> None:
         """Have the controller compare soon what is registered with what is led."""

@@ -26,6 +26,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 
 from zkconsumer.testing.cluster import Cluster, NewTopic, grown, spread
+from zkconsumer.testing.embedded.access_rules import AccessLists
 from zkconsumer.testing.embedded.cluster_image import ClusterImage
 from zkconsumer.testing.embedded.disk.log import PartitionLog
 from zkconsumer.testing.embedded.disk.messages import Refusal
@@ -233,6 +234,7 @@ class Coordination08:
         self.settings = settings
         self._node_version = node_version
         # Above those of an earlier run, whose batches the folder may hold.
+        self._access_lists = AccessLists() if settings.authorizer_class_name else None
         self._producer_ids = itertools.count(int(time.time()) * _IDS_PER_S)
         self.brokers = {broker_id: make(broker_id, self) for broker_id in broker_ids}
         self._controller: Controller | None = None
@@ -272,6 +274,11 @@ class Coordination08:
     def num_partitions(self) -> int:
         """Of a topic for which nobody says how many."""
         return self.settings.num_partitions
+
+    @property
+    def access_lists(self) -> AccessLists | None:
+        """The rules of the cluster; None without an authorizer."""
+        return self._access_lists
 
     def look_again(self) -> None:
         """Have the controller compare soon what is registered with what is led."""

@@ -36,7 +36,8 @@ API_NAMES: Final = (
     *API_NAMES_08.values(), "api_versions", "describe_groups", "init_producer_id", "offset_for_leader_epoch",
     "add_partitions_to_txn", "end_txn", "join_group", "sync_group", "heartbeat", "leave_group", "list_groups",
     "delete_groups", "create_topics", "create_partitions", "delete_topics", "delete_records", "describe_configs",
-    "alter_configs", "incremental_alter_configs", "describe_producers", GROUP_LOADING,
+    "alter_configs", "incremental_alter_configs", "describe_producers", "describe_acls", "create_acls", "delete_acls",
+    GROUP_LOADING,
 )  # fmt: skip
 """The requests that a fault may name; the last ones are there from Kafka 0.9 on."""
 
@@ -53,7 +54,8 @@ class Fault:
             or later api_versions, init_producer_id, offset_for_leader_epoch, add_partitions_to_txn, end_txn,
             join_group, sync_group, heartbeat, leave_group, describe_groups, list_groups, delete_groups, create_topics,
             create_partitions, delete_topics, delete_records, describe_configs, alter_configs,
-            incremental_alter_configs, describe_producers; group_loading, which can be delayed; None: all.
+            incremental_alter_configs, describe_producers, describe_acls, create_acls, delete_acls; group_loading,
+            which can be delayed; None: all.
         topic, partition, broker, client_id: None matches everything; a request matches by any of its partitions. A
             partition of Kafka 0.7 is named by its number or by `broker-number`.
     """

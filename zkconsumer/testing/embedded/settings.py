@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
@@ -18,6 +18,9 @@ _LOG_KEYS: Final = {
     "message.max.bytes": "max_message_bytes",
     "log.index.interval.bytes": "index_interval_bytes",
 }
+_TYPES: Final[Mapping[object, Callable[[str], int | bool | str]]] = {
+    "bool": lambda text: text.lower() == "true", "str": str, "int": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class BrokerSettings:
         group_max_session_timeout_ms: longest one.
         group_max_size: most members of a group, from Kafka 2.2 on.
         zookeeper_session_timeout_ms: of the session that keeps `/brokers/ids/<id>`.
+        authorizer_class_name: any name gives the cluster access lists, by which nobody is refused (0.11 and later).
     """
 
     log: LogSettings = field(default_factory=LogSettings)
@@ -57,6 +61,7 @@ class BrokerSettings:
     group_max_session_timeout_ms: int = 30 * 60 * 1000
     group_max_size: int = 2**31 - 1
     zookeeper_session_timeout_ms: int = 6000
+    authorizer_class_name: str = ""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> BrokerSettings:
@@ -67,13 +72,13 @@ class BrokerSettings:
         """
         own = {each.name.replace("_", "."): each for each in fields(cls) if each.name != "log"}
         log: dict[str, int] = {}
-        chosen: dict[str, int | bool] = {}
+        chosen: dict[str, int | bool | str] = {}
         for key, value in properties.items():
             if key in _LOG_KEYS:
                 log[_LOG_KEYS[key]] = int(str(value))
             elif key in own:
                 name = own[key].name
-                chosen[name] = str(value).lower() == "true" if name.startswith("auto_") else int(str(value))
+                chosen[name] = _TYPES[own[key].type](str(value))
             else:
                 raise ValueError(f"embedded brokers know no setting {key!r}; known: {', '.join([*_LOG_KEYS, *own])}")
         return cls(log=LogSettings(**log), **chosen)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zkconsumer.testing.embedded.kafka011 import (
+    access_list_requests,
     config_requests,
     controller_requests,
     fetch,
@@ -40,6 +41,9 @@ SERVED: Final[dict[int, AnyApi]] = {
         topic_requests.OFFSET_FOR_LEADER_EPOCH,
         produce.ADD_PARTITIONS_TO_TXN,
         produce.END_TXN,
+        access_list_requests.DESCRIBE_ACLS,
+        access_list_requests.CREATE_ACLS,
+        access_list_requests.DELETE_ACLS,
         config_requests.DESCRIBE_CONFIGS,
         config_requests.ALTER_CONFIGS,
         controller_requests.CREATE_PARTITIONS,

@@ -70,10 +70,15 @@ def _of_topics(*newest: int) -> dict[int, range]:
     return {api.key: range(last + 1) for api, last in zip(keys, newest, strict=True) if last != _NONE}
 
 
+def _of_acls(newest: int, oldest: int = 0) -> dict[int, range]:
+    return {api.key: range(oldest, newest + 1) for api in (apis.DESCRIBE_ACLS, apis.CREATE_ACLS, apis.DELETE_ACLS)}
+
+
 _NEWEST_OF_TOPICS: Final = _of_topics(7, 6, 2, 2, 3, 1, 0, 4)
 _KAFKA_4: Final = (
     _up_to(13, 18, 11, 13, 10, 10, 6, 4, 5, 4, 5, 5, 6)
     | _of_members(9, 5, 4, 5, 5, 2)
+    | _of_acls(3, 1)
     | {
         **_NEWEST_OF_TOPICS,
         apis.CREATE_TOPICS.key: range(2, 8),
@@ -109,22 +114,22 @@ GENERATIONS: Final = {
     ),
     "0.11": Generation(
         "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, _NONE)
-        | _of_topics(2, 1, 0, 0, *_LATER[1:], 0),
+        | _of_topics(2, 1, 0, 0, *_LATER[1:], 0) | _of_acls(0),
         Habits(is_before_2=True, drops_headers=False, offset_record=1, group_record=1, groups=_BEFORE_1,
                completing=_AWAITING),
     ),
     "1.1": Generation(
         "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, 0)
-        | _of_topics(2, 1, 0, 0, 0, _NONE, _NONE, 1),
+        | _of_topics(2, 1, 0, 0, 0, _NONE, _NONE, 1) | _of_acls(0),
         Habits(is_before_2=True, checks_added_partitions=False, offset_record=1, group_record=1, groups=_BEFORE_2),
     ),
     "2.8": Generation(
         "2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5) | _of_members(7, 5, 4, 4, 4, 2)
-        | _NEWEST_OF_TOPICS,
+        | _NEWEST_OF_TOPICS | _of_acls(2),
     ),
     "3.9": Generation(
         "3.9.2", 5, _up_to(11, 17, 9, 12, 9, 9, 6, 4, 5, 4, 5, 4, 5) | _of_members(9, 5, 4, 5, 5, 2)
-        | _NEWEST_OF_TOPICS,
+        | _NEWEST_OF_TOPICS | _of_acls(3),
         Habits(is_since_3=True),
     ),
     "4.3": Generation(
