@@ -124,7 +124,12 @@ def test_a_row_that_is_no_bytes_is_an_error(path: str) -> None:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_the_head_of_a_batch_has_its_first_and_its_newest_time(path: str, codec: str) -> None:
-    rows = [(None, b"now"), (None, b"before", (), 1000), (b"k", None, (("h", b"1"),), 2**63 - 1), (None, b"epoch", (), 0)]
+    rows = [
+        (None, b"now"),
+        (None, b"before", (), 1000),
+        (b"k", None, (("h", b"1"),), 2**63 - 1),
+        (None, b"epoch", (), 0),
+    ]
     with decoding_by(path):
         data = encode_producer_batch([(rows, (0.5,))], codec, 5.0)
         found = [(each.value, each.timestamp_ms) for each in decode_messages(data, "t", 0, 0)]
