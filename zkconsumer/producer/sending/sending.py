@@ -86,7 +86,7 @@ class DirectSending:
         partition: int | str | None,
         part_key: Any,
         headers: GivenHeaders | None,
-        timestamp_ms: int | None,
+        timestamp_ms: int | None = None,
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
         try:
