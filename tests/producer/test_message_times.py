@@ -166,6 +166,10 @@ def test_exactly_the_messages_fail_whose_times_the_topic_does_not_take(
     assert [number for number, _ in raised.value.failures] == [3, 10, 17, 24]
     assert f"it has the time {LONG_AGO} (timestamp_ms): see message.timestamp.diff" in str(raised.value.failures[0][1])
     assert [each.value for each in stored(cluster, topic)] == [b"%d" % n for n in range(30) if n % 7 != 3]
+    if version_tuple(cluster.version) >= (4,):
+        ahead_ms = int(time.time() * 1000) + 2 * 3_600_000
+        with producer(cluster) as made, pytest.raises(MessageNotSent, match="InvalidTimestamp"):
+            made.send(topic, b"two hours ahead", timestamp_ms=ahead_ms)
 
 
 @pytest.mark.real
