@@ -33,7 +33,13 @@ from simpleconsumer.dialect_types import (
     Request,
 )
 from simpleconsumer.kafka011.dialect import Kafka011
-from simpleconsumer.kafka011.record_encode import NO_PRODUCER, BatchProducer, Run, encode_producer_batch
+from simpleconsumer.kafka011.record_encode import (
+    NO_PRODUCER,
+    BatchProducer,
+    Run,
+    encode_producer_batch,
+    encode_producer_set,
+)
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
 from simpleconsumer.messages.apis import INIT_PRODUCER_ID, PRODUCE
@@ -59,7 +65,7 @@ from simpleconsumer.types import (
 __all__ = [
     "KAFKA011", "KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchProducer",
     "Dialect", "Encodable", "ProducerId", "Run", "coordinates_groups", "dialect_of", "encode_producer_batch",
-    "takes_producer_ids", "takes_zstd",
+    "encode_producer_set", "takes_producer_ids", "takes_zstd",
 ]  # fmt: skip
 
 

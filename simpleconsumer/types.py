@@ -136,10 +136,12 @@ class ProducedPartition(NamedTuple):
     Attributes:
         error_code: 0, or why it was not stored (`errors.broker_error`).
         base_offset: Offset of its first message; -1 when it was not stored.
+        append_time_ms: Time of its messages in ms since 1970, if the broker has set it (`LogAppendTime`); else -1.
     """
 
     error_code: int
     base_offset: int
+    append_time_ms: int = -1
 
 
 class Message(Generic[K, V]):

@@ -181,19 +181,19 @@ def encode_produce(
 
 
 def decode_produce(answer: Buffer, asked: Sequence[Partition], version: int) -> list[ProducedPartition]:
-    """Return error code and base offset of each partition, in the order asked."""
+    """Return error code, base offset and append time of each partition, in the order asked."""
 
     def read(buffer: Buffer, offset: int) -> tuple[tuple[int, ProducedPartition], int]:
         number, offset = read_int32(buffer, offset)
         code, offset = read_int16(buffer, offset)
         base_offset, offset = read_int64(buffer, offset)
-        _, offset = read_int64(buffer, offset)  # append time
+        append_time_ms, offset = read_int64(buffer, offset)
         if version >= 5:
             _, offset = read_int64(buffer, offset)  # start of the log
         if version >= 8:
             _, offset = read_array(buffer, offset, _read_record_error, 6)
             _, offset = read_nullable_string(buffer, offset)  # the error in words
-        return (number, ProducedPartition(code, base_offset)), offset
+        return (number, ProducedPartition(code, base_offset, append_time_ms)), offset
 
     smallest = 22 if version < 5 else 30 if version < 8 else 36
     topics, end = read_topics(answer, 0, read, smallest)

@@ -1,11 +1,11 @@
-"""Encodes record batches (magic 2) as the Java producer does.
+"""Encodes record batches (magic 2) as the Java producer does, and what a producer sends to brokers of Kafka 0.10.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch, MemoryRecordsBuilder (1.1, 3.9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple
@@ -23,11 +23,12 @@ from simpleconsumer.kafka011.batch_head import (
     SMALLEST_SIZE,
 )
 from simpleconsumer.kafka011.records import NO_TIMESTAMP, encode_varint
+from simpleconsumer.kafka08.message_encode import encode_message_set, encode_wrapper
 from simpleconsumer.types import Encodable, Headers, Message
 
 Run = tuple[Sequence[tuple[Any, ...]], Sequence[float]]
-"""Messages, each key and value and, if it has any, headers; and when they came, in seconds of some clock: one time for
-each of them, or one for all."""
+"""Messages, each key and value and, if it has any, headers, and behind these its own time in ms since 1970; and when
+they came, in seconds of some clock: one time for each of them, or one for all."""
 
 _NO_LEADER_EPOCH: Final = -1
 
@@ -114,6 +115,8 @@ def encode_producer_batch(
 ) -> bytes:
     """Return the record batch of a producer, with the headers of its messages.
 
+    A message without a time of its own has that at which it came.
+
     Args:
         runs: The messages; at least one.
         codec: none, gzip, snappy, lz4 or zstd.
@@ -129,7 +132,7 @@ def encode_producer_batch(
         )
         if data is not None:
             return data
-    rows = [(row, int((clock_s + at) * 1000)) for run in runs for row, at in _timed(run)]
+    rows = [(row, time_ms) for run in runs for row, time_ms in timed_rows(run, clock_s)]
     start = rows[0][1]
     records = b"".join(
         _encode_record(index, time_ms - start, row[0], row[1], row[2] if len(row) > 2 else ())
@@ -139,10 +142,29 @@ def encode_producer_batch(
     return _sealed(records, attributes, 0, len(rows) - 1, _NO_LEADER_EPOCH, times, producer, len(rows))
 
 
-def _timed(run: Run) -> Iterable[tuple[tuple[Any, ...], float]]:
-    """Return each message of a run with its time."""
+def encode_producer_set(runs: Sequence[Run], codec: str, clock_s: float) -> bytes:
+    """Return the messages of a producer for brokers of Kafka 0.10: a message set of magic 1, without headers.
+
+    Args:
+        runs: The messages; at least one, and none has headers. Otherwise as for `encode_producer_batch`.
+        codec: none, gzip, snappy or lz4.
+        clock_s: The clock of the times read 0 so many seconds after the start of 1970.
+    """
+    if kernel.compiled is not None:
+        found: tuple[bytes, int] | None = kernel.compiled.timed_message_set(runs, clock_s)
+        if found is not None:
+            inside, newest = found
+            last = sum(len(rows) for rows, _ in runs) - 1
+            return inside if codec == "none" else encode_wrapper(inside, codec, 1, last, timestamp_ms=newest)
+    timed = [each for run in runs for each in timed_rows(run, clock_s)]
+    return encode_message_set([Message("", 0, 0, 1, row[0], row[1], time_ms) for row, time_ms in timed], codec, 1)
+
+
+def timed_rows(run: Run, clock_s: float) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """Yield each message of a run with its time in ms since 1970."""
     rows, times = run
-    return zip(rows, repeat(times[0], len(rows)) if len(times) == 1 else times, strict=True)
+    for row, at in zip(rows, repeat(times[0], len(rows)) if len(times) == 1 else times, strict=True):
+        yield row, row[3] if len(row) > 3 else int((clock_s + at) * 1000)
 
 
 def _sealed(

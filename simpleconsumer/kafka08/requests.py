@@ -114,15 +114,16 @@ def encode_produce(message_sets: Mapping[Partition, bytes], acks: int, timeout_m
 
 
 def decode_produce(answer: Buffer, asked: Sequence[Partition], version: int) -> list[ProducedPartition]:
-    """Return error code and base offset of each partition, in the order asked."""
+    """Return error code, base offset and append time of each partition, in the order asked."""
 
     def read(buffer: Buffer, offset: int) -> tuple[tuple[int, ProducedPartition], int]:
         number, offset = read_int32(buffer, offset)
         code, offset = read_int16(buffer, offset)
         base_offset, offset = read_int64(buffer, offset)
+        append_time_ms = -1
         if version >= 2:
-            offset = read_int64(buffer, offset)[1]  # append time
-        return (number, ProducedPartition(code, base_offset)), offset
+            append_time_ms, offset = read_int64(buffer, offset)
+        return (number, ProducedPartition(code, base_offset, append_time_ms)), offset
 
     topics, end = read_topics(answer, 0, read, 14 if version < 2 else 22)
     if version >= 1:

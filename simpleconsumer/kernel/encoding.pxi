@@ -5,6 +5,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -17,7 +18,7 @@ cdef enum:
     ENTRY_HEAD_BYTES = 16  # offset, size and checksum of an entry
 
 cdef int64_t MOST_BYTES = INT32_MAX
-cdef double FARTHEST_MS = 1e18
+cdef double FARTHEST_MS = 1e18  # the difference of two times fits
 
 
 cdef struct Sent:
@@ -53,6 +54,19 @@ cdef bint find_pair(object row, Sent *sent):
         find_bytes(<object>PyTuple_GET_ITEM(row, 0), &sent.key, &sent.key_bytes)
         and find_bytes(<object>PyTuple_GET_ITEM(row, 1), &sent.value, &sent.value_bytes)
     )
+
+
+cdef bint find_time(object given, int64_t *time) except? False:
+    """Take the time of a row that has its own; False if it is no number, or far away."""
+    cdef int is_too_large = 0
+    cdef int64_t found
+    if not PyLong_CheckExact(given):
+        return False
+    found = PyLong_AsLongLongAndOverflow(given, &is_too_large)
+    if is_too_large or not -FARTHEST_MS < <double>found < FARTHEST_MS:
+        return False
+    time[0] = found
+    return True
 
 
 cdef inline uint8_t *put_big(uint8_t *at, uint64_t number, int size) noexcept nogil:
@@ -139,7 +153,15 @@ cdef class Records:
                     return False
                 sent.time = <int64_t>time_ms
                 if PyTuple_GET_SIZE(row) > 2:
-                    headers = encode_headers(<object>PyTuple_GET_ITEM(row, 2))
+                    if PyTuple_GET_SIZE(row) > 3 and not find_time(<object>PyTuple_GET_ITEM(row, 3), &sent.time):
+                        return False
+                    headers = <object>PyTuple_GET_ITEM(row, 2)
+                    if type(headers) is tuple and not headers:
+                        number += 1
+                        continue
+                    if encode_headers is None:
+                        return False
+                    headers = encode_headers(headers)
                     self.held.append(headers)
                     sent.headers, sent.header_bytes = <const uint8_t *>PyBytes_AS_STRING(headers), len(headers)
                 number += 1
@@ -252,6 +274,43 @@ cdef Sent *found_pairs(list rows, int64_t overhead, int64_t *size) except? NULL:
     return found
 
 
+cdef uint8_t *put_entry(uint8_t *at, Sent *sent, int64_t offset, int magic, int64_t time_ms) noexcept nogil:
+    """Write a plain entry of `body_bytes` bytes; return the byte after it."""
+    cdef uint8_t *end
+    put_big(at, offset, 8)
+    put_big(at + 8, sent.body_bytes - 12, 4)
+    end = put_big(at + ENTRY_HEAD_BYTES, magic, 1)
+    end = put_big(end, 0, 1)
+    if magic == 1:
+        end = put_big(end, time_ms, 8)
+    end = put_bytes(put_big(end, sent.key_bytes, 4), sent.key, sent.key_bytes)
+    end = put_bytes(put_big(end, sent.value_bytes, 4), sent.value, sent.value_bytes)
+    put_big(at + 12, crc32_checksum(at + ENTRY_HEAD_BYTES, end - at - ENTRY_HEAD_BYTES, 0), 4)
+    return end
+
+
+def timed_message_set(runs, double clock_s, /):
+    """Return plain entries of magic 1 with offsets from 0, and the newest time; see `kafka011.record_encode`."""
+    cdef int64_t index, size = 0
+    cdef uint8_t *at
+    cdef Sent *sent
+    records = Records()
+    if not records.find(runs, clock_s, None):
+        return None
+    for index in range(records.count):
+        sent = &records.found[index]
+        sent.body_bytes = ENTRY_HEAD_BYTES + 18 + max(sent.key_bytes, 0) + max(sent.value_bytes, 0)
+        size += sent.body_bytes
+    if size > MOST_BYTES:
+        return None
+    data = PyBytes_FromStringAndSize(NULL, size)
+    at = <uint8_t *>PyBytes_AS_STRING(data)
+    with nogil:
+        for index in range(records.count):
+            at = put_entry(at, &records.found[index], index, 1, records.found[index].time)
+    return data, records.newest_time
+
+
 def message_set(list rows, int magic, int64_t first_offset, int64_t time_ms, /):
     """Return plain entries of magic 0 or 1 with offsets that count on; see `kafka08.message_encode`.
 
@@ -260,7 +319,6 @@ def message_set(list rows, int magic, int64_t first_offset, int64_t time_ms, /):
     cdef Py_ssize_t index, count = len(rows)
     cdef int64_t size
     cdef uint8_t *at
-    cdef uint8_t *end
     cdef int head = 10 if magic == 0 else 18  # magic, attributes, maybe the time, and both sizes
     cdef Sent *found = found_pairs(rows, ENTRY_HEAD_BYTES + head, &size)
     if found == NULL:
@@ -270,16 +328,7 @@ def message_set(list rows, int magic, int64_t first_offset, int64_t time_ms, /):
         at = <uint8_t *>PyBytes_AS_STRING(data)
         with nogil:
             for index in range(count):
-                put_big(at, first_offset + index, 8)
-                put_big(at + 8, found[index].body_bytes - 12, 4)
-                end = put_big(at + ENTRY_HEAD_BYTES, magic, 1)
-                end = put_big(end, 0, 1)
-                if magic == 1:
-                    end = put_big(end, time_ms, 8)
-                end = put_bytes(put_big(end, found[index].key_bytes, 4), found[index].key, found[index].key_bytes)
-                end = put_bytes(put_big(end, found[index].value_bytes, 4), found[index].value, found[index].value_bytes)
-                put_big(at + 12, crc32_checksum(at + ENTRY_HEAD_BYTES, end - at - ENTRY_HEAD_BYTES, 0), 4)
-                at = end
+                at = put_entry(at, &found[index], first_offset + index, magic, time_ms)
     finally:
         PyMem_RawFree(found)
     return data

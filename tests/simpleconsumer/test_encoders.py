@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simpleconsumer import codecs, kernel
-from simpleconsumer.dialect import Run, encode_producer_batch, takes_producer_ids, takes_zstd
+from simpleconsumer.dialect import Run, encode_producer_batch, encode_producer_set, takes_producer_ids, takes_zstd
+from simpleconsumer.kafka011.batch_head import read_head
 from simpleconsumer.kafka011.record_batch import decode_messages
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
 from simpleconsumer.kafka07 import requests as encode_07
@@ -23,7 +24,17 @@ from simpleconsumer.types import HeaderMessage, Headers, Message
 SIZES = (0, 1, 40, 62, 63, 64, 65, 127, 128, 4030, 4032, 4033, 5000, 8191, 8192)
 CONTENT = st.one_of(st.none(), st.sampled_from(SIZES).map(lambda size: b"x" * size))
 HEADERS = st.sampled_from([None, (), (("h", b"1"),), (("größe", None), ("h", b""), ("h", b"x" * 100))])
-ROW = st.tuples(CONTENT, CONTENT, HEADERS).map(lambda row: row if row[2] is not None else row[:2])
+OWN_TIME = st.sampled_from([None, 0, 5, 1_699_999_999_999, 1_700_000_000_189, 4_000_000_000_000, 2**63 - 1, 10**18 - 1])
+
+
+def as_row(key: bytes | None, value: bytes | None, headers: Headers | None, time_ms: int | None) -> tuple[Any, ...]:
+    """Return a message as producers keep it: with what it has beside key and value, and no more."""
+    if time_ms is not None:
+        return key, value, headers or (), time_ms
+    return (key, value) if headers is None else (key, value, headers)
+
+
+ROW = st.builds(as_row, CONTENT, CONTENT, HEADERS, OWN_TIME)
 TIME = st.sampled_from([0.0, 0.001, 0.0635, 0.064, -1.5, 77.25, 10_000.0, 1e9])
 RUN = st.lists(ROW, min_size=1, max_size=40).flatmap(
     lambda rows: st.tuples(st.just(rows), st.one_of(
@@ -50,8 +61,8 @@ def as_messages(runs: list[Run], clock_s: float) -> list[Message]:
     for rows, times in runs:
         for index, (key, value, *rest) in enumerate(rows):
             headers: Headers = rest[0] if rest else ()
-            time_ms = int((clock_s + times[index if len(times) > 1 else 0]) * 1000)
-            place = ("t", 0, len(found), len(found) + 1, key, value, time_ms)
+            came_ms = int((clock_s + times[index if len(times) > 1 else 0]) * 1000)
+            place = ("t", 0, len(found), len(found) + 1, key, value, rest[1] if len(rest) > 1 else came_ms)
             found.append(HeaderMessage(*place, headers) if headers else Message(*place))
     return found
 
@@ -110,6 +121,23 @@ def test_a_row_that_is_no_bytes_is_an_error(path: str) -> None:
             encode_producer_batch([([(None, b"v")], (0.0, 1.0))], "none", 0.0)
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_head_of_a_batch_has_its_first_and_its_newest_time(path: str, codec: str) -> None:
+    rows = [
+        (None, b"now"),
+        (None, b"before", (), 1000),
+        (b"k", None, (("h", b"1"),), 2**63 - 1),
+        (None, b"epoch", (), 0),
+    ]
+    with decoding_by(path):
+        data = encode_producer_batch([(rows, (0.5,))], codec, 5.0)
+        found = [(each.value, each.timestamp_ms) for each in decode_messages(data, "t", 0, 0)]
+    head = read_head(data, 0)
+    assert (head.base_timestamp_ms, head.max_timestamp_ms) == (5500, 2**63 - 1)
+    assert found == [(b"now", 5500), (b"before", 1000), (None, 2**63 - 1), (b"epoch", 0)]
+
+
 # -- message sets ----------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +175,16 @@ def test_message_sets_are_made_of_single_messages(magic: int, codec: str) -> Non
         assert data == (
             inside if codec == "none" else encode_wrapper(inside, codec, magic, last, timestamp_ms=max(times))
         )
+
+
+WITHOUT_HEADERS = RUN.map(lambda run: ([row if len(row) == 2 else (*row[:2], (), *row[3:]) for row in run[0]], run[1]))
+
+
+@settings(deadline=None)
+@given(runs=st.lists(WITHOUT_HEADERS, min_size=1, max_size=3), codec=st.sampled_from(["none", "gzip", "snappy", "lz4"]))
+def test_message_sets_of_producers_are_those_of_single_messages(runs: list[Run], codec: str) -> None:
+    expected = encode_message_set(as_messages(runs, CLOCK_S), codec, 1)
+    assert by_both(lambda: encode_producer_set(runs, codec, CLOCK_S)) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -189,6 +227,7 @@ def test_encoders_of_the_kernel_hold_nothing_back() -> None:
     for _ in range(300):
         encode_producer_batch([(rows[:20], (0.0,))], "snappy", 0.0)
         kernel.compiled.message_set([value, "text"], 0, 0, -1)
+        kernel.compiled.timed_message_set([([(None, value, (), 5), (None, value, (), 1 << 63)], (0.0,))], 0.0)
         kernel.compiled.message_set_07([value, None], 1)
     gc.collect()
     assert len(gc.get_objects()) < held + 300  # threads of other tests may make some

@@ -75,6 +75,35 @@ def test_what_is_written_is_read_back_byte_for_byte(
     assert sorted(copies, key=repr) == sorted(sent * 4, key=repr)
 
 
+def test_a_copy_of_what_the_source_reads_keeps_its_times(spark: SparkSession, fresh_topic: Topic) -> None:
+    first, second = fresh_topic(), fresh_topic()
+    with EmbeddedCluster(1, generation="4.3") as cluster:
+        brokers = {"kafka.bootstrap.servers": f"127.0.0.1:{cluster.port(0)}"}
+        for name in (first, second):
+            cluster.create_topic(name, 1)
+
+        def read_times(topic: str) -> DataFrame:
+            rows = spark.read.format("zkconsumer").options(subscribe=topic, **brokers).load()
+            return rows.select("key", "value", "partition", "timestamp")
+
+        before_ms = int(time.time() * 1000) - 1
+        table = spark.sql(
+            "select 'a' as value, timestamp_millis(1500000000123) as timestamp union all "
+            "select 'b', timestamp_micros(1000000000000999) union all select 'c', cast(null as timestamp)"
+        )
+        table.coalesce(1).write.format("zkconsumer").mode("append").options(topic=first, **brokers).save()
+        copied = read_times(first).coalesce(1)
+        copied.write.format("zkconsumer").mode("append").options(topic=second, **brokers).save()
+        found = [
+            {bytes(row.value): row.ms for row in read_times(topic).selectExpr("value", "unix_millis(timestamp) as ms")
+             .collect()} for topic in (first, second)
+        ]  # fmt: skip
+        after_ms = int(time.time() * 1000) + 1
+    assert found[0] == found[1]
+    assert (found[0][b"a"], found[0][b"b"]) == (1_500_000_000_123, 1_000_000_000_000)
+    assert before_ms <= found[0][b"c"] <= after_ms
+
+
 def test_keys_choose_partitions_and_columns_choose_topics(
     spark: SparkSession, kafka_0822: KafkaCluster, fresh_topic: Topic
 ) -> None:

@@ -1,7 +1,8 @@
-"""Headers of rows that a task of the Spark sink writes, and rows on brokers with TLS and SASL."""
+"""Headers and times of rows that a task of the Spark sink writes, and rows on brokers with TLS and SASL."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer
 from kafka_peers import next_messages
 
 from simpleconsumer.types import Headers, TopicPartition
+from zkconsumer import read_topic
 from zkconsumer.spark.errors import RowsNotWritten
 from zkconsumer.spark.header_column import header_array
 from zkconsumer.spark.settings_files import settings_of_files
@@ -91,6 +93,43 @@ def test_brokers_before_0_11_store_the_rows_without_headers_and_the_first_other_
     assert "it has headers, which brokers only store from Kafka 0.11 on" in str(caught.value)
     plain = [row for row in rows if not row[2]]
     assert write_batches(to_it, COLUMNS, [batch(plain)]) == {TopicPartition(topic, 0): 3}
+
+
+TIMED = sink_columns([("value", "binary"), ("timestamp", "timestamp")], "t")
+
+
+def timed_batch(times_ms: Sequence[int | None]) -> pa.RecordBatch:
+    moments = pa.array([None if each is None else each * 1000 for each in times_ms], pa.timestamp("us", "UTC"))
+    return pa.RecordBatch.from_arrays([pa.array([b"v"] * len(times_ms)), moments], names=["value", "timestamp"])
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", "4.3.1"])
+def test_times_are_stored_as_they_are_in_the_column_and_null_is_now(
+    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str], version: str
+) -> None:
+    cluster, topic = kafka_clusters(version, 1), fresh_topic()
+    cluster.create_topic(topic, config={"retention.ms": -1})
+    brokers = f"127.0.0.1:{cluster.port(0)}"
+    given = {"kafka.bootstrap.servers": brokers, "kafka.compression.type": "snappy"}
+    before_ms = int(time.time() * 1000) - 1
+    wanted = [1_500_000_000_123, None, 0, *range(10**12, 10**12 + 500)]
+    written = write_batches(options(topic, **given), TIMED, [timed_batch(wanted[:2]), timed_batch(wanted[2:])])
+    assert written == {TopicPartition(topic, 0): len(wanted)}
+    found = [each.timestamp_ms or 0 for each in read_topic(None, topic, properties={"bootstrap.servers": brokers})]
+    assert before_ms <= found[1] <= time.time() * 1000 + 1
+    assert [*found[:1], None, *found[2:]] == wanted
+
+
+def test_brokers_before_0_10_store_the_rows_without_times_and_the_first_other_one_is_named(
+    kafka_clusters: Callable[[str, int], KafkaCluster], fresh_topic: Callable[[], str]
+) -> None:
+    cluster, topic = kafka_clusters("0.8.2.2", 2), fresh_topic()
+    cluster.create_topic(topic)
+    to_it = options(topic, **{"zookeeper.connect": cluster.zookeeper_connect})
+    with pytest.raises(RowsNotWritten, match=r"2 of 4 rows .* the first one is row 1: ") as caught:
+        write_batches(to_it, TIMED, [timed_batch([None, 7, 7, None])])
+    assert "it has the time 7 (timestamp_ms), but brokers only store times from Kafka 0.10 on" in str(caught.value)
+    assert write_batches(to_it, TIMED, [timed_batch([None, None])]) == {TopicPartition(topic, 0): 2}
 
 
 def test_an_embedded_broker_of_0_8_stores_no_headers(

@@ -200,6 +200,8 @@ def test_columns_have_the_names_and_types_of_sparks_own_sink() -> None:
         ([("value", "binary"), ("value", "binary")], "column 'value' appears twice"),
         ([("value", "binary"), ("headers", "array<string>")], "column 'headers' is array<string>, not array<str"),
         ([("value", "binary"), ("offset", "bigint")], "column 'offset' cannot be written: brokers set it"),
+        ([("value", "binary"), ("timestamp", "bigint")], "column 'timestamp' is bigint, not timestamp; cast it"),
+        ([("value", "binary"), ("timestamp", "timestamp_ntz")], "column 'timestamp' is timestamp_ntz, not timestamp"),
         ([("value", "binary"), ("Key", "binary")], "a sink has no column 'Key' (did you mean 'key'?)"),
         ([("value", "binary"), ("id", "bigint")], "a sink has no column 'id' (existing columns: key, value"),
     ],
@@ -223,6 +225,16 @@ def test_a_column_of_headers_has_the_type_of_the_source_and_is_refused_for_kafka
         r"headers",
     ):
         sink_columns([("value", "binary"), HEADERS], "t", is_07=True)
+
+
+def test_a_column_of_times_is_written_and_refused_for_kafka_07() -> None:
+    fields = [("value", "binary"), ("timestamp", "timestamp")]
+    assert sink_columns(fields, "t").has_times
+    assert not sink_columns(fields[:1], "t").has_times
+    with pytest.raises(
+        ColumnsRefused, match=r"column 'timestamp' cannot be written: messages of Kafka 0\.7 have no times"
+    ):
+        sink_columns(fields, "t", is_07=True)
 
 
 def test_a_topic_has_to_be_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from zkconsumer.spark.errors import RowRefused
 from zkconsumer.spark.header_column import header_array
 from zkconsumer.spark.writing.key_partitions import KeyColumn, partition_indexes
 from zkconsumer.spark.writing.sink_options import SinkColumns
-from zkconsumer.spark.writing.sink_writers import RowColumns
+from zkconsumer.spark.writing.sink_writers import RowColumns, _batches
 
 NAMED: list[Partitioner] = [partition_07, partition_08, partition_082, partition_murmur2]
 HASH_MIN = "polygenelubricants"
@@ -117,6 +118,40 @@ def test_arrow_types_of_every_width_are_taken(kind: Callable[[], pa.DataType]) -
     assert (found.values, found.keys) == ([b"ab", None, b""], [b"ab", None, b""])
     assert found.choose is not None
     assert found.choose(4) == [partition_082(b"ab", 4), -1, partition_082(b"", 4)]
+
+
+TIMED = SinkColumns(("value", "timestamp"), None, "binary", False, None, has_times=True)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns", "UTC")]
+)
+def test_times_are_cut_off_to_milliseconds_and_null_is_none(kind: pa.DataType) -> None:
+    moments = pa.array([1_500_000_000_123_999, None, 0, 999, 253_402_300_799_999_999 if kind.unit == "us" else 1000])
+    times = moments.cast(pa.timestamp("us")).cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(kind)
+    [found] = rows(TIMED, "t").of_batch(pa.RecordBatch.from_arrays([pa.array([b""] * 5), times], names=["a", "b"]))
+    last = 253_402_300_799_999 if kind.unit == "us" else 1
+    assert found.timestamps_ms == [1_500_000_000_123, None, 0, 0, last]
+    nulls = pa.array([None, None], kind)
+    [found] = rows(TIMED, "t").of_batch(pa.RecordBatch.from_arrays([pa.array([b""] * 2), nulls], names=["a", "b"]))
+    assert found.timestamps_ms is None
+
+
+def test_a_time_before_1970_names_its_row() -> None:
+    times = pa.array([5, None, -1], pa.timestamp("us", "UTC"))
+    made = rows(TIMED, "t")
+    list(made.of_batch(pa.RecordBatch.from_arrays([pa.array([b""]), times[:1]], names=["a", "b"])))
+    with pytest.raises(
+        RowRefused, match=r"row 3 of the task: timestamp 1969-12-31 23:59:59\.999999\+00:00 is before 1970"
+    ):
+        list(made.of_batch(pa.RecordBatch.from_arrays([pa.array([b""] * 3), times], names=["a", "b"])))
+
+
+def test_times_of_rows_one_by_one_are_those_of_the_time_zone_of_the_process() -> None:
+    moment = datetime.fromtimestamp(1_500_000_000.123)
+    [batch] = _batches(iter([(b"a", moment), (b"b", None)]), TIMED)
+    [found] = rows(TIMED, "t").of_batch(batch)
+    assert (found.values, found.timestamps_ms) == ([b"a", b"b"], [1_500_000_000_123, None])
 
 
 def test_partitions_are_numbers_or_names() -> None:

@@ -32,6 +32,7 @@ from zkconsumer.cluster.cluster import Cluster
 from zkconsumer.config.producer_config import ProducerConfig
 from zkconsumer.producer.placing import DefaultEncoder
 from zkconsumer.producer.producer import Producer
+from zkconsumer.producer.sending.produce_codes import TIMES_SINCE
 from zkconsumer.producer.sending.sending import FoundCluster, find_cluster, registered_cluster
 
 _ANSWER_S: Final = 10.0
@@ -80,7 +81,12 @@ Examples: three messages, two of them with the same key; the output of `consume 
     "--from-json",
     "from_json",
     is_flag=True,
-    help="Lines are those of `consume --json`; key, value and headers are sent.",
+    help="Lines are those of `consume --json`; key, value, headers and time are sent.",
+)
+@click.option(
+    "--times",
+    type=click.Choice(["keep", "now"]),
+    help="With --from-json: send messages with the times of their lines (Kafka 0.10 and later), or of now. [keep]",
 )
 @click.option(
     "--header",
@@ -128,6 +134,8 @@ def produce(**options: Any) -> None:
 
 
 def _check_options(options: dict[str, Any]) -> None:
+    if options["times"] is not None and not options["from_json"]:
+        raise click.UsageError("--times has no effect without --from-json: other lines have no times.")
     if options["key_separator"] == "":
         raise click.BadParameter("is empty", param_hint="--key-separator")
     for name, shown in (("key_separator", "--key-separator"), ("null_text", "--null")):
@@ -200,7 +208,7 @@ def _line_target(config: ProducerConfig, options: dict[str, Any], has_keys: bool
     parse = None
     longest = most + len(form.key_separator or b"")
     if options["from_json"]:
-        parse = json_parser(has_keys)
+        parse = json_parser(has_keys, options["times"] != "now")
         longest = 6 * most + 64 * 1024  # a character may be written as \u0000; and there is more in an object
     elif form != LineForm():
         parse = line_parser(form)
@@ -243,5 +251,7 @@ def _end(done: Produced, is_reported: bool) -> None:
         click.echo(f"zkconsumer: {done.failed} of {done.lines} lines were not sent", err=True)
         for number, error in () if is_reported else done.failures[:_SHOWN_FAILURES]:
             click.echo(f"  line {number}: {error}", err=True)
+    if any(TIMES_SINCE in str(error) for _, error in done.failures):
+        click.echo("zkconsumer: --times now sends the lines without their times", err=True)
     if done.failed or not done.is_whole:
         raise click.exceptions.Exit(1)

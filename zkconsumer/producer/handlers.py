@@ -24,9 +24,10 @@ class QueueItem:
         partition: Its partition, if it is given.
         part_key: What the partitioner gets instead of the key.
         headers: Its headers; None for none.
+        timestamp_ms: Its time, in milliseconds since 1970; None: when it is sent.
     """
 
-    __slots__ = ("data", "headers", "key", "outcome", "part_key", "partition", "topic")
+    __slots__ = ("data", "headers", "key", "outcome", "part_key", "partition", "timestamp_ms", "topic")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class QueueItem:
         key: Any = None,
         part_key: Any = None,
         headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
     ) -> None:
         self.data = data
         self.topic = topic
@@ -43,6 +45,7 @@ class QueueItem:
         self.key = key
         self.part_key = part_key
         self.headers = headers
+        self.timestamp_ms = timestamp_ms
         self.outcome = BatchOutcome(topic, -1 if partition is None else partition)
 
     def get_data(self) -> Any:
@@ -62,8 +65,9 @@ class QueueItem:
     def message(self) -> KeyedMessage:
         """Return the message as an event handler gets it."""
         return KeyedMessage(
-            self.topic, self.key, self.part_key, self.data, partition=self.partition, headers=self.headers
-        )
+            self.topic, self.key, self.part_key, self.data, partition=self.partition, headers=self.headers,
+            timestamp_ms=self.timestamp_ms,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"QueueItem({self.data!r}, {self.topic!r}, partition={self.partition!r}, key={self.key!r})"

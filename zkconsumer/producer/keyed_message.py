@@ -6,7 +6,8 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from operator import index
+from typing import Any, Final
 
 from simpleconsumer.security.secret import is_utf8
 from simpleconsumer.types import Headers
@@ -37,6 +38,31 @@ def as_headers(given: GivenHeaders) -> Headers:
     return tuple(found)
 
 
+LATEST_TIMESTAMP_MS: Final = 2**63 - 1
+"""No later time can be stored."""
+
+
+def as_timestamp(given: Any, topic: str) -> int:
+    """Return the time of a message as it is sent: milliseconds since 1970.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is negative, or no 64 bits hold it.
+
+    Source: org.apache.kafka.clients.producer.ProducerRecord (3.9), which refuses negative times.
+    """
+    limit = f"a time is a whole number of milliseconds since 1970, from 0 to {LATEST_TIMESTAMP_MS}, or None for now"
+    try:
+        found = None if isinstance(given, bool) else index(given)
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(f"timestamp_ms of a message for {topic} is {given!r:.60}, a {type(given).__name__}: {limit}")
+    if not 0 <= found <= LATEST_TIMESTAMP_MS:
+        raise ValueError(f"timestamp_ms of a message for {topic} is {found}: {limit}")
+    return found
+
+
 class KeyedMessage:
     """A message for `Producer.send`, as in Kafka 0.8.
 
@@ -50,13 +76,15 @@ class KeyedMessage:
         message: Its value.
         partition: Its partition, if it is given.
         headers: Its headers, pairs of name and bytes or None; brokers store them from Kafka 0.11 on.
+        timestamp_ms: Its time, in milliseconds since 1970; None: when it is sent. Brokers store it from Kafka 0.10 on.
     """
 
-    __slots__ = ("headers", "key", "message", "part_key", "partition", "topic")
+    __slots__ = ("headers", "key", "message", "part_key", "partition", "timestamp_ms", "topic")
 
     def __init__(
-        self, topic: str, *parts: Any, partition: int | str | None = None, headers: GivenHeaders | None = None
-    ) -> None:
+        self, topic: str, *parts: Any, partition: int | str | None = None, headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:  # fmt: skip
         if not 1 <= len(parts) <= 3:
             raise TypeError(
                 f"KeyedMessage has a topic and 1 to 3 more arguments (key, part_key, message), not {len(parts)}"
@@ -67,6 +95,7 @@ class KeyedMessage:
         self.part_key = parts[1] if len(parts) > 2 else None
         self.partition = partition
         self.headers = headers
+        self.timestamp_ms = timestamp_ms
 
     def __repr__(self) -> str:
         return f"KeyedMessage({self.topic!r}, {self.key!r}, {self.part_key!r}, {self.message!r})"

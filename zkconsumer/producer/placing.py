@@ -23,7 +23,7 @@ from simpleconsumer.types import TopicPartition
 from zkconsumer.errors import ConfigError
 from zkconsumer.producer.batching.batch_queues import MESSAGE_OVERHEAD_BYTES, Pair, message_size
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage
-from zkconsumer.producer.keyed_message import GivenHeaders, as_headers
+from zkconsumer.producer.keyed_message import GivenHeaders, as_headers, as_timestamp
 from zkconsumer.producer.partitioners import PARTITIONERS, Partitioner
 from zkconsumer.producer.sending.delivery import Delivery
 
@@ -248,6 +248,7 @@ class Placer:
         partition: int | str | None = None,
         part_key: Any = None,
         headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
     ) -> PlacedMessage:
         """Return a message with its partition; the arguments are those of `Producer.send`.
 
@@ -258,10 +259,35 @@ class Placer:
         pair: Pair = self._encode_key(key) if self.has_keys else None, self._encode_value(value)
         if headers and (given := as_headers(headers)):
             pair = *pair[:2], given
+        if timestamp_ms is not None:
+            pair = self.timed(topic, pair, timestamp_ms)
         size = self.check(topic, pair, partition)
         by = key if part_key is None else part_key
         name = TopicPartition(topic, self.partition(topic, by, partition))
         return PlacedMessage(name, pair, size, by is None and partition is None)
+
+    def timed(self, topic: str, pair: Pair, timestamp_ms: Any) -> Pair:
+        """Return an encoded message with its time.
+
+        Raises:
+            TypeError, ValueError: It is no time that can be stored; TypeError on Kafka 0.7, which stores none.
+        """
+        found = as_timestamp(timestamp_ms, topic)
+        if not self.has_keys:
+            raise TypeError(f"a message for {topic} has the time {found} (timestamp_ms): Kafka 0.7 stores no times, "
+                            "which need Kafka 0.10 or later")  # fmt: skip
+        return *pair[:2], pair[2] if len(pair) > 2 else (), found
+
+    def all_timed(self, topic: str, pairs: list[Pair], timestamps_ms: Sequence[Any]) -> list[Pair]:
+        """Return encoded messages with their times, of which there are as many; None leaves a message without one.
+
+        Raises:
+            What `timed` raises for one of them; ValueError for another number of times.
+        """
+        if len(timestamps_ms) != len(pairs):
+            raise ValueError(f"{len(timestamps_ms)} times for {len(pairs)} messages for {topic}")
+        return [pair if time_ms is None else self.timed(topic, pair, time_ms)
+                for pair, time_ms in zip(pairs, timestamps_ms, strict=True)]  # fmt: skip
 
     def check(self, topic: str, pair: Pair, partition: int | str | None) -> int:
         """Return the bytes of an encoded message in a message set.
@@ -291,12 +317,13 @@ class Placer:
                             "cannot read a null, only values of 0 bytes")  # fmt: skip
 
     def place_batch(
-        self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str
-    ) -> tuple[TopicPartition, list[Pair], int]:
+        self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str,
+        timestamps_ms: Sequence[int | None] | None = None,
+    ) -> tuple[TopicPartition, list[Pair], int]:  # fmt: skip
         """Return partition, encoded messages and size of a batch whose messages all go to one partition.
 
         Raises:
-            What `place` raises for one of them; ValueError for a batch without messages.
+            What `place` raises for one of them; ValueError for a batch without messages, or another number of times.
         """
         if not messages:
             raise ValueError(f"a batch for {topic} has no messages")
@@ -306,6 +333,8 @@ class Placer:
             [(encode_key(key), encode_value(value)) for key, value in messages] if self.has_keys
             else [(None, encode_value(value)) for _, value in messages]
         )  # fmt: skip
+        if timestamps_ms is not None:
+            pairs = self.all_timed(topic, pairs, timestamps_ms)
         sizes = list(map(message_size, pairs))
         if max(sizes) - MESSAGE_OVERHEAD_BYTES > self.max_bytes or not self.has_keys:
             for pair in pairs:

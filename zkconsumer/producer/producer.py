@@ -105,6 +105,7 @@ class Producer(Closing):
         partition: int | str | None = None,
         part_key: Any = None,
         headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
     ) -> SendFuture: ...
 
     @overload
@@ -121,6 +122,7 @@ class Producer(Closing):
         partition: int | str | None = None,
         part_key: Any = None,
         headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
     ) -> SendFuture | list[SendFuture]:
         """Send a message; return the future of its outcome.
 
@@ -134,16 +136,20 @@ class Producer(Closing):
             partition: Its partition; None lets the partitioner choose by the key, or the producer choose any.
             part_key: What the partitioner gets instead of the key.
             headers: Pairs of name and bytes, or None. Brokers before Kafka 0.11 store none: the message fails there.
+            timestamp_ms: Its time, in milliseconds since 1970; None: now. Brokers before Kafka 0.10 store none: the
+                message fails there. Topics with `message.timestamp.type=LogAppendTime` have the time of the broker.
 
         Raises:
             MessageNotSent: `sync`, and it was not acknowledged.
             QueueFull: There was no room in the queue within `queue.enqueue.timeout.ms`.
             ProducerClosed: The producer is closed.
-            ValueError: The name of the topic is not legal, or the topic does not have the partition.
-            TypeError: The encoder or the partitioner does not accept the message.
+            ValueError: The name of the topic is not legal, the topic does not have the partition, or the time is
+                negative or above 2**63 - 1.
+            TypeError: The encoder or the partitioner does not accept the message, or the time is no whole number.
         """
         append = self._append
-        if append is not None and key is None and partition is None and part_key is None and not headers:
+        if (append is not None and key is None and partition is None and part_key is None and not headers
+                and timestamp_ms is None):  # fmt: skip
             added = append(topic, value)
             if added is not None:
                 return added
@@ -151,7 +157,7 @@ class Producer(Closing):
             raise _forked()
         if value is _NOT_GIVEN or isinstance(topic, KeyedMessage | ProducerData):
             return self._send_given(topic, value)
-        future = self._sending.send(topic, value, key, partition, part_key, headers)
+        future = self._sending.send(topic, value, key, partition, part_key, headers, timestamp_ms)
         if self._is_sync:
             future.result()
         return future
@@ -164,7 +170,8 @@ class Producer(Closing):
             raise
         send = self._sending.send
         futures = [
-            send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers) for each in given
+            send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers, each.timestamp_ms)
+            for each in given
         ]
         if self._is_sync:
             for future in futures:
@@ -209,18 +216,22 @@ class Producer(Closing):
         """
         return self._direct().bulk(spreads)
 
-    def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
+    def send_batch(
+        self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str,
+        timestamps_ms: Sequence[int | None] | None = None,
+    ) -> BatchFuture:  # fmt: skip
         """Send messages to one partition as one batch; return the future of their outcome.
 
         Args:
             topic: Their topic.
             messages: Pairs of key and value, at least one.
             partition: Their partition.
+            timestamps_ms: Of each its time as for `send`; None for no times.
 
         Raises:
             What `send` raises for each of them; none of them is sent then.
         """
-        return self._direct().send_batch(topic, messages, partition)
+        return self._direct().send_batch(topic, messages, partition, timestamps_ms)
 
     def columns(self, stall_s: float | None = None) -> ColumnSend:
         """Return a sender for messages that are given as columns; like `send_all`, it sends them in batches.

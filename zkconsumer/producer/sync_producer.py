@@ -18,7 +18,7 @@ from zkconsumer.producer.batching.batch_queues import MESSAGE_OVERHEAD_BYTES, Ba
 from zkconsumer.producer.batching.message_sets import MessageSets
 from zkconsumer.producer.batching.outcome import SentMessage
 from zkconsumer.producer.errors import MessageNotSent, OversizedMessage, may_have_been_sent
-from zkconsumer.producer.keyed_message import as_headers
+from zkconsumer.producer.keyed_message import as_headers, as_timestamp
 from zkconsumer.producer.sending.broker_thread import wait_until_read
 from zkconsumer.producer.sending.produce_codes import TOO_LARGE, may_be_stored, remedy_for
 
@@ -74,8 +74,9 @@ class SyncProducer(Closing):
 
         Args:
             topic: Their topic.
-            messages: Values, pairs of key and value, or key, value and headers. Kafka 0.7 stores no keys and no null
-                values, and brokers before Kafka 0.11 no headers.
+            messages: Values, pairs of key and value, or key, value and headers, or these and the time in ms since 1970.
+                Kafka 0.7 stores no keys and no null values, brokers before Kafka 0.10 no times, and those before 0.11
+                no headers.
             partition: Their partition, which this broker leads; None lets a broker of Kafka 0.7 choose one.
 
         Raises:
@@ -83,7 +84,8 @@ class SyncProducer(Closing):
             AuthenticationFailed: Broker or client refuse each other; nothing was sent.
             OversizedMessage: One is larger than `message_max_bytes`, and nothing was sent; or the broker refuses the
                 size of the message set.
-            ValueError: No messages, or no partition for a broker of Kafka 0.8 or later.
+            ValueError: No messages, no partition for a broker of Kafka 0.8 or later, or a time that is negative or
+                above 2**63 - 1.
             TypeError: A message is not bytes, or has what Kafka 0.7 does not store.
         """
         [found] = self.multi_send({TopicPartition(topic, -1 if partition is None else partition): messages}).values()
@@ -161,14 +163,19 @@ class SyncProducer(Closing):
         return batch
 
     def _checked(self, topic: str, partition: int | str, message: Any) -> Pair:
-        is_pair = isinstance(message, tuple) and len(message) in (2, 3)
-        key, value, headers = (*message, ())[:3] if is_pair else (None, message, ())
+        is_pair = isinstance(message, tuple) and len(message) in (2, 3, 4)
+        key, value, headers, time_ms = (
+            (*message, *((), None)[len(message) - 2 :]) if is_pair else (None, message, (), None)
+        )
         for part in (key, value):
             if part is not None and not isinstance(part, bytes):
                 raise TypeError(f"{message!r:.60} for {topic}/{partition}: give bytes, or a pair of key and value")
-        if not self._has_keys and (key is not None or value is None or headers):
-            raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys, no headers and no null values")
+        if not self._has_keys and (key is not None or value is None or headers or time_ms is not None):
+            raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys, no headers and no null values, and "
+                            "no times")  # fmt: skip
         pair: Pair = (key, value, as_headers(headers)) if headers else (key, value)
+        if time_ms is not None:
+            pair = key, value, pair[2] if len(pair) > 2 else (), as_timestamp(time_ms, topic)
         size = message_size(pair) - MESSAGE_OVERHEAD_BYTES
         if size > self._max_bytes:
             reason = f"it has {size} bytes, more than message_max_bytes = {self._max_bytes}"
@@ -177,9 +184,9 @@ class SyncProducer(Closing):
 
 
 def _outcome(batch: Batch, result: ProducedPartition, acks: int) -> SentMessage | MessageNotSent:
-    (topic, partition), (code, offset) = batch.name, result
+    (topic, partition), (code, offset, time_ms) = batch.name, result
     if code == 0:
-        return SentMessage(topic, partition, offset if offset >= 0 else None)
+        return SentMessage(topic, partition, offset if offset >= 0 else None, time_ms if time_ms >= 0 else None)
     reason = BrokerError(code, topic, partition)
     kind = OversizedMessage if code in TOO_LARGE else MessageNotSent
     error = kind(topic, partition, str(reason), may_be_stored=may_be_stored(code, acks))

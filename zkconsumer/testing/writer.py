@@ -297,7 +297,7 @@ class Writer(Closing):
         """
         stored = sent.outcome.result()
         if not self._is_07:
-            return [(offset, 0) for _, _, offset in stored if offset is not None]
+            return [(each.offset, 0) for each in stored if each.offset is not None]
         finder = self._finder(sent.topic, sent.partition)
         return finder.places(sent.data, self._codec != "none", len(stored))
 

@@ -237,6 +237,7 @@ class ParsedLine(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+    timestamp_ms: int | None = None
 
 
 LineParser = Callable[[bytes], ParsedLine]
@@ -318,13 +319,14 @@ def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace"))
 
 
-def json_parser(has_keys: bool) -> LineParser:
+def json_parser(has_keys: bool, keeps_times: bool = True) -> LineParser:
     """Return the function that parses lines of `zkconsumer consume --json`.
 
-    Topic, partition, offset and time are not read.
+    Topic, partition and offset are not read.
 
     Args:
-        has_keys: Brokers store keys; those of Kafka 0.7 store neither keys nor headers.
+        has_keys: Brokers store keys; those of Kafka 0.7 store neither keys nor headers nor times.
+        keeps_times: Messages have the times of their lines; else that at which they are sent.
     """
 
     def parse(line: bytes) -> ParsedLine:
@@ -346,7 +348,10 @@ def json_parser(has_keys: bool) -> LineParser:
         headers = _json_headers(entry.get("headers"))
         if headers and not has_keys:
             raise ValueError("it has headers, but Kafka 0.7 stores no headers")
-        return ParsedLine(key, value, headers)
+        time_ms = entry.get("timestamp_ms") if keeps_times else None
+        if time_ms is not None and not has_keys:
+            raise ValueError(f"it has the time {str(time_ms)[:60]}, but Kafka 0.7 stores no times: give --times now")
+        return ParsedLine(key, value, headers, time_ms)
 
     return parse
 

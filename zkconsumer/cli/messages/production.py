@@ -107,7 +107,7 @@ class LineTarget(NamedTuple):
     Attributes:
         topic: Its topic.
         partition: Its partition; None to choose one.
-        parse: Line -> key, value and headers; None: the line is the value.
+        parse: Line -> key, value, headers and time; None: the line is the value.
         max_message_bytes: Most bytes of key and value.
         max_line_bytes: Most bytes of a line that may be such a message.
         headers: The headers of every message, after those of its line.
@@ -240,11 +240,11 @@ class Production:
                 add(number, topic, line, None, partition, headers)
             else:
                 try:
-                    key, value, of_line = parse(line)
+                    key, value, of_line, time_ms = parse(line)
                 except ValueError as error:
                     fail(number, error)
                 else:
-                    add(number, topic, value, key, partition, of_line + headers)
+                    add(number, topic, value, key, partition, of_line + headers, time_ms)
         self._lines += len(lines)
 
     def _too_long(self, line: LongLine) -> ValueError:

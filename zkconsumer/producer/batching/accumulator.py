@@ -148,7 +148,7 @@ class Accumulator(BatchQueues):
         effects: list[Effect] = []
         for name, mine in by_partition(batches).items():
             self._queues[name].in_flight.clear()
-            code, offset = results[name]
+            code, offset, append_time_ms = results[name]
             if code == DUPLICATE and all(each.numbers is not None and each.may_be_stored for each in mine):
                 code, offset = 0, -1
             for each in mine:
@@ -156,7 +156,7 @@ class Accumulator(BatchQueues):
             if code and code not in OUT_OF_STEP:
                 self._give_back(mine)
             if code == 0:
-                effects += self._acknowledged(name, mine, offset)
+                effects += self._acknowledged(name, mine, offset, append_time_ms)
             elif any(is_about_a_message(code, each.pairs) for each in mine) and not self._is_bound(mine):
                 effects += self._refused(name, mine, code, now)
             elif code in OUT_OF_STEP and self._can_start_again(mine):
@@ -226,12 +226,14 @@ class Accumulator(BatchQueues):
             numbering.lose(batch)
         return True
 
-    def _acknowledged(self, name: TopicPartition, batches: Sequence[Batch], offset: int) -> Iterator[Effect]:
+    def _acknowledged(
+        self, name: TopicPartition, batches: Sequence[Batch], offset: int, append_time_ms: int
+    ) -> Iterator[Effect]:
         queue = self._queues[name]
         queue.has_failed = False
         for batch in batches:
             self._release(batch)
-            yield Finished(batch, offset, None)
+            yield Finished(batch, offset, None, append_time_ms)
             offset += len(batch.pairs) if offset >= 0 else 0
 
     def _refused(self, name: TopicPartition, batches: Sequence[Batch], code: int, now: float) -> Iterator[Effect]:

@@ -53,8 +53,8 @@ from zkconsumer.producer.sending.layout import Layout
 
 PlainPair = tuple[bytes | None, bytes | None]
 """Key and value of a message, encoded."""
-Pair = PlainPair | tuple[bytes | None, bytes | None, Headers]
-"""Key and value of a message, encoded; and its headers, if it has any."""
+Pair = PlainPair | tuple[bytes | None, bytes | None, Headers] | tuple[bytes | None, bytes | None, Headers, int]
+"""Key and value of a message, encoded; its headers, if it has any; and its time in ms since 1970, if one was given."""
 MESSAGE_OVERHEAD_BYTES: Final = 26
 """What an entry of a message set has beside key and value."""
 _HEADER_OVERHEAD_BYTES: Final = 10
@@ -71,7 +71,12 @@ def message_size(pair: Pair) -> int:
 
 def has_headers(pair: Pair) -> bool:
     """Return whether a message has headers."""
-    return len(pair) > 2
+    return len(pair) > 2 and bool(pair[2])
+
+
+def time_of(pair: Pair) -> int | None:
+    """Return the time that a message was given, in ms since 1970; None: when it came."""
+    return pair[3] if len(pair) > 3 else None
 
 
 class Ahead(NamedTuple):
@@ -157,11 +162,13 @@ class Finished(NamedTuple):
         batch: The batch.
         offset: Offset of its first message; -1 where the broker names none.
         error: Why it failed; None if it is acknowledged.
+        append_time_ms: Time of its messages, if the broker has set it; else -1.
     """
 
     batch: Batch
     offset: int
     error: ProducerError | None
+    append_time_ms: int = -1
 
 
 class Split(NamedTuple):

@@ -199,19 +199,22 @@ class BulkSend(Counts):
         key: Any = None,
         partition: int | str | None = None,
         headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
     ) -> None:
         """Take a message, and send its batch when it is full; an error counts as its failure.
 
         Args:
             number: Names the message if it fails.
-            topic, value, key, partition, headers: As for `Producer.send`.
+            topic, value, key, partition, headers, timestamp_ms: As for `Producer.send`.
         """
         try:
             if self._spreads and key is None and partition is None:
-                placed = self._placer.place(topic, value, None, self._next_partition(topic), headers=headers)
+                placed = self._placer.place(
+                    topic, value, None, self._next_partition(topic), None, headers, timestamp_ms
+                )
                 self._gather(number, PlacedMessage(placed.name, placed.pair, placed.size, True))
             else:
-                self._gather(number, self._placer.place(topic, value, key, partition, headers=headers))
+                self._gather(number, self._placer.place(topic, value, key, partition, None, headers, timestamp_ms))
         except BaseException as error:  # noqa: BLE001  (an encoder or partitioner of the application raised it)
             self.refuse(number, error)
 
@@ -295,7 +298,9 @@ class BulkSend(Counts):
             self._gather(number, place(topic, message))
             return
         for each in as_keyed_messages(message, topic):
-            placed = place(each.topic, each.message, each.key, each.partition, each.part_key, each.headers)
+            placed = place(
+                each.topic, each.message, each.key, each.partition, each.part_key, each.headers, each.timestamp_ms
+            )
             self._gather(number, placed)
 
     def _gather(self, number: int, placed: PlacedMessage) -> None:

@@ -36,6 +36,7 @@ class MessageColumns(NamedTuple):
             and -1 for one that may go to any; without it the partitioner gets each key.
         numbers: Their numbers for errors, ascending; without it they are counted on from the last ones.
         headers: Their headers, empty for a message without any; None for none at all.
+        timestamps_ms: Their times in ms since 1970, None for one that has the time when it is sent; None for no times.
     """
 
     topic: str
@@ -45,6 +46,7 @@ class MessageColumns(NamedTuple):
     choose: Callable[[int], Sequence[int]] | None = None
     numbers: Sequence[int] | None = None
     headers: Sequence[Headers] | None = None
+    timestamps_ms: Sequence[int | None] | None = None
 
 
 class ColumnSend:
@@ -118,6 +120,8 @@ class ColumnSend:
                 pairs[row] = pair = (*pairs[row][:2], headers)
                 sizes[row] = message_size(pair)
         places = self._places(columns, list(known), numbers)
+        if columns.timestamps_ms is not None:
+            self._add_times(columns.topic, columns.timestamps_ms, pairs, places, numbers)
         if None in columns.values or max(sizes) - MESSAGE_OVERHEAD_BYTES > self._placer.max_bytes:
             self._refuse(columns.topic, pairs, places, numbers)
         rows: Sequence[int]
@@ -168,6 +172,21 @@ class ColumnSend:
         except (MessageNotSent, TypeError, ValueError) as error:
             self._bulk.refuse(number, error)
             return _REFUSED
+
+    def _add_times(
+        self, topic: str, times_ms: Sequence[int | None], pairs: list[Pair], places: list[_Place],
+        numbers: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Give the messages their times; fail those whose time cannot be stored."""
+        timed = self._placer.timed
+        for row, (time_ms, place) in enumerate(zip(times_ms, places, strict=True)):
+            if time_ms is None or place == _REFUSED:
+                continue
+            try:
+                pairs[row] = timed(topic, pairs[row], time_ms)
+            except (TypeError, ValueError) as error:
+                self._bulk.refuse(numbers[row], error)
+                places[row] = _REFUSED
 
     def _refuse(self, topic: str, pairs: Sequence[Pair], places: list[_Place], numbers: Sequence[int]) -> None:
         """Fail the messages that brokers would not take."""

@@ -1,8 +1,9 @@
 """MessageSets: encodes the batches of a producer for what the broker of a connection takes.
 
-Brokers of Kafka 0.11 and later get record batches: one of each partition in a request, with the times at which messages
-were given to `send`. Older ones get message sets of before. What a broker cannot store is refused here, under the error
-code that Kafka has for it, and not sent: no older format has headers, and brokers before 2.1 do not know zstd.
+Brokers of Kafka 0.11 and later get record batches: one of each partition in a request. Older ones get message sets of
+before. From 0.10 on messages have the times that they were given, or those at which they came. What a broker cannot
+store is refused here, under the error code that Kafka has for it, and not sent: no older format has headers, that of
+before 0.10 has no times either, and brokers before 2.1 do not know zstd.
 
 Source: org.apache.kafka.clients.producer.KafkaProducer, ProduceRequest (2.1: zstd from version 7 on).
 
@@ -23,12 +24,13 @@ from simpleconsumer.dialect import (
     NO_PRODUCER,
     RECORD_BATCH,
     encode_producer_batch,
+    encode_producer_set,
     takes_producer_ids,
     takes_zstd,
 )
 from simpleconsumer.errors import AuthenticationFailed, BrokerError, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import TopicPartition
-from zkconsumer.producer.batching.batch_queues import Ahead, Batch, PlainPair, has_headers
+from zkconsumer.producer.batching.batch_queues import Ahead, Batch, PlainPair, has_headers, time_of
 from zkconsumer.producer.sending.produce_codes import NO_HEADERS, NO_IDEMPOTENCE, NO_ZSTD
 
 
@@ -64,6 +66,8 @@ class MessageSets:
             return NO_ZSTD
         if self._magic != RECORD_BATCH and any(map(has_headers, batch.pairs)):
             return NO_HEADERS
+        if self._magic not in (1, RECORD_BATCH) and any(time_of(pair) is not None for pair in batch.pairs):
+            return NO_HEADERS
         return 0
 
     def encoded(self, batches: Sequence[Batch], connection: SimpleConsumer) -> bytes:
@@ -74,8 +78,8 @@ class MessageSets:
         if ahead is not None and ahead.batches == tuple(batches):
             return ahead.data
         codec = self._codec_of(batches[0].name.topic)
-        if self._magic == RECORD_BATCH:
-            return _record_batch(batches, codec)
+        if self._magic in (1, RECORD_BATCH):
+            return _timed(batches, codec, self._magic == RECORD_BATCH)
         encode = connection.dialect.encode_messages
         return b"".join(encode(cast("list[PlainPair]", batch.pairs), codec, self._magic, None) for batch in batches)
 
@@ -85,9 +89,12 @@ class MessageSets:
             batches[0].encoded = Ahead(self.encoded(batches, connection), tuple(batches))
 
 
-def _record_batch(batches: Sequence[Batch], codec: str) -> bytes:
+def _timed(batches: Sequence[Batch], codec: str, is_record_batch: bool) -> bytes:
     runs = [(batch.pairs, batch.times or (batch.created_at,)) for batch in batches]
-    return encode_producer_batch(runs, codec, time.time() - time.monotonic(), batches[0].numbers or NO_PRODUCER)
+    clock_s = time.time() - time.monotonic()
+    if is_record_batch:
+        return encode_producer_batch(runs, codec, clock_s, batches[0].numbers or NO_PRODUCER)
+    return b"".join(encode_producer_set([run], codec, clock_s) for run in runs)
 
 
 _GROUP = "zkconsumer-producer"

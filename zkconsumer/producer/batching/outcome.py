@@ -58,11 +58,14 @@ class SentMessage(NamedTuple):
         topic: Its topic.
         partition: Its partition; in Kafka 0.7 `broker-partition`.
         offset: Its offset; None where brokers name none: with `request.required.acks=0`, and in Kafka 0.7.
+        append_time_ms: Its time in ms since 1970, if the broker has set it (`message.timestamp.type=LogAppendTime`);
+            else None: it has the time with which it was sent.
     """
 
     topic: str
     partition: int | str
     offset: int | None
+    append_time_ms: int | None = None
 
 
 class BatchOutcome:
@@ -72,18 +75,22 @@ class BatchOutcome:
         topic: The topic of the batch.
         partition: Its partition, once it is done.
         offset: Offset of its first message; -1 where brokers name none.
+        append_time_ms: Time of its messages, if the broker has set it; else -1.
         error: Why it failed; None if it was acknowledged.
         halves: The outcomes of the two halves, and the number of messages in the first one, if it was split.
         owner: Whose threads bring it, as in `running`; None: nobody's.
     """
 
-    __slots__ = ("_callbacks", "_event", "_is_done", "error", "halves", "offset", "owner", "partition", "topic")
+    __slots__ = (
+        "_callbacks", "_event", "_is_done", "append_time_ms", "error", "halves", "offset", "owner", "partition",
+        "topic",
+    )  # fmt: skip
 
     def __init__(self, topic: str, partition: int | str, owner: object = None) -> None:
         self.owner = owner
         self.topic = topic
         self.partition = partition
-        self.offset = -1
+        self.offset = self.append_time_ms = -1
         self.error: ProducerError | None = None
         self.halves: tuple[int, BatchOutcome, BatchOutcome] | None = None
         self._is_done = False
@@ -95,12 +102,15 @@ class BatchOutcome:
         """True when every message of it has its outcome."""
         return self._is_done
 
-    def finish(self, partition: int | str, offset: int, error: ProducerError | None) -> list[Callable[[], None]]:
+    def finish(
+        self, partition: int | str, offset: int, error: ProducerError | None, append_time_ms: int = -1
+    ) -> list[Callable[[], None]]:
         """Set the outcome if there is none yet, wake who waits, and return the callbacks to run."""
         with _lock:
             if self._is_done:
                 return []
             self.partition, self.offset, self.error = partition, offset, error
+            self.append_time_ms = append_time_ms
             return self._ended()
 
     def split(self, first_messages: int, first: BatchOutcome, second: BatchOutcome) -> None:
@@ -168,7 +178,13 @@ class BatchOutcome:
             return first.of_message(index) if index < count else second.of_message(index - count)
         if self.error is not None:
             return self.error
-        return SentMessage(self.topic, self.partition, self.offset + index if self.offset >= 0 else None)
+        offset = self.offset + index if self.offset >= 0 else None
+        return SentMessage(self.topic, self.partition, offset, self.time_of_broker)
+
+    @property
+    def time_of_broker(self) -> int | None:
+        """The time of all its messages, if the broker has set it."""
+        return self.append_time_ms if self.append_time_ms >= 0 else None
 
 
 class SendFuture:
@@ -252,7 +268,8 @@ class BatchFuture:
             raise TimeoutError(f"{self._count} messages for {outcome.topic} got no outcome within {timeout:g} s")
         if outcome.error is None and outcome.halves is None and outcome.offset >= 0:
             offsets = range(outcome.offset, outcome.offset + self._count)
-            return list(map(SentMessage, repeat(outcome.topic), repeat(outcome.partition), offsets))
+            times = repeat(outcome.time_of_broker)
+            return list(map(SentMessage, repeat(outcome.topic), repeat(outcome.partition), offsets, times))
         places: list[SentMessage] = []
         for index in range(self._count):
             found = outcome.of_message(index)
@@ -363,7 +380,9 @@ class OpenOutcomes:
                 continue  # an interrupt ended the call that added its only message, and nobody has a future of it
             if isinstance(effect, Finished):
                 self._explain(effect)
-                callbacks += outcome.finish(effect.batch.name.partition, effect.offset, effect.error)
+                callbacks += outcome.finish(
+                    effect.batch.name.partition, effect.offset, effect.error, effect.append_time_ms
+                )
                 with self._lock:
                     self._open.pop(outcome, None)
             else:

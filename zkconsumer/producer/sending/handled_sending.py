@@ -65,8 +65,9 @@ class BrokerDispatch:
         for item in items:
             try:
                 placed = self._placer.place(
-                    item.topic, item.data, item.key, item.partition, item.part_key, item.headers
-                )
+                    item.topic, item.data, item.key, item.partition, item.part_key, item.headers,
+                    item.timestamp_ms,
+                )  # fmt: skip
                 outcome, index = self._delivery.add(*placed, wait_s=None)
             except MessageNotSent as error:
                 self._delivery.refused(error)
@@ -189,9 +190,10 @@ class HandledSending:
         partition: int | str | None,
         part_key: Any,
         headers: GivenHeaders | None = None,
+        timestamp_ms: int | None = None,
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
-        given = QueueItem(value, topic, partition, key, part_key, headers)
+        given = QueueItem(value, topic, partition, key, part_key, headers, timestamp_ms)
         try:
             item = self._hooks["before_enqueue"](given)
             if not isinstance(item, QueueItem):
@@ -213,7 +215,10 @@ class HandledSending:
         for number, message in enumerate(messages):
             try:
                 for each in as_keyed_messages(message, topic):
-                    future = self.send(each.topic, each.message, each.key, each.partition, each.part_key, each.headers)
+                    future = self.send(
+                        each.topic, each.message, each.key, each.partition, each.part_key, each.headers,
+                        each.timestamp_ms,
+                    )  # fmt: skip
                     waiting.append((number, future))
             except (QueueFull, TypeError) as error:
                 counts.fail(number, error)
@@ -323,7 +328,8 @@ class HandledSending:
             self._kept.pop(item, None)
             self._changed.notify_all()
         if isinstance(found, SentMessage):
-            callbacks = item.outcome.finish(found.partition, -1 if found.offset is None else found.offset, None)
+            offset, time_ms = (-1 if each is None else each for each in (found.offset, found.append_time_ms))
+            callbacks = item.outcome.finish(found.partition, offset, None, time_ms)
         else:
             callbacks = item.outcome.finish(item.outcome.partition, -1, found)
         call_each(callbacks)

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from simpleconsumer.errors import BrokerError, ConnectionFailed
-from zkconsumer.producer.batching.batch_queues import Pair
+from zkconsumer.producer.batching.batch_queues import Pair, has_headers, time_of
 from zkconsumer_error import ErrorCode
 
 
@@ -129,13 +129,14 @@ TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE
 INVALID: Final = ErrorCode.INVALID_RECORD
 WRONG_CHECKSUM: Final = ErrorCode.CORRUPT_MESSAGE
 NO_HEADERS: Final = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-"""Of messages with headers, for a broker that stores none; not sent."""
+"""Of messages with headers or times of their own, for a broker that stores none; not sent."""
+TIMES_SINCE: Final = "brokers only store times from Kafka 0.10 on"
+BAD_TIME: Final = ErrorCode.INVALID_TIMESTAMP
 NO_ZSTD: Final = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 """For a broker that does not know zstd; not sent."""
 NO_IDEMPOTENCE: Final = ErrorCode.UNSUPPORTED_VERSION
 """For a broker without producer ids; not sent."""
 _REMEDIES: Final[Mapping[int, str]] = {
-    NO_HEADERS: "it has headers, which brokers only store from Kafka 0.11 on",
     NO_ZSTD: "zstd needs brokers of Kafka 2.1 or later: set another compression.codec",
     NO_IDEMPOTENCE: "enable.idempotence and transactional.id need brokers of Kafka 0.11 or later",
 }
@@ -147,6 +148,8 @@ def is_about_a_message(code: int, pairs: Sequence[Pair]) -> bool:
     """Return whether a broker's error is about some message among these, and would be the same for it again."""
     if code == WRONG_CHECKSUM:
         return any(pair[0] is None for pair in pairs)
+    if code == BAD_TIME:  # without a time of its own it is about a clock
+        return any(time_of(pair) is not None for pair in pairs)
     return code in TOO_LARGE or code in (INVALID, NO_HEADERS)
 
 
@@ -156,9 +159,25 @@ def remedy_for(reason: object, pairs: Sequence[Pair]) -> str:
         return reason.remedy
     if isinstance(reason, BrokerError) and reason.code in _REMEDIES:
         return _REMEDIES[reason.code]
+    if isinstance(reason, BrokerError) and reason.code in (NO_HEADERS, BAD_TIME):
+        return _remedy_for_part(reason.code, pairs)
     is_refused = isinstance(reason, BrokerError) and reason.code in (INVALID, WRONG_CHECKSUM)
     has_no_keys = is_refused and all(pair[0] is None for pair in pairs)
     return "it has no key, which topics with cleanup.policy=compact need" if has_no_keys else ""
+
+
+def _remedy_for_part(code: int, pairs: Sequence[Pair]) -> str:
+    """Return what to do about headers or times that brokers do not store."""
+    if code == NO_HEADERS and any(map(has_headers, pairs)):
+        return "it has headers, which brokers only store from Kafka 0.11 on"
+    times_ms = [time_ms for pair in pairs if (time_ms := time_of(pair)) is not None]
+    if not times_ms:
+        return ""
+    said = f"it has the time {times_ms[0]}" if len(set(times_ms)) == 1 else f"its batch has times from {times_ms[0]} on"
+    if code == NO_HEADERS:
+        return f"{said} (timestamp_ms), but {TIMES_SINCE}"
+    return f"{said} (timestamp_ms): see message.timestamp.difference.max.ms of the topic, from Kafka 3.6 on " \
+           "message.timestamp.before.max.ms and message.timestamp.after.max.ms"  # fmt: skip
 
 
 def cut_at(code: int, pairs: Sequence[Pair]) -> int | None:
@@ -166,11 +185,21 @@ def cut_at(code: int, pairs: Sequence[Pair]) -> int | None:
     if len(pairs) < 2:
         return None
     middle = len(pairs) // 2
-    if code in TOO_LARGE:
+    if code in TOO_LARGE or code == BAD_TIME:
         return middle
-    if code == NO_HEADERS:
-        return next((at for at in range(1, len(pairs)) if len(pairs[at]) != len(pairs[at - 1])), None)
-    borders = [at for at in range(1, len(pairs)) if (pairs[at][0] is None) != (pairs[at - 1][0] is None)]
+    differs_by = _kept_since if code == NO_HEADERS else _has_no_key
+    borders = [at for at in range(1, len(pairs)) if differs_by(pairs[at]) != differs_by(pairs[at - 1])]
     if borders:
         return min(borders, key=lambda at: abs(at - middle))
+    if code == NO_HEADERS:
+        return None
     return None if pairs[0][0] is None or code == WRONG_CHECKSUM else middle
+
+
+def _has_no_key(pair: Pair) -> object:
+    return pair[0] is None
+
+
+def _kept_since(pair: Pair) -> object:
+    """Return what of a message older formats do not store: headers, and its time."""
+    return has_headers(pair), time_of(pair) is not None

@@ -86,12 +86,15 @@ class DirectSending:
         partition: int | str | None,
         part_key: Any,
         headers: GivenHeaders | None,
+        timestamp_ms: int | None = None,
     ) -> SendFuture:
         """Take a message, and return the future of its outcome."""
         try:
             if self.transactions is not None:
                 self.transactions.check_open()
-            name, pair, size, is_movable = self._placer.place(topic, value, key, partition, part_key, headers)
+            name, pair, size, is_movable = self._placer.place(
+                topic, value, key, partition, part_key, headers, timestamp_ms
+            )
             return SendFuture(*self._delivery.add(name, pair, size, is_movable, self._wait_s))
         except BaseException as error:
             self._delivery.refused(error)
@@ -113,10 +116,13 @@ class DirectSending:
         bulk = BulkSend(self._placer, self._delivery, self._limits, wait_s, stall_s=stall_s)
         return ColumnSend(self._placer, self._delivery, self._limits, bulk, stall_s)
 
-    def send_batch(self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str) -> BatchFuture:
+    def send_batch(
+        self, topic: str, messages: Sequence[tuple[Any, Any]], partition: int | str,
+        timestamps_ms: Sequence[int | None] | None,
+    ) -> BatchFuture:  # fmt: skip
         """Send messages of one partition as a batch; see `Producer.send_batch`."""
         try:
-            name, pairs, size = self._placer.place_batch(topic, messages, partition)
+            name, pairs, size = self._placer.place_batch(topic, messages, partition, timestamps_ms)
             return BatchFuture(self._delivery.add_batch(name, pairs, size, False, self._wait_s), len(pairs))
         except BaseException as error:
             self._delivery.refused(error)

@@ -8,8 +8,8 @@ found in any case. Settings of the producer have Kafka's names, those of 0.7 too
 in Spark's own Kafka sink. So may the names of newer producers that mean the same.
 
 The columns that a sink writes, and the check of the columns that a table has. Names and types are those of Spark's own
-Kafka sink. That sink ignores columns with other names; here they are refused, because a column that is misspelt would
-be lost.
+Kafka sink, and `timestamp` is that of the source. Spark's own sink ignores columns with other names; here they are
+refused, because a column that is misspelt would be lost.
 
 Source: Spark 4.3, org.apache.spark.sql.kafka010.KafkaWriter (validateQuery).
 """
@@ -269,13 +269,13 @@ def _number(text: object) -> int:
     return int(str(text)) if str(text).strip().isdigit() else 0
 
 
-BINARY, STRING, INT = "binary", "string", "int"
+BINARY, STRING, INT, TIMESTAMP = "binary", "string", "int", "timestamp"
 _HEADERS: Final = HEADERS_COLUMN.name
 _TYPES: Final = {
     "key": (BINARY, STRING), "value": (BINARY, STRING), "topic": (STRING,), "partition": (INT, STRING),
-    _HEADERS: (HEADERS_COLUMN.type,),
+    _HEADERS: (HEADERS_COLUMN.type,), TIMESTAMP: (TIMESTAMP,),
 }  # fmt: skip
-_OF_SOURCE: Final = ("offset", "timestamp", "timestampType", "broker", "entry_index", "next_offset", "error")
+_OF_SOURCE: Final = ("offset", "timestampType", "broker", "entry_index", "next_offset", "error")
 _SELECT: Final = 'name the columns to write, for example with select("key", "value", "topic")'
 
 
@@ -290,6 +290,7 @@ class SinkColumns:
         has_topic: The topics are in a column, which is used.
         partition: The type of the partition, `int` or `string`; None for no such column.
         has_headers: There is a column of headers.
+        has_times: There is a column `timestamp`.
     """
 
     names: tuple[str, ...]
@@ -298,6 +299,7 @@ class SinkColumns:
     has_topic: bool
     partition: str | None
     has_headers: bool = False
+    has_times: bool = False
 
 
 def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None, is_07: bool = False) -> SinkColumns:
@@ -324,9 +326,13 @@ def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None, is_07: bo
     if _HEADERS in types and is_07:
         raise ColumnsRefused("column 'headers' cannot be written: messages of Kafka 0.7 have no headers",
                              remedy="drop('headers'), or put them into the value")  # fmt: skip
+    if TIMESTAMP in types and is_07:
+        raise ColumnsRefused("column 'timestamp' cannot be written: messages of Kafka 0.7 have no times",
+                             remedy="drop('timestamp'), or put it into the value")  # fmt: skip
     return SinkColumns(
-        tuple(types), types.get("key"), types["value"], topic is None, types.get("partition"), _HEADERS in types
-    )
+        tuple(types), types.get("key"), types["value"], topic is None, types.get("partition"), _HEADERS in types,
+        TIMESTAMP in types,
+    )  # fmt: skip
 
 
 def _checked_type(name: str, kind: str) -> str:

@@ -28,6 +28,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -49,7 +50,7 @@ from zkconsumer.spark.header_column import headers_of
 from zkconsumer.spark.options.offsets_json import parse_partition, partition_of_column
 from zkconsumer.spark.settings_files import with_files_here
 from zkconsumer.spark.writing.key_partitions import KeyColumn, partition_indexes
-from zkconsumer.spark.writing.sink_options import BINARY, INT, STRING, SinkColumns, SinkOptions
+from zkconsumer.spark.writing.sink_options import BINARY, INT, STRING, TIMESTAMP, SinkColumns, SinkOptions
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamWriter
@@ -131,14 +132,21 @@ def _batches(rows: Iterator[Any], columns: SinkColumns) -> Iterator[pa.RecordBat
 
     from zkconsumer.spark.header_column import header_array
 
-    arrow = {BINARY: pa.binary(), INT: pa.int32()}
-    kinds = {"key": columns.key, "value": columns.value, "partition": columns.partition}
+    arrow = {BINARY: pa.binary(), INT: pa.int32(), TIMESTAMP: pa.timestamp("us", "UTC")}
+    kinds = {"key": columns.key, "value": columns.value, "partition": columns.partition, "timestamp": TIMESTAMP}
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         arrays = [
-            header_array(each) if name == "headers" else pa.array(each, arrow.get(kinds.get(name) or "", pa.string()))
+            header_array(each) if name == "headers"
+            else pa.array(map(_in_utc, each) if name == "timestamp" else each,
+                          arrow.get(kinds.get(name) or "", pa.string()))
             for name, each in zip(columns.names, zip(*some, strict=True), strict=True)
-        ]
+        ]  # fmt: skip
         yield pa.RecordBatch.from_arrays(arrays, names=list(columns.names))
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """Return the moment of a row, which Spark gives in the time zone of its Python process."""
+    return None if moment is None else moment.astimezone(UTC)
 
 
 def _log_written(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -169,6 +177,8 @@ def _shown(counts: Counter[TopicPartition]) -> str:
 
 _SLICE_BYTES: Final = 4 * 1024 * 1024
 _SLICE_ROWS: Final = 10_000
+_MICROSECONDS: Final = 1000
+"""Of a millisecond."""
 
 
 class RowColumns:
@@ -195,7 +205,8 @@ class RowColumns:
         """Yield columns of messages of one topic each; they have the numbers of their rows in the task.
 
         Raises:
-            RowRefused: A row has no topic, no partition that could be one, or a header without a name.
+            RowRefused: A row has no topic, no partition that could be one, a header without a name, or a time before
+                1970.
         """
         batch = pa.RecordBatch.from_arrays(batch.columns, names=list(self._columns.names))
         most = max(1, min(_SLICE_ROWS, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
@@ -229,7 +240,8 @@ class RowColumns:
                 column = KeyColumn(keys, *_buffers(key), self._columns.key == STRING)
                 choose = partial(partition_indexes, column, self._partitioner)
         headers = headers_of(rows.column("headers"), numbers) if self._columns.has_headers else None
-        return MessageColumns(topic, values, keys, self._partitions(rows, numbers), choose, numbers, headers)
+        times = _times_of(rows.column("timestamp"), numbers) if self._columns.has_times else None
+        return MessageColumns(topic, values, keys, self._partitions(rows, numbers), choose, numbers, headers, times)
 
     def _partitions(self, rows: pa.RecordBatch, numbers: Sequence[int]) -> Sequence[int | str | None] | None:
         kind = self._columns.partition
@@ -256,6 +268,25 @@ class RowColumns:
             raise RowRefused(f"row {number} of the task: partition {text!r:.60} names none",
                              remedy="a number does; in Kafka 0.7 broker-partition, as 0-3")  # fmt: skip
         return found
+
+
+def _times_of(column: pa.Array, numbers: Sequence[int]) -> list[int | None] | None:
+    """Return the time of each row in milliseconds since 1970, cut off there, None for null; None if all are null.
+
+    Raises:
+        RowRefused: One is before 1970: Kafka has no such times.
+    """
+    if column.null_count == len(column):
+        return None
+    moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    is_before = pc.less(moments, 0)
+    if pc.any(is_before).as_py():
+        row = pc.index(is_before, True).as_py()
+        raise RowRefused(f"row {numbers[row]} of the task: timestamp {column[row].as_py()} is before 1970, but "
+                         "messages have times from 1970-01-01T00:00:00Z on",
+                         remedy="null writes the time of now; or filter such rows")  # fmt: skip
+    found: list[int | None] = pc.divide(moments, _MICROSECONDS).to_pylist()
+    return found
 
 
 def _binary(column: pa.Array) -> pa.Array:
@@ -288,7 +319,7 @@ def write_batches(
 
     Raises:
         RowsNotWritten: Some rows were not acknowledged.
-        RowRefused: A row has no topic, no partition that could be one, or a header without a name.
+        RowRefused: A row has no topic, no partition that could be one, a header without a name, or a time before 1970.
     """
     config = with_files_here(options.config)
     rows = RowColumns(columns, options.topic, as_partitioner(config.partitioner_class), options.is_07)

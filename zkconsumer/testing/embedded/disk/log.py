@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.testing.embedded.disk.messages import UNKNOWN, Bytes, Refusal, assign_offsets, check
 from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, segment_files
@@ -23,6 +23,7 @@ from zkconsumer_error import ErrorCode
 
 _NEVER: Final = (1 << 63) - 1
 _WEEK_MS: Final = 7 * 24 * 3600 * 1000
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _NUMBERS: Final = {
     "segment.bytes": "INT", "segment.ms": "LONG", "segment.jitter.ms": "LONG", "segment.index.bytes": "INT",
     "flush.messages": "LONG", "flush.ms": "LONG", "retention.bytes": "LONG", "retention.ms": "LONG",
@@ -34,7 +35,7 @@ _NUMBERS: Final = {
 }  # fmt: skip
 _OTHERS: Final = {
     "cleanup.policy": "delete", "compression.type": "producer", "preallocate": "false",
-    "unclean.leader.election.enable": "false", "message.timestamp.type": "CreateTime",
+    "unclean.leader.election.enable": "false", TIMESTAMP_TYPE: "CreateTime",
     "message.format.version": "3.0-IV1", "message.downconversion.enable": "true", "min.cleanable.dirty.ratio": "0.5",
     "remote.storage.enable": "false", "leader.replication.throttled.replicas": "",
     "follower.replication.throttled.replicas": "",
@@ -53,6 +54,7 @@ class LogSettings:
         flush_messages, flush_ms: fsync after as many messages or milliseconds; Kafka leaves both to the system.
         max_message_bytes: largest entry (message or wrapper), its 12 bytes of offset and size included.
         index_interval_bytes: bytes between two pairs of the index.
+        message_timestamp_type: `LogAppendTime`: messages get the time of the broker, from Kafka 0.10 on.
     """
 
     segment_bytes: int = 1 << 30
@@ -63,6 +65,7 @@ class LogSettings:
     flush_ms: int = _NEVER
     max_message_bytes: int = 1_000_012
     index_interval_bytes: int = 4096
+    message_timestamp_type: str = "CreateTime"
 
     def with_topic(self, config: Mapping[str, object]) -> LogSettings:
         """Return these settings changed by those of a topic; keys that mean nothing here are passed over.
@@ -70,7 +73,11 @@ class LogSettings:
         A compacted topic (`cleanup.policy=compact`) is never compacted here, but kept for ever.
         """
         known = {field.name.replace("_", "."): field.name for field in fields(self)}
-        changed = {known[key]: int(str(value)) for key, value in config.items() if key in known}
+        changed: dict[str, Any] = {
+            known[key]: str(value) if key == TIMESTAMP_TYPE else int(str(value))
+            for key, value in config.items()
+            if key in known
+        }
         if config.get("cleanup.policy") == "compact":
             changed |= {"retention_ms": -1, "retention_bytes": -1}
         return replace(self, **changed)
@@ -98,7 +105,12 @@ def settings_in_force(log: LogSettings, config: Mapping[str, object]) -> dict[st
         config: Those of the topic itself.
     """
     own = {field.name.replace("_", "."): str(getattr(log, field.name)) for field in fields(log)}
-    return {**own, **_OTHERS, **{name: str(value) for name, value in config.items()}}
+    return {
+        **own,
+        **_OTHERS,
+        TIMESTAMP_TYPE: log.message_timestamp_type,
+        **{name: str(value) for name, value in config.items()},
+    }
 
 
 LATEST: Final = -1

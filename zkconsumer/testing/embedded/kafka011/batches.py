@@ -24,12 +24,15 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 
 from simpleconsumer import codecs
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.errors import DecodeError
 from simpleconsumer.kafka011.batch_head import (
     CODEC_MASK,
+    CRC_BODY_AT,
     HEAD_BYTES,
     IS_CONTROL,
     IS_TRANSACTIONAL,
+    LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
     OVERHEAD,
@@ -48,6 +51,9 @@ _MAX_INFLATED_BYTES: Final = 256 * 1024 * 1024
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
 _EPOCH_AT: Final = 12
+_ATTRIBUTES = Struct(">H")
+_NEWEST_TIME_AT: Final = 35
+_CRC = Struct(">I")
 _MARKER = Struct(">hh")
 _ABORT: Final = 0
 ZSTD: Final = 4
@@ -114,6 +120,16 @@ def numbered(data: Bytes, base_offset: int, leader_epoch: int) -> bytearray:
     stored = bytearray(data)
     _OFFSET.pack_into(stored, 0, base_offset)
     _EPOCH.pack_into(stored, _EPOCH_AT, leader_epoch)
+    return stored
+
+
+def with_append_time(data: Bytes, time_ms: int) -> bytearray:
+    """Return a batch as a broker stores it whose time holds for all messages: the times of the records stay in it."""
+    head = read_head(data, 0)
+    stored = bytearray(data)
+    _ATTRIBUTES.pack_into(stored, CRC_BODY_AT, head.attributes | LOG_APPEND_TIME)
+    _OFFSET.pack_into(stored, _NEWEST_TIME_AT, time_ms)
+    _CRC.pack_into(stored, CRC_BODY_AT - _CRC.size, crc32c(memoryview(stored)[CRC_BODY_AT : OVERHEAD + head.size]))
     return stored
 
 

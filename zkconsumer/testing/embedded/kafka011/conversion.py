@@ -155,14 +155,20 @@ _NAMES: Final = {number: name for name, number in codecs.BATCH_CODECS.items()}
 # ---- produced
 
 
-def numbered_set(checked: CheckedSet, first_offset: int, magic: int, leader_epoch: int) -> tuple[bytes, int, list[int]]:
+def numbered_set(
+    checked: CheckedSet, first_offset: int, magic: int, leader_epoch: int, append_time_ms: int | None = None
+) -> tuple[bytes, int, list[int]]:
     """Return what a log of a magic stores of a produced set of magic 0 and 1, the offset behind it, and its entries.
 
     Entries that have the magic of the log already are kept, offsets apart. Everything else becomes one wrapper, one
     batch, or messages without compression, as it came.
+
+    Args:
+        append_time_ms: the time of all messages; None: that which each has. Magic 0 has none.
     """
     whole = list(_entries(checked.data))
-    same = all(entry[MAGIC_AT] == magic for entry in whole)
+    append_time_ms = None if magic == 0 else append_time_ms
+    same = append_time_ms is None and all(entry[MAGIC_AT] == magic for entry in whole)
     if magic == 0 and same:
         data, next_offset, positions = assign_offsets(checked, first_offset)
         return bytes(data), next_offset, positions
@@ -175,8 +181,10 @@ def numbered_set(checked: CheckedSet, first_offset: int, magic: int, leader_epoc
     if same and len(whole) == 1 and _counts_from_zero(produced, whole[0]):
         return _OFFSET.pack(next_offset - 1) + bytes(whole[0][8:]), next_offset, [0]
     messages = [each._replace(offset=first_offset + number) for number, each in enumerate(produced)]
+    if append_time_ms is not None:
+        messages = [each._replace(timestamp_ms=append_time_ms, is_append_time=True) for each in messages]
     if magic == MAGIC:
-        return _batch(messages, checked.codec, first_offset, leader_epoch), next_offset, [0]
+        return _batch(messages, checked.codec, first_offset, leader_epoch, append_time_ms), next_offset, [0]
     data = bytearray(encode_set(messages, magic, checked.codec, first_offset))
     return bytes(data), next_offset, [position for position, _ in entries(data)]
 
@@ -195,9 +203,13 @@ def _counts_from_zero(messages: list[OldMessage], wrapper: Bytes) -> bool:
     return counted and all(each.magic == 1 for each in messages)
 
 
-def _batch(messages: list[OldMessage], codec: int, first_offset: int, leader_epoch: int) -> bytes:
+def _batch(
+    messages: list[OldMessage], codec: int, first_offset: int, leader_epoch: int, append_time_ms: int | None
+) -> bytes:
     rows = [Message("", 0, each.offset, each.offset + 1, each.key, each.value, each.timestamp_ms) for each in messages]
-    return encode_record_batch(rows, _NAMES[codec], first_offset=first_offset, leader_epoch=leader_epoch)
+    return encode_record_batch(
+        rows, _NAMES[codec], first_offset=first_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
+    )
 
 
 # ---- fetched

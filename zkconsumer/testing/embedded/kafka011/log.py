@@ -168,13 +168,18 @@ class BatchLog(PartitionLog):
 
     # ---- writing
 
-    def append_batch(self, data: Bytes, *, takes_zstd: bool = True) -> int:
+    def append_time(self) -> int | None:
+        """Return the time that messages get which are appended now, in ms; None: that of their producer."""
+        return self._clock() if self.settings.message_timestamp_type == "LogAppendTime" else None
+
+    def append_batch(self, data: Bytes, *, takes_zstd: bool = True, append_time_ms: int | None = None) -> int:
         """Return the offset of the first message of a produced batch, once it is in the file.
 
         A batch that its producer sends again is not stored twice.
 
         Args:
             takes_zstd: whether the request may have brought zstd.
+            append_time_ms: the time of all its messages; None: that which each has.
 
         Raises:
             Refusal: 76 zstd in an old request; and what `batches.check_batch`, `Producers.stored_at` and
@@ -186,13 +191,17 @@ class BatchLog(PartitionLog):
         with self._lock:
             self._require_open()
             stored = self._producers.stored_at(head)
-            return self._append_entry(data, head.last_delta) if stored is None else stored
+            if stored is not None:
+                return stored
+            timed = data if append_time_ms is None else batches.with_append_time(data, append_time_ms)
+            return self._append_entry(timed, head.last_delta)
 
-    def append_set(self, message_set: Bytes, magic: int = MAGIC) -> int:
+    def append_set(self, message_set: Bytes, magic: int = MAGIC, append_time_ms: int | None = None) -> int:
         """Return the offset of the first message of a produced set of magic 0 and 1, stored in the format of the log.
 
         Args:
             magic: of the log.
+            append_time_ms: as for `append_batch`; magic 0 has no times.
 
         Raises:
             Refusal: as for `PartitionLog.append`.
@@ -202,7 +211,7 @@ class BatchLog(PartitionLog):
             return -1
 
         def number(first: int) -> Numbered:
-            data, next_offset, positions = numbered_set(checked, first, magic, self._epoch)
+            data, next_offset, positions = numbered_set(checked, first, magic, self._epoch, append_time_ms)
             is_plain = len(positions) == next_offset - first
             return Numbered(data, next_offset, positions, range(first, next_offset) if is_plain else [first])
 

@@ -50,6 +50,7 @@ class _Stored(NamedTuple):
     code: int
     base_offset: int = -1
     start_offset: int = -1
+    append_time_ms: int = -1
 
 
 def _read(reader: Reader, version: int) -> Produce:
@@ -77,8 +78,9 @@ def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _S
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {asked.body.acks}")
         log = asked.host.log(*where)
         _check_transaction(asked, where, log, data)
-        base_offset = _append(asked, log, data)
-        return _Stored(0, base_offset, log.start_offset)
+        time_ms = log.append_time()
+        base_offset = _append(asked, log, data, time_ms)
+        return _Stored(0, base_offset, log.start_offset, -1 if time_ms is None else time_ms)
     except Refusal as refusal:
         return _Stored(refusal.code)
 
@@ -101,21 +103,21 @@ def _check_transaction(asked: Asked[Produce], where: TopicPartition, log: BatchL
         raise Refusal(fenced_code(refusal.code, False), str(refusal)) from refusal
 
 
-def _append(asked: Asked[Produce], log: BatchLog, data: memoryview) -> int:
+def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int | None) -> int:
     """Return the base offset."""
     magic = asked.host.habits.log_magic
     is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] == MAGIC and magic == MAGIC
     if is_batch or asked.version >= _FIRST_OF_BATCHES:
-        return log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD)
+        return log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD, append_time_ms=time_ms)
     if not asked.host.habits.is_before_2 and len({data[position + MAGIC_AT] for position, _ in entries(data)}) > 1:
         raise Refusal(ErrorCode.INVALID_RECORD, "messages of several formats in one set")
-    return log.append_set(data, magic)
+    return log.append_set(data, magic, time_ms)
 
 
 def _row(version: int, partition: int, stored: _Stored) -> bytes:
     row = pack(">ihq", partition, stored.code, stored.base_offset)
     if version >= 2:
-        row += pack(">q", -1)  # no append time
+        row += pack(">q", stored.append_time_ms)
     if version >= 5:
         row += pack(">q", stored.start_offset)
     if version >= 8:
