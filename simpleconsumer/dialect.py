@@ -13,7 +13,8 @@ Code outside of a generation's own package asks the dialect and imports no gener
     requests          in versions, from 0.10.0 on those that the broker says it serves; in 0.7 without, and one request
                       for the offsets of each partition
 
-What producers need of Kafka 0.11 and later: record batches, producer ids, and which broker takes what.
+What producers need of Kafka 0.11 and later: record batches, also those that are copied whole, producer ids, and which
+broker takes what.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from simpleconsumer.dialect_types import (
     FetchResult,
     Request,
 )
+from simpleconsumer.kafka011.batch_head import BatchHead
 from simpleconsumer.kafka011.dialect import Kafka011
 from simpleconsumer.kafka011.record_encode import NO_PRODUCER, BatchProducer, Run, encode_producer_batch
+from simpleconsumer.kafka011.whole_batches import BatchNotWhole, Obstacle, WholeBatch, head_with, newest_ms, restamped
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
 from simpleconsumer.messages.apis import INIT_PRODUCER_ID, PRODUCE
@@ -56,8 +59,9 @@ from simpleconsumer.types import (
 )
 
 __all__ = [
-    "KAFKA011", "KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchProducer",
-    "Dialect", "Encodable", "ProducerId", "Run", "coordinates_groups", "dialect_of", "encode_producer_batch",
+    "KAFKA011", "KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchHead",
+    "BatchNotWhole", "BatchProducer", "Dialect", "Encodable", "Obstacle", "ProducerId", "Run", "WholeBatch",
+    "coordinates_groups", "dialect_of", "encode_producer_batch", "head_with", "newest_ms", "restamped",
     "takes_producer_ids", "takes_zstd",
 ]  # fmt: skip
 
