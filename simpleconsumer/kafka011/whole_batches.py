@@ -1,6 +1,6 @@
 """Takes record batches over whole: their heads are written anew for another log, and their records stay as stored.
 
-Pure: nothing is decompressed. What the head says of the former log goes: its offset, the epoch of its leader, and the bits of
+Pure: nothing is decompressed. What the head says of the former log goes: offset, epoch of the leader, and the bits of
 broker times, transactions, control batches and of the time at which compaction may remove tombstones. The producer and
 the checksum are new.
 

@@ -6,6 +6,8 @@ While the leader knows a producer id, its sequence number is a compare-and-set o
 rise together in a run, so a batch is stored at its own offset or not at all. A leader may forget the id. Rules, and
 which failure each prevents:
 
+- The leader must have appended nothing after the end that replicas have: after a lost connection that is often a batch
+  of this lane, which a leader that has forgotten the producer would store once more.
 - The end of the log, its last batch, and from Kafka 2.8 on what the leader knows of the producer must agree with the
   run before anything is sent on a connection: a position is never taken from the end of the log alone.
 - The first request after that goes alone, and up to five are under way after its answer had the right offset: a leader
@@ -244,13 +246,13 @@ class LaneMachine:
         foreign = self._foreign(event)
         if foreign is not None:
             return self._stop(foreign)
-        appended = event.end + self._unreplicated(event)
+        appended = max(event.appended, event.end + self._unreplicated(event))
         if self.stored is None:
             self._sent_to = appended
         if appended > self._sent_to and not self._follows_others:
             expected = f"the end of the log at {self._sent_to} or before"
             return self._stop(AnotherWriter(self._name, expected, f"it at {appended}"))
-        if appended > event.end:  # replicas lag behind; the next number would be refused
+        if appended > event.end:  # replicas lag behind; a leader that forgot the producer would store it twice
             return self._read(self._wait_s())
         if self._is_refused_for_good(event.end):
             assert self._refusal is not None

@@ -87,11 +87,13 @@ class EndRead:
 
     Attributes:
         end: The offset after the last record that all replicas in sync have.
+        appended: The offset after the last record that the leader has.
         tail: The batch with that record; None if it was deleted, or where the run has no record.
         known: What the leader knows of the producer of the lane; None for nothing, and before Kafka 2.8.
     """
 
     end: int
+    appended: int
     tail: Tail | None = None
     known: ActiveProducer | None = None
 

@@ -301,7 +301,8 @@ class LaneSender(Closing):
             if end.error_code:
                 self._take(ReadRefused(end.error_code))
                 return
-            code, tail = self._read_tail(client, end.offset)
+            [appended] = client.ask(KAFKA011.appended_ends({self._name: end.leader_epoch}))
+            code, tail = (appended.error_code, None) if appended.error_code else self._read_tail(client, end.offset)
             known = None
             if not code:
                 code, known = self._read_known(client)
@@ -314,7 +315,7 @@ class LaneSender(Closing):
             self._take(ReadRefused(code))
         else:
             self._denied = None
-            self._take(EndRead(end.offset, tail, known))
+            self._take(EndRead(end.offset, appended.offset, tail, known))
 
     def _read_tail(self, client: SimpleConsumer, end: int) -> tuple[int, Tail | None]:
         """Return error code and last batch."""
