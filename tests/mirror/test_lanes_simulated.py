@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from lane_model import (
     DAY_MS,
+    KAFKA_011,
     KAFKA_1,
     KAFKA_2_5,
     KAFKA_4,
-    KAFKA_011,
     NOW_MS,
     Flavor,
     World,
@@ -36,7 +36,7 @@ FLAVORS = pytest.mark.parametrize("flavor", [KAFKA_011, KAFKA_1, KAFKA_2_5, KAFK
 RACE: dict[str, Any] = {"owners": 2, "faults": ("lose", "lose late", "elect")}
 CUTS: dict[str, Any] = {"faults": ("lose", "elect uncleanly", "refuse")}
 OLD: dict[str, Any] = {"faults": ("lose", "forget", "refuse"), "newest_ms": NOW_MS - 40 * DAY_MS}
-"""Records of forty days ago, for which leaders forget a producer at any time; one owner, as for these nobody else may be."""
+"""Records of forty days ago, for which leaders forget a producer at any time; the one owner is alone."""
 FOREIGN: dict[str, Any] = {"faults": ("lose", "foreign")}
 
 

@@ -24,7 +24,7 @@ from zkconsumer.testing.embedded.disk.log import LogSettings, Numbered, Partitio
 from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal, check, entries
 from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, last_offset
 from zkconsumer.testing.embedded.kafka011 import batches
-from zkconsumer.testing.embedded.kafka011.batches import FILE, LeaderEpochs, Producers
+from zkconsumer.testing.embedded.kafka011.batches import FILE, KEPT_BATCHES, LeaderEpochs, Producers
 from zkconsumer.testing.embedded.kafka011.conversion import OldMessage, encode_set, numbered_set
 from zkconsumer_error import ErrorCode
 
@@ -168,13 +168,16 @@ class BatchLog(PartitionLog):
 
     # ---- writing
 
-    def append_batch(self, data: Bytes, *, takes_zstd: bool = True) -> int:
+    def append_batch(
+        self, data: Bytes, *, takes_zstd: bool = True, remembered: int = KEPT_BATCHES, unknown_code: int = 0
+    ) -> int:
         """Return the offset of the first message of a produced batch, once it is in the file.
 
         A batch that its producer sends again is not stored twice.
 
         Args:
             takes_zstd: whether the request may have brought zstd.
+            remembered, unknown_code: as for `Producers.stored_at`.
 
         Raises:
             Refusal: 76 zstd in an old request; and what `batches.check_batch`, `Producers.stored_at` and
@@ -185,7 +188,7 @@ class BatchLog(PartitionLog):
             raise Refusal(batches.UNSUPPORTED_CODEC, f"{self!r}: zstd in a request of before version 7")
         with self._lock:
             self._require_open()
-            stored = self._producers.stored_at(head)
+            stored = self._producers.stored_at(head, remembered, unknown_code)
             return self._append_entry(data, head.last_delta) if stored is None else stored
 
     def append_set(self, message_set: Bytes, magic: int = MAGIC) -> int:
