@@ -86,6 +86,7 @@ _LEAST_REFUSALS: Final = 3
 _MOST_DAMAGED: Final = 3
 """How often a batch is sent that the broker says is damaged, or fails at without any code."""
 _BACKOFF: Final = Backoff(0.05, 2.0)
+_LAG_BACKOFF: Final = Backoff(0.02, 0.5)
 _NUMBER_CODES: Final = frozenset((
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID,
 ))  # fmt: skip
@@ -167,6 +168,7 @@ class LaneMachine:
         self._asked_at = 0.0
         self._newest_ms: int | None = None  # of what is stored last; None: nothing of this run
         self._failures = 0
+        self._lags = 0
         self._refusal: _Refusal | None = None
         self._doubtful: _Refusal | None = None
         self._fault: LaneStopped | None = None  # with which the draining ends
@@ -253,7 +255,9 @@ class LaneMachine:
             expected = f"the end of the log at {self._sent_to} or before"
             return self._stop(AnotherWriter(self._name, expected, f"it at {appended}"))
         if appended > event.end:  # replicas lag behind; a leader that forgot the producer would store it twice
-            return self._read(self._wait_s())
+            self._lags += 1
+            return self._read(_LAG_BACKOFF.wait_s(self._lags - 1))
+        self._lags = 0
         if self._is_refused_for_good(event.end):
             assert self._refusal is not None
             sequence = self._run.sequence_at(event.end)
