@@ -6,6 +6,7 @@
     ├── zkconsumer.errors                          of the consumer: settings, streams, commits, ZooKeeper
     ├── zkconsumer.polling.errors.PollingError     of polling: subscriptions and positions
     ├── zkconsumer.producer.errors.ProducerError   of producers: messages that were not sent
+    ├── zkconsumer.mirror.errors.LaneError         of lanes: batches that are copied whole
     ├── zkconsumer.admin.values.AdminError         of group administration
     ├── zkconsumer.spark.errors.SparkSourceError   of the Spark source and of loads
     ├── zkconsumer.testing.errors.KitError         of the test kit

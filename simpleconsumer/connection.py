@@ -1,4 +1,4 @@
-"""A connection to one broker: one request, one answer and one deadline at a time.
+"""A connection to one broker: one request, one answer and one deadline at a time, or several requests ahead.
 
 A call connects if there is no connection, sends the request and reads exactly one frame, all before one deadline. After
 any fault, a time-out included, the socket is closed: a late answer is lost with its connection and can never be read
@@ -6,6 +6,9 @@ as the answer to a later request. Correlation ids are checked in addition.
 
 A broker that throttles the client reads no request until that is over (`throttling`): a call waits for it first, and
 fails at once, without a request, if that takes longer than the call may.
+
+Requests may also be sent ahead of the answers to earlier ones, over a connection that stands (`send_ahead`). Such a
+request never makes a connection: whoever sends it has learned something on this one that does not hold on another.
 
 Each answer is read into a buffer of exactly its size. TLS and SASL come before the first request of a connection, and
 SASL again before its session ends, within the deadline of the call that needs it.
@@ -102,6 +105,7 @@ class Connection:
         opening: Called for each new connection before the first request, within the deadline of that call; None for
             nothing. An error of it ends the call and closes the connection.
         connects: How often it has tried to connect.
+        ahead: How many requests were sent ahead whose answers have not been received.
     """
 
     def __init__(
@@ -153,6 +157,7 @@ class Connection:
         self._closed = False
         self._close_called = threading.Event()
         self.connects = 0
+        self.ahead = 0
         self._muted_until = 0.0
         self._pid = os.getpid()
 
@@ -199,6 +204,77 @@ class Connection:
             raise
         finally:
             self._leave(keep)
+
+    def send_ahead(self, frame: Frame) -> None:
+        """Send a request over the connection that stands, also while earlier ones wait for their answers.
+
+        Raises:
+            ConnectionFailed: There is no connection, or it was lost; answers to earlier requests are lost, too.
+            Throttled: The broker reads no request before the deadline; nothing was sent, and the connection is open.
+            AuthenticationFailed: The broker refuses the next authentication, which comes when no answer is awaited.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        self._enter(is_ahead=True)
+        keep, is_sent = False, False
+        try:
+            self._wait_for_end_of_throttle(deadline)
+            transport = self._transport
+            if transport is None or (not self.ahead and not transport.is_idle()):
+                raise self._failed("the connection was closed", False)
+            if not self.ahead:
+                self._authenticate_again(transport, deadline)
+            is_sent = True
+            transport.send(packets(frame), deadline)
+            self.ahead += 1
+            UNDER_WAY.begin((self.host, self.port))
+            keep = True
+        except Throttled:
+            keep = True
+            raise
+        except OSError as error:
+            raise self._lost(error, is_sent) from error
+        finally:
+            self._leave(keep)
+
+    def receive_next(self, correlation_id: int, patience: Patience | None = None) -> memoryview:
+        """Return the body of the answer to the earliest request that was sent ahead, behind the correlation id.
+
+        Args:
+            correlation_id: What the answer must start with.
+            patience: As for `call`.
+
+        Raises:
+            ConnectionFailed, DecodeError: As for `call`; the answers to all other requests are lost, too.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        self._enter(is_ahead=True)
+        keep = False
+        try:
+            transport = self._transport
+            if transport is None or not self.ahead:
+                raise self._failed("the connection was closed", True)
+            if patience is not None:
+                deadline = patience.wait(transport.wait_readable, deadline, self._close_called)
+            body = self._body(self._receive(transport, deadline, self._max_frame_bytes), correlation_id)
+            self.ahead -= 1
+            UNDER_WAY.end((self.host, self.port))
+            keep = True
+            return body
+        except OSError as error:
+            raise self._lost(error, True) from error
+        finally:
+            self._leave(keep)
+
+    @property
+    def must_pause(self) -> bool:
+        """Whether the broker is to be authenticated to again, for which no answer may be awaited."""
+        return not self._is_authenticated()
+
+    def _lost(self, error: OSError, is_sent: bool) -> ConnectionFailed:
+        if self._closed:
+            return self._failed("closed by close()", is_sent)
+        reason = f"no answer within {self.timeout_s:g} s" if is_deadline(error) else error.strerror or str(error)
+        return self._failed(reason, is_sent)
 
     def mute(self, seconds: float) -> None:
         """Send nothing for some time, an hour at most, over this connection or a later one: the broker throttles."""
@@ -250,8 +326,9 @@ class Connection:
         if self._transport is not None:
             self._transport.close()  # without a shutdown, which would end the connection for the parent, too
             self._transport = None
+        self.ahead = 0  # the process counts from zero
 
-    def _enter(self) -> None:
+    def _enter(self, *, is_ahead: bool = False) -> None:
         self._leave_to_parent()
         with self._lock:
             if self._closed:
@@ -260,6 +337,11 @@ class Connection:
                 raise RuntimeError(
                     f"{self.host}:{self.port}: a second call was made while one was under way; a "
                     "connection is for one call at a time"
+                )
+            if self.ahead and not is_ahead:
+                raise RuntimeError(
+                    f"{self.host}:{self.port}: a call was made while {self.ahead} requests that were sent ahead wait "
+                    "for their answers"
                 )
             self._busy = True
         UNDER_WAY.begin((self.host, self.port))
@@ -469,6 +551,9 @@ class Connection:
             self._transport.wake()
             self._transport.close()
             self._transport = None
+        for _ in range(self.ahead):
+            UNDER_WAY.end((self.host, self.port))
+        self.ahead = 0
 
     def _failed(self, reason: str, is_sent: bool) -> ConnectionFailed:
         return ConnectionFailed(self.host, self.port, reason, is_sent)

@@ -14,7 +14,8 @@ generations:
     requests          in versions, from 0.10.0 on a version that the broker says it serves; in 0.7 without, and one
                       request for the offsets of each partition
 
-Holds what producers need of Kafka 0.11 and later: record batches, producer ids, and which broker accepts which.
+Holds what producers need of Kafka 0.11 and later: record batches, also batches that are copied whole, producer ids, and
+which broker accepts which.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from simpleconsumer.dialect_types import (
     FetchResult,
     Request,
 )
+from simpleconsumer.kafka011.batch_head import BatchHead
 from simpleconsumer.kafka011.dialect import Kafka011
 from simpleconsumer.kafka011.record_encode import (
     NO_PRODUCER,
@@ -40,6 +42,7 @@ from simpleconsumer.kafka011.record_encode import (
     encode_producer_batch,
     encode_producer_set,
 )
+from simpleconsumer.kafka011.whole_batches import BatchNotWhole, Obstacle, WholeBatch, head_with, newest_ms, restamped
 from simpleconsumer.kafka07.dialect import Kafka07
 from simpleconsumer.kafka08.dialect import Kafka08
 from simpleconsumer.messages.apis import INIT_PRODUCER_ID, PRODUCE
@@ -63,9 +66,10 @@ from simpleconsumer.types import (
 )
 
 __all__ = [
-    "KAFKA011", "KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchProducer",
-    "Dialect", "Encodable", "ProducerId", "Run", "coordinates_groups", "dialect_of", "encode_producer_batch",
-    "encode_producer_set", "takes_producer_ids", "takes_zstd",
+    "KAFKA011", "KAFKA07", "KAFKA08", "MAX_DECODED_BYTES", "NO_ID", "NO_PRODUCER", "RECORD_BATCH", "BatchHead",
+    "BatchNotWhole", "BatchProducer", "Dialect", "Encodable", "Obstacle", "ProducerId", "Run", "WholeBatch",
+    "coordinates_groups", "dialect_of", "encode_producer_batch", "encode_producer_set", "head_with", "newest_ms",
+    "restamped", "takes_producer_ids", "takes_zstd",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from zkconsumer.errors import ConfigError, ForkedConnector, MessageStreamsExist,
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("simpleconsumer.errors", "rebalance.errors", "zkconsumer.errors", "zkconsumer.spark.errors",
            "zkconsumer.spark.load.failures", "zkconsumer.testing.errors", "zkconsumer.admin.values",
-           "zkconsumer.cli.terminal", "zkconsumer.polling.errors")  # fmt: skip
+           "zkconsumer.cli.terminal", "zkconsumer.polling.errors", "zkconsumer.mirror.errors")  # fmt: skip
 NO_ERRORS = {
     "Interrupted", "BadRequest", "Refusal", "NoAnswer", "TopicExists", "NothingYet", "_Fault", "RecordFault",
     "ScramRefused", "SaslRefused", "FencedFirst", "_NotFound",

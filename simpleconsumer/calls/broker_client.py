@@ -13,9 +13,10 @@ has some 60 kB.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from simpleconsumer.closing import Closing
 from simpleconsumer.connection import Connection
@@ -55,6 +56,7 @@ class BrokerCalls:
         self._client_id = client_id
         self._correlation_id = 0
         self._served: Mapping[int, range] = {}
+        self._ahead: deque[tuple[int, Request[Any]]] = deque()
         self.on_throttle: Callable[[Throttle], None] = lambda throttle: None
         self.throttle: Throttle | None = None
         if dialect.chooses_versions:
@@ -109,9 +111,31 @@ class BrokerCalls:
             meanwhile=meanwhile,
             patience=patience,
         )
-        self._note_throttle(sent[0], answer)
+        return self._decoded(sent[0], answer)
+
+    def send_ahead(self, asked: AnyRequest[Any]) -> None:
+        """Send a request over the connection that stands, while earlier ones may wait for their answers.
+
+        Raises:
+            ConnectionFailed, Throttled, AuthenticationFailed: As for `Connection.send_ahead`.
+            VersionNotServed: The broker serves no version of the request that is spoken here.
+        """
+        if not self._connection.ahead:
+            self._ahead.clear()  # a fault has ended those before
+        chosen = chosen_request(asked, self._served, self._connection.host, self._connection.port)
+        correlation_id = self._next_id()
+        self._connection.send_ahead([self._dialect.frame(chosen, correlation_id, self._client_id), *chosen.tail])
+        self._ahead.append((correlation_id, chosen))
+
+    def next_answer(self, patience: Patience | None = None) -> Any:
+        """Return the decoded answer to the earliest request that was sent ahead; errors are those of `ask`."""
+        correlation_id, chosen = self._ahead.popleft()
+        return self._decoded(chosen, self._connection.receive_next(correlation_id, patience))
+
+    def _decoded(self, sent: Request[T], answer: memoryview) -> T:
+        self._note_throttle(sent, answer)
         try:
-            return sent[0].decode(answer)
+            return sent.decode(answer)
         except DecodeError as error:
             self._connection.reset()
             error.add_note(f"in an answer of {len(answer)} bytes from {self._connection.host}:{self._connection.port}")
@@ -320,6 +344,16 @@ class BrokerClient(Closing):
     def connects(self) -> int:
         """How often it has tried to connect; unchanged between two calls if one connection served both."""
         return self._connection.connects
+
+    @property
+    def ahead(self) -> int:
+        """How many requests were sent ahead whose answers have not been received."""
+        return self._connection.ahead
+
+    @property
+    def must_pause(self) -> bool:
+        """Whether nothing is to be sent ahead before all answers have come, for the next authentication."""
+        return self._connection.must_pause
 
     @property
     def throttled_s(self) -> float:

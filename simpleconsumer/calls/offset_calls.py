@@ -341,6 +341,61 @@ class ProduceCalls(BrokerClient):
         Raises:
             ValueError: No partitions, or one without messages.
         """
+        request = self._produce(sets, acks, timeout_ms, version, transactional_id)
+        if not request.has_answer:
+            self._calls.tell(request)
+            return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)
+        return self._calls.ask(request, meanwhile, patience=self._patience("produce", timeout_ms))
+
+    def send_sets(
+        self,
+        sets: Mapping[TopicPartition, bytes],
+        *,
+        acks: int = -1,
+        timeout_ms: int = 10_000,
+        transactional_id: str | None = None,
+    ) -> None:
+        """Send encoded message sets over the connection that stands, and do not wait for the answer.
+
+        Up to five requests may be under way so. `next_produced` returns their answers in order, and until the last one
+        has come, there are no other calls. A broker serves the requests of a connection in their order.
+
+        Args:
+            sets: As for `produce_sets`; so are the other arguments.
+
+        Raises:
+            ConnectionFailed: There is no connection, or it was lost: `is_sent` says whether these messages may be
+                stored. Those of earlier requests whose answers have not come may be stored in any case.
+            Throttled: The broker throttles this client for longer than a call may take; nothing was sent.
+            ValueError: As for `produce_sets`, or acks 0, which brings no answer.
+        """
+        if acks == 0:
+            raise ValueError("acks is 0: there would be no answer")
+        self._calls.send_ahead(self._produce(sets, acks, timeout_ms, 0, transactional_id))
+
+    def next_produced(self, timeout_ms: int = 10_000) -> list[ProducedPartition]:
+        """Return error code and first offset of each partition of the earliest request of `send_sets`.
+
+        Args:
+            timeout_ms: That of the request.
+
+        Raises:
+            ConnectionFailed: The connection was lost, or no answer came in time: the answers to all requests are lost.
+            DecodeError: The answer makes no sense; likewise.
+        """
+        if not self.ahead:
+            raise ConnectionFailed(self.host, self.port, "the connection was closed")
+        answer: list[ProducedPartition] = self._calls.next_answer(self._patience("produce", timeout_ms))
+        return answer
+
+    def _produce(
+        self,
+        sets: Mapping[TopicPartition, bytes],
+        acks: int,
+        timeout_ms: int,
+        version: int,
+        transactional_id: str | None,
+    ) -> AnyRequest[list[ProducedPartition]]:
         if acks not in (-1, 0, 1):
             raise ValueError(f"acks is {acks}; it must be -1, 0 or 1")
         if not sets:
@@ -348,11 +403,6 @@ class ProduceCalls(BrokerClient):
         if not all(sets.values()):
             raise ValueError("no messages to produce")
         check_numbers(each for each in sets if each.partition != -1 or not self.dialect.chooses_partition)
-        request = (
-            self.dialect.produce(sets, acks, timeout_ms, version) if transactional_id is None
-            else KAFKA011.produce(sets, acks, timeout_ms, transactional_id=transactional_id)
-        )  # fmt: skip
-        if not request.has_answer:
-            self._calls.tell(request)
-            return [ProducedPartition(0, _NO_BASE_OFFSET)] * len(sets)
-        return self._calls.ask(request, meanwhile, patience=self._patience("produce", timeout_ms))
+        if transactional_id is not None:
+            return KAFKA011.produce(sets, acks, timeout_ms, transactional_id=transactional_id)
+        return self.dialect.produce(sets, acks, timeout_ms, version)

@@ -24,6 +24,8 @@ from simpleconsumer.types import (
 from zkconsumer_error import ErrorCode
 
 _LATEST: Final = -1
+_DEBUGGING: Final = -2
+"""As the id of a replica: whoever looks at logs as they are."""
 _EARLIEST: Final = -2
 _FIRST_WITHOUT_CREATION: Final = 4
 _TOPIC_RESOURCE: Final = 2
@@ -70,13 +72,31 @@ class TopicRequests:
         Source: kafka.cluster.Partition.fetchOffsetForTimestamp (2.8): the leader's current epoch comes with an end.
         """
         wanted = [numbered(partition) for partition in partitions]
-
-        def result(row: Values) -> LogEnd:
-            return LogEnd(row["error_code"], row["offset"], row.get("leader_epoch", -1))
-
         return call(
             apis.LIST_OFFSETS, _times(dict.fromkeys(wanted, _LATEST), read_committed),
-            lambda answer: results_of("list offsets", answer["topics"], wanted, result),
+            lambda answer: results_of("list offsets", answer["topics"], wanted, _log_end),
+            apis.LIST_OFFSETS.versions[1:], can_resend=True,
+        )  # fmt: skip
+
+    def appended_ends(self, epochs: Mapping[TopicPartition, int]) -> VersionedRequest[list[LogEnd]]:
+        """Return the request for the ends of what leaders have appended, whether or not replicas have it.
+
+        Kafka 0.10.1 and later. `log_ends` returns less where replicas lag behind: the high watermark. A follower
+        answers, too, before Kafka 2.1; later ones compare the epoch.
+
+        Args:
+            epochs: Partition -> the epoch of its leader, as `log_ends` has returned it; -1: not known.
+
+        Source: kafka.cluster.Partition.fetchOffsetForTimestamp, ListOffsetsRequest.DEBUGGING_REPLICA_ID (0.11 to 4.3).
+        """
+        wanted = {numbered(partition): epoch for partition, epoch in epochs.items()}
+        rows = [
+            (topic, {"partition_index": number, "timestamp": _LATEST, "current_leader_epoch": epoch})
+            for (topic, number), epoch in wanted.items()
+        ]
+        return call(
+            apis.LIST_OFFSETS, {"replica_id": _DEBUGGING, "isolation_level": 0, "topics": topics_of(rows)},
+            lambda answer: results_of("list offsets", answer["topics"], list(wanted), _log_end),
             apis.LIST_OFFSETS.versions[1:], can_resend=True,
         )  # fmt: skip
 
@@ -186,6 +206,10 @@ class TopicRequests:
             return [found[topic] for topic in topics]
 
         return call(apis.DESCRIBE_CONFIGS, {"resources": resources}, result, can_resend=True)
+
+
+def _log_end(row: Values) -> LogEnd:
+    return LogEnd(row["error_code"], row["offset"], row.get("leader_epoch", -1))
 
 
 def served_versions(answer: memoryview) -> tuple[int, dict[int, range]]:

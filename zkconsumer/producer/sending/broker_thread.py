@@ -222,7 +222,7 @@ class BrokerThread:
             return
         if self._settings.is_idempotent:
             try:
-                self._delivery.number(batches, lambda: _new_id(connection))
+                self._delivery.number(batches, lambda: new_producer_id(connection))
             except (SimpleConsumerError, AuthenticationFailed, TransactionFailed) as error:
                 self._not_sent(batches, error)
                 return
@@ -306,8 +306,13 @@ class BrokerThread:
         return self._connection
 
 
-def _new_id(connection: SimpleConsumer) -> ProducerId:
-    """Return a new id for an idempotent producer, which any broker gives."""
+def new_producer_id(connection: SimpleConsumer) -> ProducerId:
+    """Return a new id for an idempotent producer, which any broker gives.
+
+    Raises:
+        BrokerError: It gives none now.
+        VersionNotServed: It is older than Kafka 0.11.
+    """
     code, found = connection.ask(KAFKA011.producer_id(None, 0))
     if code:
         raise BrokerError(code, None, None)

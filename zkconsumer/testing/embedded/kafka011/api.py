@@ -42,6 +42,9 @@ class Habits(NamedTuple):
         forwards_changes: whether every broker takes changes of topics, and not the controller alone.
         groups: how groups are coordinated; times and sizes are settings.
         completing: the name of the state in which a group waits for its leader.
+        remembered_batches: so many batches of a producer are known when they come again.
+        unknown_producer_code: the answer to a batch that is not the first one of a producer of which nothing is known;
+            0: it is stored.
         checks_added_partitions: whether AddPartitionsToTxn takes only partitions that there are; 1.1 looks at topics.
     """
 
@@ -50,6 +53,8 @@ class Habits(NamedTuple):
     is_since_3: bool = False
     drops_headers: bool = True
     is_silent: bool = False
+    remembered_batches: int = 5
+    unknown_producer_code: int = 0
     checks_added_partitions: bool = True
     forwards_changes: bool = False
     offset_record: int = 3

@@ -210,7 +210,7 @@ class LeaderEpochs:
 
 
 INVALID_EPOCH: Final = 47
-_KEPT_BATCHES: Final = 5
+KEPT_BATCHES: Final = 5
 _SEQUENCES: Final = 1 << 31
 
 
@@ -224,7 +224,7 @@ class _Batch(NamedTuple):
 class _Producer:
     epoch: int
     last_timestamp_ms: int = -1
-    batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT_BATCHES))
+    batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
     open_since: int | None = None
 
 
@@ -262,16 +262,23 @@ class Producers:
         known = self._known.get(producer_id)
         return known is not None and known.open_since is not None
 
-    def stored_at(self, head: BatchHead) -> int | None:
+    def stored_at(self, head: BatchHead, remembered: int = KEPT_BATCHES, unknown_code: int = 0) -> int | None:
         """Return where a batch that is sent again was stored; None for the next batch of its producer.
 
+        Args:
+            remembered: so many batches are known again.
+            unknown_code: refuses a batch that is not the first one of a producer of which no batch is known; 0: it is
+                the next one.
+
         Raises:
-            Refusal: 45 batches are missing before it; 47 a newer producer has the id; 48 it belongs to no transaction
+            Refusal: `unknown_code`; 45 batches are missing before it; 47 a newer producer has the id; 48 it belongs to no transaction
                 while one is open.
         """
         if head.producer_id < 0:
             return None
         known = self._known.get(head.producer_id)
+        if unknown_code and head.base_sequence and (known is None or not known.batches):
+            raise Refusal(unknown_code, f"no batch of producer {head.producer_id} is known")
         if known is None:
             return None
         if head.producer_epoch < known.epoch:
@@ -286,7 +293,7 @@ class Producers:
         if known.open_since is not None and not head.attributes & IS_TRANSACTIONAL:
             raise Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {head.producer_id} has a transaction open")
         last = (head.base_sequence + head.last_delta) % _SEQUENCES
-        for batch in known.batches:
+        for batch in list(known.batches)[-remembered:]:
             if (batch.first_sequence, batch.last_sequence) == (head.base_sequence, last):
                 return batch.base_offset
         if known.batches:

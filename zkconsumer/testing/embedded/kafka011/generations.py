@@ -14,6 +14,7 @@ from simpleconsumer.messages import apis
 from zkconsumer.testing.embedded.group_values import GroupRules
 from zkconsumer.testing.embedded.kafka011.api import Habits
 from zkconsumer.testing.embedded.kafka011.apis import SERVED
+from zkconsumer_error import ErrorCode
 
 
 class Generation(NamedTuple):
@@ -116,12 +117,14 @@ GENERATIONS: Final = {
         "0.11.0.3", 4, _up_to(3, 5, 2, 4, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, _NONE)
         | _of_topics(2, 1, 0, 0, *_LATER[1:], 0) | _of_acls(0),
         Habits(is_before_2=True, drops_headers=False, offset_record=1, group_record=1, groups=_BEFORE_1,
-               completing=_AWAITING),
+               completing=_AWAITING, remembered_batches=1,
+               unknown_producer_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ),
     "1.1": Generation(
         "1.1.1", 4, _up_to(5, 7, 2, 5, 3, 3, 1, 1, 0, 0, 0, 0, 1) | _of_members(2, 1, 1, 1, 1, 0)
         | _of_topics(2, 1, 0, 0, 0, _NONE, _NONE, 1) | _of_acls(0),
-        Habits(is_before_2=True, checks_added_partitions=False, offset_record=1, group_record=1, groups=_BEFORE_2),
+        Habits(is_before_2=True, checks_added_partitions=False, offset_record=1, group_record=1, groups=_BEFORE_2,
+               unknown_producer_code=ErrorCode.UNKNOWN_PRODUCER_ID),
     ),
     "2.8": Generation(
         "2.8.2", 5, _up_to(9, 12, 6, 11, 8, 7, 3, 3, 4, 4, 3, 3, 5) | _of_members(7, 5, 4, 4, 4, 2)

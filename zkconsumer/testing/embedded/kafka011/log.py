@@ -24,7 +24,7 @@ from zkconsumer.testing.embedded.disk.log import LogSettings, Numbered, Partitio
 from zkconsumer.testing.embedded.disk.messages import Bytes, Refusal, check, entries
 from zkconsumer.testing.embedded.disk.segment import LogSlice, Segment, last_offset
 from zkconsumer.testing.embedded.kafka011 import batches
-from zkconsumer.testing.embedded.kafka011.batches import FILE, LeaderEpochs, Producers
+from zkconsumer.testing.embedded.kafka011.batches import FILE, KEPT_BATCHES, LeaderEpochs, Producers
 from zkconsumer.testing.embedded.kafka011.conversion import OldMessage, encode_set, numbered_set
 from zkconsumer_error import ErrorCode
 
@@ -172,7 +172,10 @@ class BatchLog(PartitionLog):
         """Return the time that messages get which are appended now, in ms; None: that of their producer."""
         return self._clock() if self.settings.message_timestamp_type == "LogAppendTime" else None
 
-    def append_batch(self, data: Bytes, *, takes_zstd: bool = True, append_time_ms: int | None = None) -> int:
+    def append_batch(
+        self, data: Bytes, *, takes_zstd: bool = True, append_time_ms: int | None = None,
+        remembered: int = KEPT_BATCHES, unknown_code: int = 0,
+    ) -> int:  # fmt: skip
         """Return the offset of the first message of a produced batch, once it is in the file.
 
         A batch that its producer sends again is not stored twice.
@@ -180,6 +183,7 @@ class BatchLog(PartitionLog):
         Args:
             takes_zstd: whether the request may have brought zstd.
             append_time_ms: the time of all its messages; None: that which each has.
+            remembered, unknown_code: as for `Producers.stored_at`.
 
         Raises:
             Refusal: 76 zstd in an old request; and what `batches.check_batch`, `Producers.stored_at` and
@@ -190,7 +194,7 @@ class BatchLog(PartitionLog):
             raise Refusal(batches.UNSUPPORTED_CODEC, f"{self!r}: zstd in a request of before version 7")
         with self._lock:
             self._require_open()
-            stored = self._producers.stored_at(head)
+            stored = self._producers.stored_at(head, remembered, unknown_code)
             if stored is not None:
                 return stored
             timed = data if append_time_ms is None else batches.with_append_time(data, append_time_ms)

@@ -20,7 +20,14 @@ from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import Final, NamedTuple
 
-from simpleconsumer.kafka011.batch_head import HEAD_BYTES, IS_TRANSACTIONAL, MAGIC, MAGIC_AT, read_head
+from simpleconsumer.kafka011.batch_head import (
+    HEAD_BYTES,
+    IS_TRANSACTIONAL,
+    MAGIC,
+    MAGIC_AT,
+    OVERHEAD,
+    read_head,
+)
 from simpleconsumer.messages import apis
 from simpleconsumer.messages.schema import Values
 from simpleconsumer.primitives import topics_of
@@ -82,7 +89,8 @@ def _store(asked: Asked[Produce], where: TopicPartition, data: memoryview) -> _S
         base_offset = _append(asked, log, data, time_ms)
         return _Stored(0, base_offset, log.start_offset, -1 if time_ms is None else time_ms)
     except Refusal as refusal:
-        return _Stored(refusal.code)
+        is_unknown = refusal.code == ErrorCode.INVALID_RECORD and asked.host.habits.is_before_2  # 2.4 has it first
+        return _Stored(ErrorCode.CORRUPT_MESSAGE if is_unknown else refusal.code)
 
 
 def _check_transaction(asked: Asked[Produce], where: TopicPartition, log: BatchLog, data: memoryview) -> None:
@@ -105,13 +113,26 @@ def _check_transaction(asked: Asked[Produce], where: TopicPartition, log: BatchL
 
 def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int | None) -> int:
     """Return the base offset."""
-    magic = asked.host.habits.log_magic
+    habits = asked.host.habits
+    magic = habits.log_magic
     is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] == MAGIC and magic == MAGIC
     if is_batch or asked.version >= _FIRST_OF_BATCHES:
-        return log.append_batch(data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD, append_time_ms=time_ms)
+        if habits.is_before_2 and asked.version >= _FIRST_OF_BATCHES and not _is_one_batch(data):
+            raise NoAnswer("not one batch alone in a set: brokers before 2.4 close the connection")
+        return log.append_batch(
+            data, takes_zstd=asked.version >= _FIRST_WITH_ZSTD, append_time_ms=time_ms,
+            remembered=habits.remembered_batches, unknown_code=habits.unknown_producer_code,
+        )  # fmt: skip
     if not asked.host.habits.is_before_2 and len({data[position + MAGIC_AT] for position, _ in entries(data)}) > 1:
         raise Refusal(ErrorCode.INVALID_RECORD, "messages of several formats in one set")
     return log.append_set(data, magic, time_ms)
+
+
+def _is_one_batch(data: memoryview) -> bool:
+    """Return whether a set is one record batch by its head; what is cut off is refused with a code."""
+    if len(data) < HEAD_BYTES:
+        return bool(data)
+    return data[MAGIC_AT] == MAGIC and OVERHEAD + read_head(data, 0).size >= len(data)
 
 
 def _row(version: int, partition: int, stored: _Stored) -> bytes:

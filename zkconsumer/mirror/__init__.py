@@ -1,0 +1,1 @@
+"""Lanes: they carry record batches that are encoded already into one partition each, every record once and in order."""

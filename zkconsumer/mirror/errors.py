@@ -1,0 +1,179 @@
+"""The errors of a lane: each names the partition, what was expected and what was found. Pure.
+
+ZkConsumerError
+└── LaneError
+    ├── LaneStopped          the lane sends nothing more
+    │   ├── AnotherWriter    somebody else has written to the partition, or has taken the producer id over
+    │   ├── Misplaced        the broker has acknowledged batches at other offsets than their own
+    │   ├── NumberRefused    the broker refuses the right next sequence number: it has forgotten the producer
+    │   ├── BatchRefused     the broker refuses a batch for good
+    │   └── BelowRun         the log ends before the first offset of the run
+    └── LaneStuck            what was asked of the lane did not happen in time; it can be asked again
+"""
+
+# The names say what happened; an "Error" behind each would only repeat the tree above.
+# ruff: noqa: N818
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from simpleconsumer.errors import broker_error
+from simpleconsumer.types import TopicPartition
+from zkconsumer_error import ZkConsumerError, first_few
+
+
+class LaneError(ZkConsumerError):
+    """Root of the errors of lanes.
+
+    Attributes:
+        topic: Where the lane writes.
+        partition: Where the lane writes.
+    """
+
+    def __init__(self, name: TopicPartition, *more: object) -> None:
+        super().__init__(name, *more)
+        self.topic, self.partition = name
+
+    @property
+    def place(self) -> str:
+        """Topic and partition, as texts have them."""
+        return f"{self.topic}/{self.partition}"
+
+
+class LaneStopped(LaneError):
+    """The lane sends nothing more."""
+
+
+class AnotherWriter(LaneStopped):
+    """Somebody else has written to the partition, or has taken the producer id over.
+
+    Attributes:
+        expected: What the lane had to find, a clause.
+        found: What it has found, a clause.
+    """
+
+    def __init__(self, name: TopicPartition, expected: str, found: str) -> None:
+        super().__init__(name, expected, found)
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"{self.place}: another writer: expected {self.expected}, found {self.found}"
+
+
+class MisplacedBatch(NamedTuple):
+    """A batch that the broker has acknowledged at another offset than its own.
+
+    Attributes:
+        expected_offset: The offset of its first record, by its sequence number.
+        found_offset: The offset that the broker has answered.
+        records: How many records it has.
+    """
+
+    expected_offset: int
+    found_offset: int
+    records: int
+
+
+class Misplaced(LaneStopped):
+    """The broker has acknowledged batches at other offsets than their own: it had forgotten the producer.
+
+    Attributes:
+        batches: Those batches.
+    """
+
+    remedy = "read the end of the log before anything else is written: records may be there twice, or out of order"
+
+    def __init__(self, name: TopicPartition, batches: Sequence[MisplacedBatch]) -> None:
+        super().__init__(name, tuple(batches))
+        self.batches = tuple(batches)
+
+    def __str__(self) -> str:
+        rows = [
+            f"{each.records} records expected at {each.expected_offset}, found at {each.found_offset}"
+            for each in self.batches
+        ]
+        return f"{self.place}: the broker has stored batches at other offsets: {first_few(*rows, between='; ')}"
+
+
+class NumberRefused(LaneStopped):
+    """The broker refuses the right next sequence number, as those of Kafka 0.11 and 1 do that have forgotten the id.
+
+    Attributes:
+        code: What the broker answers: 45 in Kafka 0.11, 59 in Kafka 1.
+        offset: Where the log ends.
+        sequence: The number that belongs there.
+    """
+
+    remedy = (
+        "go on with the same producer id, the next epoch and sequence 0, in a new run that starts at the end of the log"
+    )
+
+    def __init__(self, name: TopicPartition, code: int, offset: int, sequence: int) -> None:
+        super().__init__(name, code, offset, sequence)
+        self.code = code
+        self.offset = offset
+        self.sequence = sequence
+
+    def __str__(self) -> str:
+        row = broker_error(self.code)
+        return (
+            f"{self.place}: the log ends at {self.offset}, and the broker refuses the right next sequence number "
+            f"{self.sequence}: {row.name} (code {self.code}), {row.meaning}"
+        )
+
+
+class BatchRefused(LaneStopped):
+    """The broker refuses a batch, or a question about the partition, for good.
+
+    Attributes:
+        code: What the broker answers.
+        offset: Where the batch was to be stored; None for a question.
+    """
+
+    def __init__(self, name: TopicPartition, code: int, offset: int | None) -> None:
+        super().__init__(name, code, offset)
+        self.code = code
+        self.offset = offset
+
+    def __str__(self) -> str:
+        row = broker_error(self.code)
+        what = "where the log ends" if self.offset is None else f"the batch for offset {self.offset}"
+        return f"{self.place}: the broker refuses {what}: {row.name} (code {self.code}), {row.meaning}"
+
+
+class BelowRun(LaneStopped):
+    """The log ends before the first offset of the run: it was cut off further than the run reaches.
+
+    Attributes:
+        first_offset: Where the run starts.
+        end: Where the log ends.
+    """
+
+    remedy = "go on with the run that has this offset"
+
+    def __init__(self, name: TopicPartition, first_offset: int, end: int) -> None:
+        super().__init__(name, first_offset, end)
+        self.first_offset = first_offset
+        self.end = end
+
+    def __str__(self) -> str:
+        return f"{self.place}: the log ends at {self.end}, before offset {self.first_offset}, where the run starts"
+
+
+class LaneStuck(LaneError):
+    """What was asked of the lane did not happen in time; nothing is lost, and it can be asked again.
+
+    Attributes:
+        waited_s: For how long, in seconds.
+        reason: The last fault, a clause.
+    """
+
+    def __init__(self, name: TopicPartition, waited_s: float, reason: str) -> None:
+        super().__init__(name, waited_s, reason)
+        self.waited_s = waited_s
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.place}: the lane got no further within {self.waited_s:g} s: {self.reason}"
