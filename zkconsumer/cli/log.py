@@ -354,6 +354,6 @@ def _of_zookeeper(folders: list[Path], root: str | None) -> tuple[list[StoredPos
         raise CliError(f"{folders[0]} has no offsets of groups under {chosen or '/'}",
                        f"paths with offsets: {first_few(*(each or '/' for each in roots)) or 'none'}")  # fmt: skip
     for note in found.notes:
-        click.echo(f"zkconsumer: {note}; the server had not acknowledged it", err=True)
+        click.echo(f"zkconsumer: {note}", err=True)
     problems = [*found.faults, *(f"{path} is no offset" for path in found.unreadable)]
     return found.positions[chosen], problems

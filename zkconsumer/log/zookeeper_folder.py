@@ -78,11 +78,14 @@ def read_positions(folders: Sequence[Path]) -> ZooKeeperPositions:
     snapshots, logs = _files(folders)
     faults: list[str] = []
     notes: list[str] = []
-    nodes = _from_snapshots(snapshots, faults)
+    nodes = _from_snapshots(snapshots, notes)
     after = -1 if nodes.zxid is None else nodes.zxid
     first = max((number for number, file in enumerate(logs) if file.zxid <= after + 1), default=0)
     for file in logs[first:]:
         _apply(file, nodes, faults, notes)
+    newest = max((file.zxid for file in snapshots), default=0)
+    if newest > (nodes.zxid or 0):
+        faults.append(f"transactions {(nodes.zxid or 0) + 1:#x} to {newest:#x} are in no sound file")
     found: dict[str, list[StoredPosition]] = {}
     unreadable: list[str] = []
     for node in nodes.rows():
@@ -119,8 +122,11 @@ def _files(folders: Sequence[Path]) -> tuple[list[DataFile], list[DataFile]]:
     return snapshots, sorted(found["log"], key=lambda file: file.zxid)
 
 
-def _from_snapshots(snapshots: Sequence[DataFile], faults: list[str]) -> OffsetNodes:
-    """Return what the newest sound snapshot has; nothing if there is none: then the logs have all."""
+def _from_snapshots(snapshots: Sequence[DataFile], notes: list[str]) -> OffsetNodes:
+    """Return what the newest sound snapshot has; nothing if there is none.
+
+    A server that was killed while it wrote a snapshot leaves a part of it. The logs after the one before have the same.
+    """
     for number, file in enumerate(snapshots):
         nodes = OffsetNodes(file.zxid)
         with ReadOnlyFile(file.path) as opened:
@@ -129,7 +135,7 @@ def _from_snapshots(snapshots: Sequence[DataFile], faults: list[str]) -> OffsetN
                     nodes.put(path, data, changed_ms)
             except DecodeError as error:
                 instead = "an older one is read" if number + 1 < len(snapshots) else "only the logs are read"
-                faults.append(f"{file.path} is no whole snapshot: {error}; {instead}")
+                notes.append(f"{file.path} is no whole snapshot: {error}; {instead}")
                 continue
             opened.check()
         return nodes
@@ -142,7 +148,10 @@ def _apply(file: DataFile, nodes: OffsetNodes, faults: list[str], notes: list[st
         for item in TransactionLog(opened.read, opened.size):
             if isinstance(item, LogFault):
                 said = f"{file.path}, bytes {item.start} to {item.end}: {item.reason}"
-                (notes if item.is_torn else faults).append(said)
+                if item.is_torn:
+                    notes.append(f"{said}; the server had not acknowledged it")
+                else:
+                    faults.append(said)
                 continue
             if missing := nodes.apply(item):
                 faults.append(f"{file.path}: transactions {missing[0]:#x} to {missing[1]:#x} are missing there")
