@@ -23,7 +23,7 @@ ReadEvent = Message | Damage | Gap | LogTail
 def transactions_of(log: DiskPartition) -> LoggedTransactions:
     """Return the transactions of a partition; reads its log to the end, and no message."""
     found = LoggedTransactions()
-    for event in log.scan():
+    for event in log.scan(in_runs=True):
         if isinstance(event, Placed):
             entry = event.entry
             if entry.magic > 1 and entry.attributes & TRANSACTIONAL:
