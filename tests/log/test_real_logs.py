@@ -44,7 +44,8 @@ COMMITTED: Final = {"isolation.level": "read_committed"}
 SETTINGS: Final = {
     "offsets.topic.replication.factor": 1, "log.cleaner.enable": "true", "log.cleaner.backoff.ms": 300,
     "log.cleaner.dedupe.buffer.size": 8_000_000, "log.cleaner.io.buffer.size": 1_100_000,
-    "replica.high.watermark.checkpoint.interval.ms": 300, "log.flush.start.offset.checkpoint.interval.ms": 300, "log.roll.jitter.ms": None,
+    "replica.high.watermark.checkpoint.interval.ms": 300,
+    "log.flush.start.offset.checkpoint.interval.ms": 300, "log.roll.jitter.ms": None,
 }  # fmt: skip
 
 
