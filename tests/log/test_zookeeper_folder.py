@@ -18,7 +18,7 @@ from kazoo.exceptions import KazooException
 
 from tests.log.written_logs import write_log
 from zkconsumer.cli.program import program
-from zkconsumer.log.zookeeper_files import Transaction, TransactionLog
+from zkconsumer.log.zookeeper_files import TransactionLog, TreeTransaction
 from zkconsumer.log.zookeeper_folder import ZooKeeperPositions, read_positions
 from zkconsumer.testing.waiting import wait_until
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -284,7 +284,7 @@ def test_hostile_logs_take_no_longer(tmp_path: Path, kind: str) -> None:
     begin = time.process_time()
     found = list(TransactionLog(lambda at, count: path.read_bytes()[at : at + count], path.stat().st_size))
     assert time.process_time() - begin < 10
-    assert [item.zxid for item in found if isinstance(item, Transaction)] == [1, 2]
+    assert [item.zxid for item in found if isinstance(item, TreeTransaction)] == [1, 2]
 
 
 def test_the_command_prints_the_same_json_for_both_stores(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from simpleconsumer.errors import BufferUnderflow, DecodeError, LimitExceeded
 
 MOST_FIELD_BYTES: Final = 64 * 1024 * 1024
 """The largest field, and the largest transaction; servers take 1 MB (`jute.maxbuffer`)."""
-FRAME: Final = Struct(">QI")
+_FRAME: Final = Struct(">QI")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _FILE_HEAD: Final = Struct(">4siq")
@@ -36,16 +36,21 @@ _SESSION_BYTES: Final = 12
 _NODE_STAT: Final = Struct(">q24xq28x")
 """Number of the access list; zxids and time of its creation; time of its last change; versions, owner, zxid."""
 _HEAD: Final = Struct(">qiqqi")
-_ROOT: Final = "/"
 _MOST_LISTS: Final = 10_000_000
 _MOST_VALUE_BYTES: Final = 64
 _OFFSET_NODE: Final = re.compile(r"((?:/[^/]+)*)/consumers/([^/]+)/offsets/([^/]+)/([^/]+)")
-
 _CREATES: Final = frozenset({1, 15, 19, 21})  # create, create2, createContainer, createTTL
 _DELETES: Final = frozenset({2, 20})  # delete, deleteContainer
 _SET_DATA: Final = 5
 _MULTI: Final = 14
 _ERROR: Final = -1
+_READ_BYTES: Final = 1024 * 1024
+_CHECKSUM: Final = "the Adler-32 of a transaction does not fit"
+_CANDIDATE: Final = re.compile(rb"(?s)(?=\x00{4}.{4}[\x00-\x04].{3})")  # a checksum of 4 bytes, and a length
+_LOOKAHEAD: Final = 12
+_TRIED_BYTES: Final = 64 * 1024 * 1024
+_TRIED_A_BYTE: Final = 16
+"""So many bytes are read and checked at most, and so many more for each byte of the file."""
 
 
 class OffsetNode(NamedTuple):
@@ -66,7 +71,7 @@ class OffsetNode(NamedTuple):
     changed_ms: int
 
 
-class Transaction(NamedTuple):
+class TreeTransaction(NamedTuple):
     """What a transaction changes in nodes with offsets: their data by path, None for a node that is deleted."""
 
     zxid: int
@@ -113,9 +118,7 @@ class JuteStream:
         return int(_INT32.unpack_from(self._data, self._at - 4)[0])
 
     def int64(self) -> int:
-        self._have(8)
-        self._at += 8
-        return int(_INT64.unpack_from(self._data, self._at - 8)[0])
+        return self.fields(_INT64)[0]
 
     def fields(self, form: Struct) -> tuple[int, ...]:
         self._have(form.size)
@@ -175,11 +178,11 @@ def nodes_of_snapshot(stream: JuteStream) -> Iterator[tuple[str, bytes, int]]:
     stream.skip(_count(stream, "sessions") * _SESSION_BYTES)
     for _ in range(_count(stream, "access lists")):
         stream.int64()
-        for _ in range(max(_count(stream, "entries of an access list"), 0)):
+        for _ in range(_count(stream, "entries of an access list")):
             stream.int32()
             stream.buffer()
             stream.buffer()
-    while (path := stream.string()) != _ROOT:
+    while (path := stream.string()) != "/":
         data = stream.buffer()
         _, changed_ms = stream.fields(_NODE_STAT)
         if _is_offset(path):
@@ -209,7 +212,7 @@ def check_head(head: bytes, magic: bytes) -> None:
         raise DecodeError(f"it starts with {found!r} and version {version}, not with {magic!r} and version {_VERSION}")
 
 
-def transaction_of(data: bytes) -> Transaction:
+def transaction_of(data: bytes) -> TreeTransaction:
     """Return the transaction in a frame of a log whose checksum fits.
 
     Raises:
@@ -217,7 +220,7 @@ def transaction_of(data: bytes) -> Transaction:
     """
     stream = JuteStream(iter((data,)))
     _, _, zxid, time_ms, kind = stream.fields(_HEAD)
-    return Transaction(zxid, time_ms, _changes(stream, kind))
+    return TreeTransaction(zxid, time_ms, _changes(stream, kind))
 
 
 def _changes(stream: JuteStream, kind: int) -> list[tuple[str, bytes | None]]:
@@ -240,7 +243,7 @@ def _is_offset(path: str) -> bool:
     return "/offsets/" in path and _OFFSET_NODE.fullmatch(path) is not None
 
 
-class OffsetNodes:
+class OffsetTree:
     """The nodes with offsets, as snapshot and transactions leave them.
 
     Attributes:
@@ -257,7 +260,7 @@ class OffsetNodes:
         """Take a node of a snapshot."""
         self._nodes[path] = data[:_MOST_VALUE_BYTES], changed_ms
 
-    def apply(self, transaction: Transaction) -> tuple[int, int] | None:
+    def apply(self, transaction: TreeTransaction) -> tuple[int, int] | None:
         """Take a transaction, if it is later than the last one.
 
         Returns:
@@ -279,9 +282,8 @@ class OffsetNodes:
         """Yield the nodes, by path."""
         for path in sorted(self._nodes):
             data, changed_ms = self._nodes[path]
-            found = _OFFSET_NODE.fullmatch(path)
-            assert found is not None, path
-            yield OffsetNode(found[1], found[2], found[3], found[4], data, changed_ms)
+            if (found := _OFFSET_NODE.fullmatch(path)) is not None:
+                yield OffsetNode(found[1], found[2], found[3], found[4], data, changed_ms)
 
 
 def missing_between(before: int | None, zxid: int) -> tuple[int, int] | None:
@@ -290,13 +292,23 @@ def missing_between(before: int | None, zxid: int) -> tuple[int, int] | None:
     >>> missing_between(0x100000005, 0x100000009), missing_between(0x100000005, 0x200000001)
     ((4294967302, 4294967304), None)
     """
-    epoch_start = zxid >> 32 << 32
-    expected = epoch_start if before is None else before + 1
     if before is not None and before >> 32 != zxid >> 32:
         return None
-    if before is None:
-        expected += 1
+    expected = (zxid >> 32 << 32 if before is None else before) + 1
     return (expected, zxid - 1) if zxid > expected else None
+
+
+class LogFault(NamedTuple):
+    """Bytes of a log in which no transaction can be read.
+
+    Attributes:
+        is_torn: They look like a write that a crash has cut off: the server had not acknowledged it.
+    """
+
+    start: int
+    end: int
+    reason: str
+    is_torn: bool
 
 
 class TransactionLog:
@@ -314,13 +326,12 @@ class TransactionLog:
         self._piece = b""
         self._piece_at = 0
 
-    def __iter__(self) -> Iterator[Transaction | LogFault]:
+    def __iter__(self) -> Iterator[TreeTransaction | LogFault]:
         """Yield the transactions, and where none can be read; reading goes on at the next frame that fits."""
         try:
             check_head(self._bytes(0, min(_FILE_HEAD.size, self._size)), b"ZKLG")
         except DecodeError as error:
-            is_new = isinstance(error, BufferUnderflow) or self._is_zero(0)
-            yield LogFault(0, self._size, str(error), is_torn=is_new)
+            yield LogFault(0, self._size, str(error), isinstance(error, BufferUnderflow) or self._is_zero(0))
             return
         position = _FILE_HEAD.size
         while position < self._size:
@@ -336,19 +347,19 @@ class TransactionLog:
             yield LogFault(position, self._size if end is None else end, found, is_torn=is_cut)
             position = self._size if end is None else end
 
-    def _frame(self, position: int) -> tuple[Transaction, int] | str:
+    def _frame(self, position: int) -> tuple[TreeTransaction, int] | str:
         """Return the transaction at a position and where the next one starts, or why there is none."""
-        if self._size - position <= FRAME.size:
+        if self._size - position <= _FRAME.size:
             return "too few bytes for a transaction"
-        stated, length = FRAME.unpack_from(self._bytes(position, FRAME.size))
-        end = position + FRAME.size + length
+        stated, length = _FRAME.unpack_from(self._bytes(position, _FRAME.size))
+        end = position + _FRAME.size + length
         if length < _HEAD.size or length > MOST_FIELD_BYTES:
             return f"a transaction has the length {length}"
         if end >= self._size:
             return f"a transaction has the length {length}, and the file ends before its end"
         if self._bytes(end, 1) != b"B":
             return "the end mark of a transaction is missing"
-        data = self._bytes(position + FRAME.size, length)
+        data = self._bytes(position + _FRAME.size, length)
         self._budget -= length
         if adler32(data) != stated:
             return _CHECKSUM
@@ -374,6 +385,7 @@ class TransactionLog:
         start = position - self._piece_at
         if start < 0 or start + size > len(self._piece):
             wanted = min(max(size, _READ_BYTES), self._size - position)
+            self._budget -= wanted
             self._piece, self._piece_at, start = self._read(position, wanted), position, 0
         return self._piece[start : start + size]
 
@@ -385,25 +397,3 @@ class TransactionLog:
                 return False
             position += len(piece)
         return True
-
-
-class LogFault(NamedTuple):
-    """Bytes of a log in which no transaction can be read.
-
-    Attributes:
-        is_torn: They look like a write that a crash has cut off: the server had not acknowledged it.
-    """
-
-    start: int
-    end: int
-    reason: str
-    is_torn: bool
-
-
-_READ_BYTES: Final = 1024 * 1024
-_CHECKSUM: Final = "the Adler-32 of a transaction does not fit"
-_CANDIDATE: Final = re.compile(rb"(?s)(?=\x00{4}.{4}[\x00-\x04].{3})")  # a checksum of 4 bytes, and a length
-_LOOKAHEAD: Final = 12
-_TRIED_BYTES: Final = 64 * 1024 * 1024
-_TRIED_A_BYTE: Final = 16
-"""So many bytes are checked at most where frames are looked for, and so many more for each byte of the file."""

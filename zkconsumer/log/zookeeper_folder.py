@@ -19,7 +19,7 @@ from zkconsumer.log.zookeeper_files import (
     JuteStream,
     LogFault,
     OffsetNode,
-    OffsetNodes,
+    OffsetTree,
     TransactionLog,
     nodes_of_snapshot,
 )
@@ -122,13 +122,13 @@ def _files(folders: Sequence[Path]) -> tuple[list[DataFile], list[DataFile]]:
     return snapshots, sorted(found["log"], key=lambda file: file.zxid)
 
 
-def _from_snapshots(snapshots: Sequence[DataFile], notes: list[str]) -> OffsetNodes:
+def _from_snapshots(snapshots: Sequence[DataFile], notes: list[str]) -> OffsetTree:
     """Return what the newest sound snapshot has; nothing if there is none.
 
     A server that was killed while it wrote a snapshot leaves a part of it. The logs after the one before have the same.
     """
     for number, file in enumerate(snapshots):
-        nodes = OffsetNodes(file.zxid)
+        nodes = OffsetTree(file.zxid)
         with ReadOnlyFile(file.path) as opened:
             try:
                 for path, data, changed_ms in nodes_of_snapshot(JuteStream(_pieces(opened, file.codec))):
@@ -139,10 +139,10 @@ def _from_snapshots(snapshots: Sequence[DataFile], notes: list[str]) -> OffsetNo
                 continue
             opened.check()
         return nodes
-    return OffsetNodes()
+    return OffsetTree()
 
 
-def _apply(file: DataFile, nodes: OffsetNodes, faults: list[str], notes: list[str]) -> None:
+def _apply(file: DataFile, nodes: OffsetTree, faults: list[str], notes: list[str]) -> None:
     """Apply the transactions of a log."""
     with ReadOnlyFile(file.path) as opened:
         for item in TransactionLog(opened.read, opened.size):
