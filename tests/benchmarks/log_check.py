@@ -100,7 +100,7 @@ def checked(folder: Path) -> CheckedPartition:
 def seconds_of(command: list[str]) -> tuple[float, float]:
     """Run a command to its end; return its seconds, and its processor seconds."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=1800, check=True)
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=1800, check=True)
     wall, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
