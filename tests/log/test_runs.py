@@ -12,17 +12,22 @@ from typing import Final
 import pytest
 
 from simpleconsumer import encode_message_set, kernel
+from simpleconsumer.codecs import crc32c
 from simpleconsumer.kafka011.record_encode import BatchProducer, encode_record_batch
+from simpleconsumer.types import Message
 from tests.log.drawn_faults import FAULTS
 from tests.log.test_drawn_faults import drawn
 from tests.log.written_logs import file_name
-from zkconsumer.log import Damage, Gap, LogTail, open_log, runs
+from zkconsumer.log import Damage, Gap, LogReading, LogTail, open_log, runs
 from zkconsumer.log.checking import check_partition
 from zkconsumer.log.heads import KAFKA_FILE, DiskLayout
 from zkconsumer.log.partition_log import DiskPartition, Placed
 from zkconsumer.log.values import DiskEntry
 from zkconsumer.log.walk import SegmentWalk
 
+needs_kernel = pytest.mark.skipif(
+    kernel.compiled is None, reason=f"needs the compiled kernel, here is {kernel.description}"
+)
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -59,7 +64,7 @@ def some_entries(draw: random.Random) -> tuple[bytes, list[tuple[int, int]]]:
     return bytes(data[: draw.randint(1, len(data))] if draw.random() < 0.2 else data), places
 
 
-@pytest.mark.compiled
+@needs_kernel
 @pytest.mark.parametrize("seed", range(20))
 def test_the_kernel_finds_the_runs_that_python_finds(seed: int) -> None:
     draw = random.Random(seed)
@@ -74,7 +79,7 @@ def test_the_kernel_finds_the_runs_that_python_finds(seed: int) -> None:
     assert longest > 1
 
 
-@pytest.mark.compiled
+@needs_kernel
 @pytest.mark.parametrize("seed", range(20))
 def test_the_kernel_finds_the_places_that_python_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(seed)
@@ -118,6 +123,24 @@ def test_a_scan_in_runs_finds_what_a_scan_of_entries_finds(tmp_path: Path, seed:
         assert (each.start, each.end) == (parts[0].start, parts[-1].end)
         assert (each.first, each.last) == (parts[0].first, parts[-1].last)
         assert each.last_ms == max(part.last_ms for part in parts)
+
+
+def test_an_entry_within_a_run_that_cannot_be_decoded_is_named_alone(tmp_path: Path) -> None:
+    sound = [encode_record_batch([b"a", b"b"], first_offset=2 * number, timestamp_ms=5) for number in range(5)]
+    batches = [bytearray(batch) for batch in sound]
+    batches[2][61] = 0x7E  # the length of its first record
+    batches[2][17:21] = crc32c(bytes(batches[2][21:])).to_bytes(4, "big")
+    folder = tmp_path / "clicks-0"
+    folder.mkdir()
+    (folder / file_name(0)).write_bytes(b"".join(batches))
+    [partition] = open_log(tmp_path).partitions
+    [joined] = events(partition, in_runs=True)[1][1:]
+    assert joined.entries == 4
+    found = list(LogReading(partition, 0).events())
+    damage = [event for event in found if isinstance(event, Damage)]
+    size = len(batches[0])
+    assert {(each.start_byte, each.end_byte) for each in damage} == {(2 * size, 3 * size)}
+    assert [event.offset for event in found if isinstance(event, Message)] == [0, 1, 2, 3, 6, 7, 8, 9]
 
 
 # -- what was made to look like entries --------------------------------------------------------------------------------
