@@ -19,6 +19,7 @@ from tests.log.drawn_faults import FAULTS
 from tests.log.test_drawn_faults import check
 from tests.log.written_logs import Row, WrittenLog
 from zkconsumer import Producer, ProducerConfig, read_topic
+from zkconsumer.admin import BrokerAdmin
 from zkconsumer.cli.program import program
 from zkconsumer.log import Damage, Gap, GapKind, LogReading, open_log
 from zkconsumer.log.checking import check_partition
@@ -30,18 +31,21 @@ from zkconsumer.testing.waiting import wait_until
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 VERSIONS: Final = ("0.8.2.2", "0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
-KILLED: Final = ("0.8.2.2", "2.8.2")
+KILLED: Final = ("0.8.2.2", "1.1.1", "2.8.2", "4.3.1")
 """Their brokers are killed; the others stop in order."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4")
 SEGMENT_BYTES: Final = 4000
 LEAST_SEGMENT_BYTES: Final = 1_048_576
 """Of Kafka 4, whose messages are larger here so that there are some segments all the same."""
 FAULTS_EACH: Final = 60
+CUT_AT: Final = 47
+"""The messages of the topic `cut` before this offset are deleted, within an entry."""
 COMMITTED: Final = {"isolation.level": "read_committed"}
 SETTINGS: Final = {
     "offsets.topic.replication.factor": 1, "log.cleaner.enable": "true", "log.cleaner.backoff.ms": 300,
     "log.cleaner.dedupe.buffer.size": 8_000_000, "log.cleaner.io.buffer.size": 1_100_000,
-    "replica.high.watermark.checkpoint.interval.ms": 300, "log.roll.jitter.ms": None,
+    "replica.high.watermark.checkpoint.interval.ms": 300,
+    "log.flush.start.offset.checkpoint.interval.ms": 300, "log.roll.jitter.ms": None,
 }  # fmt: skip
 
 
@@ -63,16 +67,21 @@ def fill(cluster: KafkaCluster, version: tuple[int, ...]) -> list[str]:
     cluster.create_topic("mixed", config=config)
     cluster.create_topic("compacted", config={**config, "cleanup.policy": "compact",
                                               "min.cleanable.dirty.ratio": "0.01"})  # fmt: skip
+    if version >= (0, 11):
+        topics.append("cut")
+        cluster.create_topic("cut", config=config)
     draw = random.Random(1)
-    codecs = [codec for codec in CODECS if codec != "lz4" or version >= (0, 8, 2)]
+    codecs = [*CODECS, "zstd"] if version >= (2, 1) else list(CODECS)
     sizes = (20_000, 50_000) if is_large else (0, 20, 300)
     for number in range(60):
         values = [b"%d " % number + draw.randbytes(draw.choice(sizes)) for _ in range(draw.randint(1, 6))]
         cluster.produce("plain", values, key=draw.choice((None, b"k%d" % number)))
-        cluster.produce("mixed", values, key=b"k%d" % (number % 7), codec=codecs[number % len(codecs)])
+        send(cluster, "mixed", values, b"k%d" % (number % 7), codecs[number % len(codecs)])
         # The cleaner of 0.8 cleans no compressed messages.
         packed = codecs[number // 4 % len(codecs)] if version >= (0, 9) else "none"
-        cluster.produce("compacted", values, key=b"k%d" % (number % 5), codec=packed)
+        if version >= (0, 11):
+            send(cluster, "cut", values, None, codecs[number % len(codecs)])
+        send(cluster, "compacted", values, b"k%d" % (number % 5), packed)
     if version >= (0, 11):
         topics.append("transactions")
         cluster.create_topic("transactions", config=config)
@@ -89,8 +98,21 @@ def fill(cluster: KafkaCluster, version: tuple[int, ...]) -> list[str]:
                     producer.abort_transaction()
                 else:
                     producer.commit_transaction()
+        with BrokerAdmin(where["bootstrap_servers"]) as admin:
+            admin.cut_topic("cut", CUT_AT)
         cluster.produce("transactions", [b"no transaction"])
     return topics
+
+
+def send(cluster: KafkaCluster, topic: str, values: list[bytes], key: bytes | None, codec: str) -> None:
+    """Write messages to the only partition, with any codec that the version has."""
+    if codec != "zstd":
+        cluster.produce(topic, values, key=key, codec=codec)
+        return
+    servers = f"127.0.0.1:{cluster.port(0)}"
+    with Producer(ProducerConfig(bootstrap_servers=servers, compression_codec=codec)) as producer:
+        for value in values:
+            producer.send(topic, value, key=key, partition=0)
 
 
 def read(cluster: KafkaCluster, topic: str, **properties: str) -> list[Message]:
@@ -132,8 +154,10 @@ def _is_settled(cluster: KafkaCluster) -> bool:
 
 
 def _marks(data: Path, marks: dict[str, int]) -> bool:
-    return all((partition.checkpoint.high_watermark or 0) >= marks[partition.topic]
-               for partition in open_log(data).partitions if partition.topic in marks)  # fmt: skip
+    """Whether the checkpoints say what was written, and what was deleted."""
+    written = {each.topic: each.checkpoint for each in open_log(data).partitions if each.topic in marks}
+    is_cut = "cut" not in marks or written["cut"].log_start == CUT_AT
+    return is_cut and all((written[topic].high_watermark or 0) >= mark for topic, mark in marks.items())
 
 
 def fields(found: list[Message]) -> list[tuple[Any, ...]]:
@@ -160,6 +184,7 @@ def test_no_false_alarm(logs: RealLogs) -> None:
                 kinds.add(finding.kind)
     assert GapKind.COMPACTED in kinds
     assert (GapKind.TRANSACTION in kinds) == ("transactions" in logs.served)
+    assert (GapKind.BELOW_LOG_START in kinds) == ("cut" in logs.served)
     listed = json.loads(CliRunner().invoke(program, ["log", "list", str(logs.folder), "--json"]).stdout)["partitions"]
     assert {row["topic"]: row["problems"] for row in listed if row["problems"]} == {}
     ends = {row["topic"]: row["next_offset"] for row in listed}

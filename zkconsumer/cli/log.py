@@ -16,16 +16,18 @@ from typing import Any, Final
 import click
 
 from simpleconsumer.types import Message
-from zkconsumer.admin.values import count_of
+from zkconsumer.admin.values import count_of, typed
 from zkconsumer.cli.messages.message_lines import FIELDS_HELP, LineShape, json_line, line_formatter, message_format
 from zkconsumer.cli.terminal import CliError, print_table
 from zkconsumer.log.checking import CheckedPartition, Finding, check_partition
-from zkconsumer.log.groups import GroupPositions
+from zkconsumer.log.groups import GroupPositions, StoredPosition
 from zkconsumer.log.log_folder import DiskLog, open_log, partition_of
 from zkconsumer.log.outline import PartitionOutline, outline_of
 from zkconsumer.log.partition_log import DiskPartition
 from zkconsumer.log.reading import LogReading
 from zkconsumer.log.values import Damage, Gap, LogTail
+from zkconsumer.log.zookeeper_folder import is_zookeeper_folder, read_positions
+from zkconsumer_error import first_few
 
 _OFFSETS: Final = "__consumer_offsets"
 _BLOCK_BYTES: Final = 64 * 1024
@@ -69,12 +71,17 @@ Example: the committed messages of one partition
 """
 _GROUPS_EPILOG = """\
 \b
-__consumer_offsets has the offsets of groups that store them in Kafka. Offsets in ZooKeeper are not in the log folders
-of brokers.
+__consumer_offsets has the offsets of groups that store them in Kafka. Other groups have them in ZooKeeper: give its
+dataDir, with the folder version-2. The command reads its newest sound snapshot and the transaction logs. It needs no
+ZooKeeper server, and no Java.
 
 \b
-Example:
+Status: 0 done; 1 something is damaged or missing, so that an offset may be older than the last commit.
+
+\b
+Examples:
   zkconsumer log groups /var/kafka-logs --group billing
+  zkconsumer log groups --zookeeper-data /var/zookeeper --json
 """
 
 _folders = click.argument("folders", nargs=-1, required=True, metavar="FOLDER...",
@@ -276,33 +283,77 @@ def _sentences(event: Damage | Gap | LogTail) -> Iterator[str]:
 
 
 @log.command("groups", epilog=_GROUPS_EPILOG)
-@_folders
+@click.argument("folders", nargs=-1, metavar="[FOLDER...]", type=click.Path(path_type=Path))
+@click.option("--zookeeper-data", "data", metavar="FOLDER", multiple=True, type=click.Path(path_type=Path),
+              help="A data folder of ZooKeeper; twice for dataDir and dataLogDir of a server.")  # fmt: skip
+@click.option("--zookeeper-path", "root", metavar="PATH",
+              help="The cluster's path in ZooKeeper, such as /kafka. [the only one with offsets]")  # fmt: skip
 @click.option("--group", "names", metavar="GROUP", multiple=True, help="Only this group; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def groups(folders: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> None:
-    """Print the committed offsets of groups, from __consumer_offsets."""
-    positions, problems = GroupPositions(), 0
+def groups(
+    folders: tuple[Path, ...], data: tuple[Path, ...], root: str | None, names: tuple[str, ...], as_json: bool
+) -> None:
+    """Print the committed offsets of groups, from __consumer_offsets and from data folders of ZooKeeper."""
+    in_zookeeper = [*data, *(folder for folder in folders if is_zookeeper_folder(folder))]
+    in_kafka = [folder for folder in folders if folder not in in_zookeeper]
+    if not in_zookeeper and not in_kafka:
+        raise click.UsageError("Give a log folder of a broker, or a data folder of ZooKeeper.")
+    if root is not None and not in_zookeeper:
+        raise click.UsageError("--zookeeper-path needs --zookeeper-data.")
+    rows: list[StoredPosition] = []
+    problems: list[str] = []
+    for positions, said in (_of_kafka(in_kafka), _of_zookeeper(in_zookeeper, root)):
+        rows += positions
+        problems += said
+    rows = [row for row in rows if not names or row.group in names]
+    if as_json:
+        click.echo(json.dumps(typed({"offsets": [row._asdict() for row in rows]})))
+    else:
+        print_table(
+            ["GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "STORE", "METADATA"],
+            [[row.group, row.topic, str(row.partition), str(row.offset), _time(row.commit_ms), row.store, row.metadata]
+             for row in rows], right=[2, 3],
+        )  # fmt: skip
+    for problem in problems:
+        click.echo(f"zkconsumer: {problem}", err=True)
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+def _of_kafka(folders: list[Path]) -> tuple[list[StoredPosition], list[str]]:
+    """Return the positions in __consumer_offsets, and what is wrong."""
+    if not folders:
+        return [], []
+    positions, problems = GroupPositions(), []
     disk = open_log(*folders)
     if _OFFSETS not in disk.topics:
-        raise CliError(f"the folders have no log of {_OFFSETS}", "offsets may be in ZooKeeper, or at other brokers")
+        raise CliError(f"the folders have no log of {_OFFSETS}",
+                       "offsets may be in ZooKeeper (--zookeeper-data), or at other brokers")  # fmt: skip
     for found in disk.select(_OFFSETS):
         for event in LogReading(found, found.partition, read_committed=True).events():
             if isinstance(event, Message):
                 positions.take(event.key, event.value)
                 continue
-            for sentence in _sentences(event):
-                problems += 1
-                click.echo(f"zkconsumer: {found.topic}-{found.partition}: {sentence}", err=True)
-    rows = [row for row in positions.rows() if not names or row.group in names]
-    if as_json:
-        click.echo(json.dumps({"offsets": [row._asdict() for row in rows]}))
-    else:
-        print_table(
-            ["GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "METADATA"],
-            [[row.group, row.topic, str(row.partition), str(row.offset), _time(row.commit_ms), row.metadata]
-             for row in rows], right=[2, 3],
-        )  # fmt: skip
+            problems += [f"{found.topic}-{found.partition}: {sentence}" for sentence in _sentences(event)]
     if positions.unreadable:
-        click.echo(f"zkconsumer: {count_of(positions.unreadable, 'record')} of {_OFFSETS} cannot be read", err=True)
-    if problems or positions.unreadable:
-        raise click.exceptions.Exit(1)
+        problems.append(f"{count_of(positions.unreadable, 'record')} of {_OFFSETS} cannot be read")
+    return positions.rows(), problems
+
+
+def _of_zookeeper(folders: list[Path], root: str | None) -> tuple[list[StoredPosition], list[str]]:
+    """Return the positions in data folders of a ZooKeeper server, and what is wrong."""
+    if not folders:
+        return [], []
+    found = read_positions(folders)
+    roots = sorted(found.positions)
+    if root is None and len(roots) > 1:
+        raise CliError(f"several paths have offsets of groups: {first_few(*(each or '/' for each in roots))}",
+                       "choose one with --zookeeper-path")  # fmt: skip
+    chosen = root.rstrip("/") if root is not None else roots[0] if roots else ""
+    if chosen not in found.positions:
+        raise CliError(f"{folders[0]} has no offsets of groups under {chosen or '/'}",
+                       f"paths with offsets: {first_few(*(each or '/' for each in roots)) or 'none'}")  # fmt: skip
+    for note in found.notes:
+        click.echo(f"zkconsumer: {note}", err=True)
+    problems = [*found.faults, *(f"{path} is no offset" for path in found.unreadable)]
+    return found.positions[chosen], problems

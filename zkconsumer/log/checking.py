@@ -92,7 +92,7 @@ def check_partition(log: DiskPartition, *, records: bool = False) -> Iterator[Fi
         yield FileNote(path.name, "the broker had replaced or deleted it; it is not read")
     transactions = LoggedTransactions()
     kinds: set[tuple[int, int]] = set()
-    for event in log.scan():
+    for event in log.scan(in_runs=True):
         if isinstance(event, Placed):
             _count(counted, event.entry, kinds)
             if event.entry.magic == BATCH and event.entry.attributes & TRANSACTIONAL:
@@ -115,7 +115,7 @@ def check_partition(log: DiskPartition, *, records: bool = False) -> Iterator[Fi
 
 
 def _count(counted: CheckedPartition, entry: DiskEntry, kinds: set[tuple[int, int]]) -> None:
-    counted.entries += 1
+    counted.entries += entry.entries
     counted.messages += entry.messages
     counted.next_offset = entry.last + 1
     kinds.add((entry.magic, entry.attributes & CODEC))

@@ -31,19 +31,22 @@ class StoredPosition(NamedTuple):
     """The position of a group in a partition.
 
     Attributes:
-        offset: The next offset to read.
+        partition: Its number; `broker-partition` for Kafka 0.7.
+        offset: The next offset to read, in Kafka 0.7 a byte position.
         leader_epoch: Of the message before it; -1 if it is not known.
         metadata: What the client has stored with it.
         commit_ms: When it was committed.
+        store: Where it was: `kafka` or `zookeeper`.
     """
 
     group: str
     topic: str
-    partition: int
+    partition: int | str
     offset: int
     leader_epoch: int
     metadata: str
     commit_ms: int
+    store: str = "kafka"
 
 
 class GroupPositions:

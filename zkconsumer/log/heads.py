@@ -12,17 +12,14 @@ Source: kafka.message.Message (0.7.2, 0.8.2.2), org.apache.kafka.common.record.D
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from struct import Struct, error
 from typing import Final, Protocol
 
-from isal.isal_zlib import crc32 as crc32_of_isal
-
-from simpleconsumer import kernel
 from simpleconsumer.codecs import crc32c
 from simpleconsumer.dialect import KAFKA011, KAFKA07
 from simpleconsumer.dialect_types import MAX_DECODED_BYTES
 from simpleconsumer.errors import BrokenFraming, MessageError
+from zkconsumer.log.runs import CANDIDATE, LOOKAHEAD, SMALL_ENTRY, PlainRun, crc32, entry_start, plain_run
 from zkconsumer.log.values import NO_MARKER, DiskEntry
 
 CODEC: Final = 7
@@ -45,7 +42,6 @@ _SOME_OFFSET: Final = 2**40
 _MOST_FAULTS: Final = 1000
 """So many messages that cannot be read are reported of one entry."""
 
-crc32: Final[Callable[..., int]] = crc32_of_isal if kernel.compiled is None else kernel.compiled.crc32
 _head: Final = _HEAD.unpack_from
 _batch_head: Final = _BATCH_HEAD.unpack_from
 
@@ -87,15 +83,22 @@ class DiskLayout(Protocol):
     def next_by_head(self, view: memoryview, at: int) -> int | None:
         """Return the offset behind an entry, as its head has it; None if it has none."""
 
+    def run(self, view: memoryview, at: int, expected: int, epoch: int) -> PlainRun | None:
+        """Return the plain entries from a byte on (`runs.plain_run`); None if files of this kind have no runs."""
+
+    def entry_start(
+        self, view: memoryview, at: int, stop: int, left: int, low: int, high: int, budget: int, refill: int
+    ) -> tuple[int, int]:
+        """Return where an entry may start whose checksum fits (`runs.entry_start`)."""
+
 
 class LogFile:
     """Entries of `.log` files: Kafka 0.8 and later."""
 
     overhead = 12
     smallest = 14
-    # The offset is not negative, the size neither negative nor zero, the magic known.
-    candidate = re.compile(rb"(?s)(?=[\x00-\x3f].{7}(?!\x00{4})[\x00-\x7f].{7}[\x00-\x02])")
-    lookahead = 17
+    candidate = CANDIDATE
+    lookahead = LOOKAHEAD
     has_offsets = True
     doubtful = (0, 8, "the offset of a wrapper is not that of its last message")
 
@@ -134,6 +137,14 @@ class LogFile:
         if len(view) - at >= _BATCH_HEAD.size and view[at + _MAGIC_AT] == BATCH:
             return offset + int(_SIZE.unpack_from(view, at + 23)[0]) + 1
         return offset + 1
+
+    def run(self, view: memoryview, at: int, expected: int, epoch: int) -> PlainRun | None:
+        return plain_run(view, at, expected, epoch)
+
+    def entry_start(
+        self, view: memoryview, at: int, stop: int, left: int, low: int, high: int, budget: int, refill: int
+    ) -> tuple[int, int]:
+        return entry_start(view, at, stop, left, low, high, budget, refill)
 
 
 class KafkaFile:
@@ -212,6 +223,29 @@ class KafkaFile:
 
     def next_by_head(self, view: memoryview, at: int) -> int | None:
         return None
+
+    def run(self, view: memoryview, at: int, expected: int, epoch: int) -> PlainRun | None:
+        return None
+
+    def entry_start(
+        self, view: memoryview, at: int, stop: int, left: int, low: int, high: int, budget: int, refill: int
+    ) -> tuple[int, int]:
+        for match in self.candidate.finditer(view, at):
+            place = match.start()
+            if place >= stop:
+                break
+            size = self.size_at(view, place)
+            end = place + self.overhead + size
+            if size < self.smallest + view[place + 4] or end > left:
+                continue
+            if size > SMALL_ENTRY:
+                if budget + refill * (place + 1 - at) < 0:
+                    continue
+                budget -= size
+            payload_at = place + 9 + view[place + 4]
+            if end > len(view) or crc32(view[payload_at:end]) == _CRC.unpack_from(view, payload_at - 4)[0]:
+                return place, budget
+        return -1, budget
 
 
 LOG_FILE: Final = LogFile()
@@ -347,9 +381,3 @@ def _behind_varint(view: memoryview, at: int) -> int:
     while view[at] & 0x80:
         at += 1
     return at + 1
-
-
-def candidates(layout: DiskLayout, data: bytes) -> Iterator[int]:
-    """Yield the bytes at which an entry may start; the last `lookahead` - 1 ones are not looked at."""
-    for match in layout.candidate.finditer(data):
-        yield match.start()

@@ -11,7 +11,7 @@ No checksum covers the offset of an entry, nor the epoch of its leader: neighbou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.log.heads import BATCH, moved
@@ -74,7 +74,7 @@ class OffsetOrder:
 
     def segment(
         self, file: str, items: Iterable[DiskEntry | WalkedDamage], limit: Limit, cut: tuple[str, int] | None = None,
-        named: int = -1,
+        named: int = -1, runs: Callable[[int, int], DiskEntry | None] | None = None,
     ) -> Iterator[Event]:  # fmt: skip
         """Yield the entries of the next segment in order, and the damage and the gaps between them.
 
@@ -84,11 +84,18 @@ class OffsetOrder:
             limit: Where the log goes on behind it.
             cut: Name and size of the segment before it if that one is shorter than its index says.
             named: The offset after which it is named.
+            runs: Takes the next plain entries of a leader epoch from `items`, from an offset on, and returns them as
+                one; None if the next one is not plain. It is asked only where nothing of them has to be judged.
         """
         self._file, self._items, is_first = file, iter(items), True
         self._named, self._limit = named, limit
         ahead = self._ahead
         while True:
+            if runs is not None and not ahead and not self._unsettled():
+                run = runs(self.next, self._epoch)
+                if run is not None:
+                    self.next, is_first = run.last + 1, False
+                    yield run
             item = ahead.popleft() if ahead else next(self._items, None)
             if item is None:
                 break

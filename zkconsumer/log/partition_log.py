@@ -99,8 +99,11 @@ class DiskPartition:
         orphans = [base for base in self.orphans if not bases or base < min(bases)]
         return max(min(bases + orphans, default=0), self.checkpoint.log_start or 0)
 
-    def scan(self) -> Iterator[ScanEvent]:
+    def scan(self, *, in_runs: bool = False) -> Iterator[ScanEvent]:
         """Yield the entries in the order of their offsets, and all damage and gaps; each checksum is compared.
+
+        Args:
+            in_runs: Whether plain entries that follow each other may be yielded as one, which is faster.
 
         Raises:
             LogFailed: A file cannot be read, or changes meanwhile.
@@ -114,7 +117,7 @@ class DiskPartition:
         order = OffsetOrder(
             min([start, *(each.first for each in placed)]), cleaned, self.epochs, self.orphans, counts_bytes=self.is_07
         )
-        for event in self._scan(placed, order):
+        for event in self._scan(placed, order, in_runs=in_runs):
             if isinstance(event, Gap) and event.first_offset < start:
                 # Below the start messages are deleted already, whether they are there or not.
                 if event.last_offset >= start and event.missing == event.last_offset - event.first_offset + 1:
@@ -122,7 +125,7 @@ class DiskPartition:
                 continue
             yield event
 
-    def _scan(self, placed: list[_Place], order: OffsetOrder) -> Iterator[ScanEvent]:
+    def _scan(self, placed: list[_Place], order: OffsetOrder, *, in_runs: bool) -> Iterator[ScanEvent]:
         tail: LogTail | None = None
         cut: tuple[str, int] | None = None
         for number, (first, segment, _) in enumerate(placed):
@@ -135,7 +138,8 @@ class DiskPartition:
                     size = max(0, min(size, limit.offset - base))
                 walk = SegmentWalk(file.read, size, self._layout(segment), min(first, base))
                 items = _Noted(walk, file)
-                for event in order.segment(name, items, limit, cut, base):
+                runs = walk.run if in_runs else None
+                for event in order.segment(name, items, limit, cut, base, runs):
                     yield Placed(event, segment, walk) if isinstance(event, DiskEntry) else event
                 if size < file.size:
                     yield Damage(name, size, file.size, None, None, "the next segment starts before these bytes")

@@ -9,7 +9,7 @@ from typing import Final
 from simpleconsumer.dialect import KAFKA011, KAFKA07, MAX_DECODED_BYTES, Dialect
 from simpleconsumer.errors import BrokenFraming, MessageError
 from simpleconsumer.types import MAX_INT64, Message
-from zkconsumer.log.heads import TRANSACTIONAL
+from zkconsumer.log.heads import LOG_FILE, TRANSACTIONAL
 from zkconsumer.log.partition_log import DiskPartition, Placed
 from zkconsumer.log.segment_file import read_hint
 from zkconsumer.log.transactions import LoggedTransactions, aborted_of_index
@@ -23,7 +23,7 @@ ReadEvent = Message | Damage | Gap | LogTail
 def transactions_of(log: DiskPartition) -> LoggedTransactions:
     """Return the transactions of a partition; reads its log to the end, and no message."""
     found = LoggedTransactions()
-    for event in log.scan():
+    for event in log.scan(in_runs=True):
         if isinstance(event, Placed):
             entry = event.entry
             if entry.magic > 1 and entry.attributes & TRANSACTIONAL:
@@ -87,7 +87,7 @@ class LogReading:
         transactions = transactions_of(self._log) if self._read_committed else None
         run: _EntryRun | None = None
         file = ""
-        for event in self._log.scan():
+        for event in self._log.scan(in_runs=True):
             if isinstance(event, Placed):
                 entry = event.entry
                 if entry.last < self._start or entry.marker != NO_MARKER:
@@ -141,7 +141,7 @@ class LogReading:
                 return
             except MessageError as fault:
                 resume = fault.resume
-                entry = next((each for each in run.entries if each.first <= fault.offset <= each.last), first)
+                entry = _entry_with(run, fault.offset)
                 if not entry.faults:
                     lost = max(behind, entry.first)
                     yield Damage(file, entry.start, entry.end, min(lost, fault.offset), fault.offset, fault.reason,
@@ -151,6 +151,19 @@ class LogReading:
                 yield Damage(file, first.start, run.entries[-1].end, behind, run.entries[-1].last, str(fault),
                              is_undecoded=True)  # fmt: skip
                 return
+
+
+def _entry_with(run: _EntryRun, offset: int) -> DiskEntry:
+    """Return the entry of a run that has an offset; the first one if none has it."""
+    number = next((at for at, each in enumerate(run.entries) if each.first <= offset <= each.last), 0)
+    entry, view, at = run.entries[number], memoryview(run.pieces[number]), 0
+    while entry.entries > 1 and at < len(view):  # it stands for several
+        end = at + LOG_FILE.overhead + LOG_FILE.size_at(view, at)
+        part = LOG_FILE.entry(view, at, end, entry.start + at)
+        if isinstance(part, DiskEntry) and part.first <= offset <= part.last:
+            return part
+        at = end
+    return entry
 
 
 def _continues(run: _EntryRun, placed: Placed, file: str) -> bool:

@@ -56,6 +56,7 @@ class DiskEntry(NamedTuple):
         marker: `ABORT` or `COMMIT` for a control batch, another number for one of another kind; else `NO_MARKER`.
         head: What to read in place of the first bytes; empty if these are right.
         faults: Offset and reason for each message inside that cannot be read although the checksum of the entry fits.
+        entries: How many entries it stands for: more than one for a run of plain ones that is read as one.
     """
 
     start: int
@@ -72,6 +73,7 @@ class DiskEntry(NamedTuple):
     marker: int = NO_MARKER
     head: bytes = b""
     faults: tuple[tuple[int, str], ...] = ()
+    entries: int = 1
 
 
 class WalkedDamage(NamedTuple):

@@ -6,6 +6,10 @@ says: an entry that is larger is checked piece by piece.
 Behind a fault the walk goes on at the next place where an entry of the same segment may start and its checksum fits. If
 the entry at the place where the damaged one says it ends continues its offsets, that one is the next. Otherwise all
 places between are tried, because a wrong size may have passed over whole entries.
+
+All this work is bounded by the size of the file, whatever is in it: `_affords` counts the bytes that are checked more
+than once. No damage comes near that bound. Bytes that were made to look like entries do: behind them only the next
+sound entry counts, and heads are no longer repaired.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from zkconsumer.log.heads import DiskLayout, candidates
+from zkconsumer.log.heads import DiskLayout
 from zkconsumer.log.values import DiskEntry, WalkedDamage
 
 ZEROS: Final = "zeros"
@@ -25,14 +29,15 @@ _WORTH_ZEROS: Final = 64
 """So many zeros at the end of a file are a write that never came."""
 _OFFSETS_A_SEGMENT: Final = 2**31
 """A segment holds no more offsets: its index counts them in 31 bits."""
-_TRIED_BYTES: Final = 64 * 1024 * 1024
-"""So many bytes are checked behind one fault before large entries are believed only if few look like it."""
+_FREE_BYTES: Final = 512 * 1024 * 1024
+_REFILL: Final = 64
+"""So many bytes of a file may be checked more than once, and so many for each byte that was passed."""
+_STEP_BYTES: Final = 4096
+"""A step from one head to the next counts as much."""
 _CHAIN_BYTES: Final = 256 * 1024
 """So many bytes of entries that follow each other are in no compressed block."""
 _MOST_STEPS: Final = 64
 _MOST_FRAMED: Final = 10_000
-_TRIED_A_PLACE: Final = 1024
-_SMALL_ENTRY: Final = 1024
 
 
 class SegmentWalk:
@@ -59,25 +64,53 @@ class SegmentWalk:
         self._start = 0
         self._view = memoryview(b"")
         self._end = 0
+        self._next = 0
+        self._is_within = False
+        self._spent = 0
+        self._scanned = memoryview(b"")
+        self._scanned_at = 0
+        self._zero = False
 
     def __iter__(self) -> Iterator[DiskEntry | WalkedDamage]:
-        return self.walk(0)
-
-    def walk(self, position: int) -> Iterator[DiskEntry | WalkedDamage]:
-        """Yield the entries from the start of one of them on, and the damaged bytes between them."""
-        size = self._size
-        while position < size:
+        """Yield the entries, and the damaged bytes between them."""
+        while self._next < self._size:
+            position = self._next
             found = self.entry_at(position)
             if isinstance(found, DiskEntry):
                 if found.head:
                     first, behind, reason = self._layout.doubtful
+                    self._is_within = True
                     yield WalkedDamage(position + first, position + behind, reason, is_repaired=True)
+                    self._is_within = False
+                self._next = found.end
                 yield self._sound(found)
-                position = found.end
                 continue
+            self._is_within = True
             for item in self._behind_fault(position, found):
+                if isinstance(item, DiskEntry) or not item.is_repaired:
+                    self._next = item.end
+                    self._is_within = False
                 yield item
-                position = item.end if isinstance(item, DiskEntry) or not item.is_repaired else position
+
+    def run(self, expected: int, epoch: int) -> DiskEntry | None:
+        """Take the plain entries that come next and are at hand, as one entry; None if the next one is not plain.
+
+        Args:
+            expected: The offset with which they must start.
+            epoch: The leader epoch that they must have.
+        """
+        at = self._next - self._start
+        if self._is_within or not 0 <= at < self._end - self._start:
+            return None
+        found = self._layout.run(self._view, at, expected, epoch)
+        if found is None or not found.entries:
+            return None
+        start, self._next = self._next, self._start + found.end
+        if self._lowest is None:
+            self._lowest = expected
+        self._floors = (found.last_first, found.next_offset)
+        return DiskEntry(start, self._next, expected, found.next_offset - 1, found.next_offset - expected, found.magic,
+                         found.attributes, found.first_ms, found.last_ms, epoch, entries=found.entries)  # fmt: skip
 
     def data(self, entry: DiskEntry) -> bytes | memoryview:
         """Return the bytes of an entry, with its head repaired."""
@@ -118,6 +151,8 @@ class SegmentWalk:
         if self._start <= start and end <= self._end:
             return
         stop = min(max(end, start + READ_BYTES), self._size)
+        if self._is_within:
+            self._spent += stop - start
         self._view = memoryview(b"")
         self._view = memoryview(self._read(start, stop - start))
         self._start, self._end = start, stop
@@ -152,12 +187,21 @@ class SegmentWalk:
     def _repaired(self, start: int, end: int) -> tuple[WalkedDamage, DiskEntry] | None:
         if end - start < self._layout.overhead + self._layout.smallest or end - start > HELD_BYTES:
             return None
+        if not self._affords(start, end - start):
+            return None
         self._hold(start, end)
         found = self._layout.repaired(self._view, start - self._start, end - self._start, start)
         if found is None:
             return None
         entry, first, behind, reason = found
         return WalkedDamage(first, behind, reason, is_repaired=True), self._sound(entry)
+
+    def _affords(self, position: int, size: int) -> bool:
+        """Return whether so many bytes behind a place may be checked although they are checked again later."""
+        if self._spent > _FREE_BYTES + _REFILL * position:
+            return False
+        self._spent += size
+        return True
 
     def _stated_end(self, position: int) -> int | None:
         """Return where an entry ends by its head; None if it cannot be there."""
@@ -179,6 +223,8 @@ class SegmentWalk:
             end, behind = self._stated_end(position), head if head is not None else behind
             if end is None or end == self._size:
                 return end
+            if not self._affords(position, _STEP_BYTES + end - position):
+                return None
             found = self.entry_at(end)
             if isinstance(found, DiskEntry):
                 return end if behind is None or found.first >= behind else None
@@ -206,10 +252,14 @@ class SegmentWalk:
             return None
         if self._is_compressed(position):
             return None  # what is inside may look like entries
+        visited: set[int] = set()
         for place in self._sound_places(position + 1, end):
+            if place in visited:
+                continue  # a part of a chain that did not lead there
             at = place
             while at < end and isinstance(entry := self.entry_at(at), DiskEntry):
                 at = entry.end
+                visited.add(at)
             if at == end:
                 return place
         return None
@@ -243,30 +293,32 @@ class SegmentWalk:
     def _sound_places(self, position: int, stop: int) -> Iterator[int]:
         """Yield where entries start whose checksums fit, and whose offsets are those of this segment."""
         layout, lowest = self._layout, self._lowest
-        tried = scanned = 0
         low = 0 if lowest is None else max(lowest, min(self._floors))
         high = 2**62 if lowest is None else lowest + _OFFSETS_A_SEGMENT
         if self._highest is not None:
             high = self._highest
         while position < stop and position + layout.overhead + layout.smallest <= self._size:
-            piece = self._read(position, min(READ_BYTES + layout.lookahead, self._size - position))
-            view = memoryview(piece)
-            if piece.count(0) == len(piece):
-                piece = b""  # nothing starts in zeros
-            for at in candidates(layout, piece):
-                if at >= READ_BYTES or position + at >= stop:
-                    break
-                size = layout.size_at(view, at)
-                end = position + at + layout.overhead + size
-                if size < layout.smallest or end > self._size or not layout.is_plausible(view, at, low, high):
-                    continue
-                scanned += 1
-                if size > _SMALL_ENTRY and tried > _TRIED_BYTES + _TRIED_A_PLACE * scanned:
-                    continue
-                tried += size
-                if isinstance(self.entry_at(position + at), DiskEntry):
-                    yield position + at
-            position += READ_BYTES
+            piece, start = self._piece_with(position), self._scanned_at
+            if not piece:
+                position = start + READ_BYTES  # nothing starts in zeros
+                continue
+            end, left = min(READ_BYTES, stop - start), self._size - start
+            budget = _FREE_BYTES + _REFILL * position - self._spent
+            at, rest = layout.entry_start(piece, position - start, end, left, low, high, budget, _REFILL)
+            self._spent += budget - rest
+            position = start + (READ_BYTES if at < 0 else at + 1)
+            if at >= 0 and isinstance(self.entry_at(start + at), DiskEntry):
+                yield start + at
+
+    def _piece_with(self, position: int) -> memoryview:
+        """Return a piece of the file in which a place is, and what an entry there needs; nothing if all is zeros."""
+        at, length = position - self._scanned_at, READ_BYTES + self._layout.lookahead
+        if not 0 <= at < READ_BYTES or not self._scanned_at + len(self._scanned) > position:
+            piece = self._read(position, min(length, self._size - position))
+            self._scanned = memoryview(piece)
+            self._scanned_at = position
+            self._zero = piece.count(0) == len(piece)
+        return memoryview(b"") if self._zero else self._scanned
 
     def _is_cut(self, position: int) -> bool:
         """Return whether the rest of the file looks like the start of an entry."""
@@ -283,13 +335,14 @@ class SegmentWalk:
 
     def _is_zero(self, position: int) -> bool:
         """Return whether the rest of the file is zeros."""
-        piece = self._read(position, min(64, self._size - position))
-        while piece.count(0) == len(piece):
+        length = _WORTH_ZEROS
+        while position < self._size:
+            piece = self._read(position, min(length, self._size - position))
+            if piece.count(0) < len(piece):
+                return False
             position += len(piece)
-            if position >= self._size:
-                return True
-            piece = self._read(position, min(READ_BYTES, self._size - position))
-        return False
+            length = min(4 * length, READ_BYTES)
+        return True
 
     def _ends_in_zeros(self, position: int) -> bool:
         length = min(_WORTH_ZEROS, self._size - position)

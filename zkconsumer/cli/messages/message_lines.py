@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 from simpleconsumer.types import Headers, Message
 
 Formatter = Callable[[Message], bytes]
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for each message
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def json_line(message: Message) -> bytes:
         entry["headers"] = [_put({"key": name}, "value", value) for name, value in message.headers]
     if isinstance(message.partition, str):
         entry |= {"partition": None, "partition_node": message.partition, "entry_index": message.index}
-    return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
+    return _encode(entry).encode() + b"\n"
 
 
 def _put(entry: dict[str, Any], name: str, data: bytes | None) -> dict[str, Any]:
