@@ -171,8 +171,8 @@ class SyncProducer(Closing):
             if part is not None and not isinstance(part, bytes):
                 raise TypeError(f"{message!r:.60} for {topic}/{partition}: give bytes, or a pair of key and value")
         if not self._has_keys and (key is not None or value is None or headers or time_ms is not None):
-            raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys, no headers and no null values, and "
-                            "no times")  # fmt: skip
+            raise TypeError(f"{message!r:.60} for {topic}: Kafka 0.7 stores no keys, no headers and no null values, "
+                            "and no times")  # fmt: skip
         pair: Pair = (key, value, as_headers(headers)) if headers else (key, value)
         if time_ms is not None:
             pair = key, value, pair[2] if len(pair) > 2 else (), as_timestamp(time_ms, topic)
