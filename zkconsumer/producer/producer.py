@@ -89,7 +89,7 @@ class Producer(Closing):
             handlers = Handlers(callbacks, events)
             self._sending = open_sending(config, encoding, handlers, cluster, opened, rng)
             self._lifetime = Lifetime(self, self._sending, opened.pop_all().close)
-        self._append = None if self._is_sync else self._sending.append
+        self._append = (None if self._is_sync else self._sending.append) or _added_nothing
         self._is_forked = False
         notify_after_fork(self)
         self._is_closed = False
@@ -147,9 +147,8 @@ class Producer(Closing):
                 negative or above 2**63 - 1.
             TypeError: The encoder or the partitioner does not accept the message, or the time is no whole number.
         """
-        append = self._append
-        if (append is not None and key is None and partition is None and part_key is None and not headers
-                and timestamp_ms is None):  # fmt: skip
+        if key is None and partition is None and part_key is None and timestamp_ms is None and not headers:
+            append = self._append  # in a name of its own: Python calls that faster than an attribute
             added = append(topic, value)
             if added is not None:
                 return added
@@ -351,7 +350,7 @@ class Producer(Closing):
         if self._is_closed or self._is_forked:
             return 0
         self._is_closed = True
-        self._append = None
+        self._append = _added_nothing
         return self._lifetime.close(timeout_s)
 
     def _check_process(self) -> None:
@@ -361,7 +360,11 @@ class Producer(Closing):
     def _on_fork(self) -> None:
         """This process is a fork; the threads and connections are those of its parent."""
         self._is_forked = True
-        self._append = None
+        self._append = _added_nothing
+
+
+def _added_nothing(topic: object, value: object) -> None:
+    """Stand for what adds a message to an open batch, where there is none: each goes the long way."""
 
 
 def _forked() -> ProducerClosed:
