@@ -123,6 +123,17 @@ def test_a_missing_right_ends_a_change_before_it_begins_and_is_a_problem_afterwa
         admin.apply_acls(planned, delete=True)
 
 
+def test_nothing_is_deleted_when_a_rule_that_may_replace_it_is_not_created(
+    cluster: EmbeddedCluster, admin: BrokerAdmin
+) -> None:
+    admin.create_acls(RULES[1])
+    planned = admin.plan_acls([RULE])
+    cluster.faults.add(Fault.error(POLICY_VIOLATION, "create_acls"))
+    with pytest.raises(AclsUnfinished, match=r"2 of 2 rules .*is not deleted: not all others are created"):
+        admin.apply_acls(planned, delete=True)
+    assert admin.acls().acls == (RULES[1],)
+
+
 def test_a_broker_that_does_not_know_of_the_change_in_time_is_said(
     cluster: EmbeddedCluster, admin: BrokerAdmin
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -29,7 +30,7 @@ OFFLINE = {
 
 WORDS = {
     "group": "group", "groups": "group", "topic": "topic", "topics": "topic", "names": "group", "partition": "0",
-    "partitions": "1",
+    "partitions": "1", "file": str(Path(__file__).parent / "no_rules.json"),
 }  # fmt: skip
 """The values of required arguments and options, by their names."""
 
@@ -45,7 +46,6 @@ MORE: Mapping[str, Sequence[str]] = {
     "topics cut": ["--before", "0"],
     "acls create": ["--resource", "topic:topic", "--principal", "User:alice", "--operation", "read"],
     "acls delete": ["--all"],
-    "acls plan": ["/dev/null"],
 }
 """What a command is given instead of its required options alone."""
 

@@ -30,6 +30,7 @@ from zkconsumer.admin.acl_plans import (
 )
 from zkconsumer.admin.topics.topic_changes import poll
 from zkconsumer.admin.values import AclsRefused, count_of
+from zkconsumer.cluster.zookeeper_connection import ClusterSilent
 from zkconsumer_error import first_few
 
 _EVERY: Final = AclFilter()
@@ -167,8 +168,10 @@ class AclAdministration:
         existing = set(there)
         to_create = in_order(set(wanted) - existing)
         not_created = self._acl_calls.create(to_create)
-        is_begun = len(not_created) < len(to_create)
-        not_deleted = self._acl_calls.delete(doomed, is_begun=is_begun)
+        if not_created:  # a rule that is deleted may be one that another replaces
+            not_deleted = {acl: f"the rule {acl} is not deleted: not all others are created" for acl in doomed}
+        else:
+            not_deleted = self._acl_calls.delete(doomed, is_begun=bool(to_create))
         rows = tuple(
             FilteredAcls(
                 each, tuple(acl for acl in acls if acl not in not_deleted),
@@ -200,7 +203,10 @@ class AclAdministration:
     def _is_seen(self, created: Sequence[Acl], deleted: Sequence[Acl], wait_s: float) -> bool:
         if not created and not deleted:
             return True
-        return wait_s > 0 and poll(lambda: self._acl_calls.all_know(created, deleted), wait_s)
+        try:
+            return wait_s > 0 and poll(lambda: self._acl_calls.all_know(created, deleted), wait_s)
+        except ClusterSilent:  # the change is made all the same
+            return False
 
 
 def _check_known(acls: Sequence[Acl]) -> None:

@@ -21,6 +21,7 @@ from simpleconsumer.access_lists import Acl, AclFilter, ResourceType
 from simpleconsumer.calls.broker_client import BrokerClient
 from simpleconsumer.dialect import KAFKA011
 from simpleconsumer.errors import AuthenticationFailed, SimpleConsumerError, broker_error
+from simpleconsumer.messages.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from simpleconsumer.types import Broker, TopicVerdict
 from zkconsumer.admin.acl_plans import refused
 from zkconsumer.admin.topics.controller_calls import ControllerCalls
@@ -103,7 +104,7 @@ class AclCalls:
 
         return self._change(acls, "created", ask, is_begun=False)
 
-    def delete(self, acls: Sequence[Acl], *, is_begun: bool) -> dict[Acl, str]:
+    def delete(self, acls: Sequence[Acl], *, is_begun: bool = False) -> dict[Acl, str]:
         """The same for rules that are deleted; one that is gone already counts as deleted.
 
         Args:
@@ -121,7 +122,7 @@ class AclCalls:
         both = (*created, *deleted)
         within = AclFilter.of(both[0]) if len(both) == 1 else _EVERY
         for broker in self._brokers():
-            with suppress(SimpleConsumerError), self._calls.client(broker) as client:
+            with suppress(SimpleConsumerError, AuthenticationFailed), self._calls.client(broker) as client:
                 verdict, found = client.ask(KAFKA011.describe_acls(within))
                 if verdict.error_code == 0 and (not set(created) <= set(found) or set(deleted) & set(found)):
                     return False
@@ -213,7 +214,7 @@ class AclCalls:
         return AclsRefused(f"the access lists {self.where} are not {done}: {_said(verdict)}")
 
 
-_OLDEST_VERSIONS: Final = {key: range(1) for key in (29, 30, 31)}
+_OLDEST_VERSIONS: Final = {api.key: range(1) for api in (DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS)}
 _NEEDS: Final = {False: ("with prefixes", "2.0"), True: ("about users", "3.3")}
 
 
