@@ -205,8 +205,11 @@ class Connection:
         finally:
             self._leave(keep)
 
-    def send_ahead(self, frame: Frame) -> None:
+    def send_ahead(self, request: Callable[[], Frame]) -> None:
         """Send a request over the connection that stands, also while earlier ones wait for their answers.
+
+        Args:
+            request: Returns the frame; called if there is a connection.
 
         Raises:
             ConnectionFailed: There is no connection, or it was lost; answers to earlier requests are lost, too.
@@ -223,6 +226,7 @@ class Connection:
                 raise self._failed("the connection was closed", False)
             if not self.ahead:
                 self._authenticate_again(transport, deadline)
+            frame = request()
             is_sent = True
             transport.send(packets(frame), deadline)
             self.ahead += 1

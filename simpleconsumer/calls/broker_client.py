@@ -122,10 +122,15 @@ class BrokerCalls:
         """
         if not self._connection.ahead:
             self._ahead.clear()  # a fault has ended those before
-        chosen = chosen_request(asked, self._served, self._connection.host, self._connection.port)
         correlation_id = self._next_id()
-        self._connection.send_ahead([self._dialect.frame(chosen, correlation_id, self._client_id), *chosen.tail])
-        self._ahead.append((correlation_id, chosen))
+        sent: list[Request[Any]] = []
+
+        def frame() -> list[bytes]:
+            sent.append(chosen_request(asked, self._served, self._connection.host, self._connection.port))
+            return [self._dialect.frame(sent[0], correlation_id, self._client_id), *sent[0].tail]
+
+        self._connection.send_ahead(frame)
+        self._ahead.append((correlation_id, sent[0]))
 
     def next_answer(self, patience: Patience | None = None) -> Any:
         """Return the decoded answer to the earliest request that was sent ahead; errors are those of `ask`."""

@@ -132,7 +132,7 @@ def head_with(data: Buffer, offset: int) -> BatchHead | None:
     position = 0
     while position + HEAD_BYTES <= len(data):
         head = read_head(data, position)
-        if head.size < SMALLEST_SIZE:
+        if head.size <= 0:
             break
         if head.magic == MAGIC and head.base_offset <= offset <= head.last_offset:
             return head

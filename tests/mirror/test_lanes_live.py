@@ -86,14 +86,15 @@ def batch_at(wire: Wire, offset: int) -> bytes:
 def test_compressed_batches_are_stored_whole_with_the_bytes_of_their_records(
     cluster: KafkaCluster, name: TopicPartition, fresh_topic: Callable[[], str]
 ) -> None:
-    """Fetched from one topic, in which compaction, transactions and codecs differ, into another one."""
+    """Fetched from one topic, in which the broker sets the times, into another one, in which the producer does."""
     source = TopicPartition(fresh_topic(), 0)
     cluster.create_topic(source.topic, config={"retention.ms": -1, "message.timestamp.type": "LogAppendTime"})
     reading, wire = Wire(cluster, source), Wire(cluster, name)
     has_zstd = version_tuple(cluster.version) >= (2, 1)
     names = [each for each in codecs.BATCH_CODECS if has_zstd or each != "zstd"]
     for index, codec in enumerate(names):
-        reading.put_as_is(source_batch(index * 100, 100, codec))
+        nobody = restamped(source_batch(index * 100, 100, codec), SOURCE, BatchProducer(), takes_zstd=True)
+        assert reading.put_as_is(nobody.data) == (0, index * 100)
     run = Run(wire.new_id(), 0)
     with lane(cluster, name, run) as sender:
         for index in range(len(names)):

@@ -8,7 +8,8 @@ ZkConsumerError
     │   ├── NumberRefused    the broker refuses the right next sequence number: it has forgotten the producer
     │   ├── BatchRefused     the broker refuses a batch for good
     │   └── BelowRun         the log ends before the first offset of the run
-    └── LaneStuck            what was asked of the lane did not happen in time; it can be asked again
+    ├── LaneStuck            what was asked of the lane did not happen in time; it can be asked again
+    └── LaneClosed           the lane was closed
 """
 
 # The names say what happened; an "Error" behind each would only repeat the tree above.
@@ -177,3 +178,10 @@ class LaneStuck(LaneError):
 
     def __str__(self) -> str:
         return f"{self.place}: the lane got no further within {self.waited_s:g} s: {self.reason}"
+
+
+class LaneClosed(LaneError):
+    """The lane was closed, maybe while the call was waiting."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: the lane was closed"

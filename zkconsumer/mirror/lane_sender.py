@@ -29,7 +29,7 @@ from simpleconsumer.dialect import (
 from simpleconsumer.errors import AuthenticationFailed, ConnectionFailed, SimpleConsumerError
 from simpleconsumer.types import ActiveProducer, Broker, Buffer, FetchRequest, ProducerId, TopicPartition
 from zkconsumer.cluster.zookeeper_connection import ClusterSilent
-from zkconsumer.mirror.errors import LaneStopped, LaneStuck
+from zkconsumer.mirror.errors import LaneClosed, LaneStopped, LaneStuck
 from zkconsumer.mirror.lane import FORGOTTEN_AFTER_MS, LaneMachine
 from zkconsumer.mirror.lane_events import (
     Action,
@@ -77,7 +77,7 @@ class LaneSender(Closing):
         follows_others: As for `LaneMachine`.
         forgotten_after_ms: As for `LaneMachine`.
 
-    Threads: One at a time. `close()` from any thread ends a blocked call with ConnectionFailed.
+    Threads: One at a time. `close()` from any thread ends a blocked call with LaneClosed.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class LaneSender(Closing):
             LaneStopped: The lane sends nothing more.
             LaneStuck: That takes too long.
             AuthenticationFailed: Broker and client refuse each other.
-            ConnectionFailed: `close` was called.
+            LaneClosed: `close` was called.
         """
         self._advance(lambda: self._machine.is_ready, timeout_s)
         position = self._machine.position
@@ -160,7 +160,9 @@ class LaneSender(Closing):
         whole = self._restamped(data, read_from, position)
         self._data[position] = whole.data
         self._take(Offered(whole.records, whole.newest_ms))
-        while self._actions and isinstance(self._actions[0], Send):
+        while self._actions and isinstance(
+            self._actions[0], Send | Stored | GoOn
+        ):  # at once, as what is known gets old
             self._perform(self._actions.popleft())
         return True
 
@@ -188,7 +190,7 @@ class LaneSender(Closing):
             if self._error is not None:
                 raise self._error
             if self._close_called.is_set():
-                raise ConnectionFailed("", 0, f"the lane of {self._name.topic}/{self._name.partition} was closed")
+                raise LaneClosed(self._name)
             if not self._actions and is_done():
                 return
             if time.monotonic() > deadline:
