@@ -255,8 +255,8 @@ class Producers:
                 the next one.
 
         Raises:
-            Refusal: `unknown_code`; 45 batches are missing before it; 47 a newer producer has the id; 48 it belongs to no transaction
-                while one is open.
+            Refusal: `unknown_code`; 45 batches are missing before it; 47 a newer producer has the id; 48 it belongs to
+                no transaction while one is open.
         """
         if head.producer_id < 0:
             return None
