@@ -72,6 +72,15 @@ class Wire:
         stamp = BatchProducer(*producer, offset if sequence is None else sequence)
         return tuple(self.put_as_is(restamped(data, SOURCE, stamp, takes_zstd=True).data))  # type: ignore[return-value]
 
+    def put_foreign(self, offset: int, records: int = 1, codec: str = "none") -> ProducedPartition:
+        """Send a batch without a producer id."""
+        data = source_batch(offset, records, codec)
+        return self.put_as_is(restamped(data, SOURCE, BatchProducer(), takes_zstd=True).data)
+
+    def replicas_in_sync(self) -> set[int]:
+        [partition] = self.client.topic_metadata([self.name.topic]).topics[self.name.topic].partitions
+        return set(partition.isr)
+
     def put_as_is(self, data: bytes) -> ProducedPartition:
         [answer] = self.client.produce_sets({self.name: data}, acks=-1)
         return answer
