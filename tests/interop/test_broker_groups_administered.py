@@ -323,7 +323,7 @@ def test_the_commands_print_what_the_library_returns(place: Place, group: str) -
 
 def test_the_program_of_the_page_runs(place: Place, group: str, capsys: pytest.CaptureFixture[str]) -> None:
     topic = place.topic()
-    [_, text] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [_, text, _] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     for shown, real in (("b1:9092,b2:9092", place.brokers), ('"billing"', f'"{group}"'), ('"clicks"', f'"{topic}"')):
         assert shown in text
         text = text.replace(shown, real)
