@@ -25,7 +25,7 @@ from zkconsumer.producer import (
     SyncProducer,
 )
 from zkconsumer.producer.batching.columns import MessageColumns
-from zkconsumer.testing import EmbeddedCluster
+from zkconsumer.testing import EmbeddedCluster, Fault
 from zkconsumer.testing.errors import version_tuple
 from zkconsumer.testing.kafka import KafkaCluster
 
@@ -294,6 +294,22 @@ def test_embedded_brokers_keep_times_and_honour_the_setting_of_the_topic(
         at = consumer.offset_for_time(appended, 0, since_ms)
         assert at is not None
         assert at.offset == 0
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_repeat_that_the_broker_knows_has_no_time_of_an_append(
+    embedded_clusters: Callable[[int, str], EmbeddedCluster], fresh_topic: Callable[[], str], kind: str
+) -> None:
+    """Its answer has the newest time of the batch, with either setting."""
+    cluster, topic = embedded_clusters(1, "4.3"), fresh_topic()
+    cluster.create_topic(topic, 1, config={"message.timestamp.type": kind})
+    with producer(cluster, enable_idempotence=True, request_required_acks=-1, retry_backoff_ms=1) as made:
+        made.send(topic, b"first")
+        cluster.faults.add(Fault.close("produce", topic))
+        sent = made.send_batch(topic, [(None, b"a"), (None, b"b")], 0, [LATER, LONG_AGO]).result(WAIT_S)
+    assert made.repeated == 2
+    assert [(each.offset, each.append_time_ms) for each in sent] == [(1, None), (2, None)]
+    assert [each.value for each in stored(cluster, topic)] == [b"first", b"a", b"b"]
 
 
 def test_messages_of_a_transaction_have_their_times(
