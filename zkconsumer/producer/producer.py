@@ -130,8 +130,8 @@ class Producer(Closing):
         are gathered in batches and sent in the background.
 
         Args:
-            topic: Its topic; or a KeyedMessage; or ProducerData, which returns a future for each of its values. Those two
-                are given alone.
+            topic: Its topic; or a KeyedMessage; or ProducerData, which returns a future for each of its values. Nothing
+                else is given besides these two.
             value: What the value encoder accepts; with the default encoder bytes, or None for a tombstone.
             key: What the key encoder accepts.
             partition: Its partition; None lets the partitioner choose by the key, or the producer choose any.
