@@ -55,7 +55,7 @@ class Read(NamedTuple):
     aborted: list[AbortedTransaction] | None = None
 
 
-class Appended(NamedTuple):
+class AppendedBatch(NamedTuple):
     """What an answer to Produce says of messages that are in the log.
 
     Attributes:
@@ -192,7 +192,7 @@ class BatchLog(PartitionLog):
     def append_produced(
         self, data: Bytes, *, takes_zstd: bool = True, append_time_ms: int | None = None,
         remembered: int = KEPT_BATCHES, unknown_code: int = 0,
-    ) -> Appended:  # fmt: skip
+    ) -> AppendedBatch:  # fmt: skip
         """Return where a produced batch is, once it is in the file.
 
         A batch that its producer sends again is not stored twice.
@@ -213,11 +213,11 @@ class BatchLog(PartitionLog):
             self._require_open()
             stored = self._producers.stored(head, remembered, unknown_code)
             if stored is not None:
-                return Appended(stored.base_offset, stored.newest_time_ms)
+                return AppendedBatch(stored.base_offset, stored.newest_time_ms)
             if append_time_ms is None:
-                return Appended(self._append_entry(data, head.last_delta), NO_TIMESTAMP)
+                return AppendedBatch(self._append_entry(data, head.last_delta), NO_TIMESTAMP)
             timed = batches.with_append_time(data, append_time_ms)
-            return Appended(self._append_entry(timed, head.last_delta), append_time_ms)
+            return AppendedBatch(self._append_entry(timed, head.last_delta), append_time_ms)
 
     def append_set(self, message_set: Bytes, magic: int = MAGIC, append_time_ms: int | None = None) -> int:
         """Return the offset of the first message of a produced set of magic 0 and 1, stored in the format of the log.

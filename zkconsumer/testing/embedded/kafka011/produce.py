@@ -36,7 +36,7 @@ from simpleconsumer.types import ProducerId
 from zkconsumer.testing.embedded.broker import NoAnswer, Part
 from zkconsumer.testing.embedded.disk.messages import Refusal, entries
 from zkconsumer.testing.embedded.kafka011.api import Asked, Host011, ServedApi, fenced_code, refuse
-from zkconsumer.testing.embedded.kafka011.log import Appended, BatchLog
+from zkconsumer.testing.embedded.kafka011.log import AppendedBatch, BatchLog
 from zkconsumer.testing.embedded.kafka011.transaction_state import NO_PRODUCER
 from zkconsumer.testing.embedded.kafka011.writing import by_topic
 from zkconsumer.testing.embedded.protocol import Reader, TopicPartition
@@ -112,7 +112,7 @@ def _check_transaction(asked: Asked[Produce], where: TopicPartition, log: BatchL
         raise Refusal(fenced_code(refusal.code, False), str(refusal)) from refusal
 
 
-def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int | None) -> Appended:
+def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int | None) -> AppendedBatch:
     habits = asked.host.habits
     magic = habits.log_magic
     is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] == MAGIC and magic == MAGIC
@@ -125,7 +125,7 @@ def _append(asked: Asked[Produce], log: BatchLog, data: memoryview, time_ms: int
         )  # fmt: skip
     if not asked.host.habits.is_before_2 and len({data[position + MAGIC_AT] for position, _ in entries(data)}) > 1:
         raise Refusal(ErrorCode.INVALID_RECORD, "messages of several formats in one set")
-    return Appended(log.append_set(data, magic, time_ms), -1 if time_ms is None else time_ms)
+    return AppendedBatch(log.append_set(data, magic, time_ms), -1 if time_ms is None else time_ms)
 
 
 def _is_one_batch(data: memoryview) -> bool:
